@@ -1,0 +1,112 @@
+"""What a request handler is given, and what it gives back.
+
+One handler file for each API key, all of one shape: `API` says which requests it takes, and
+`handle(ctx, request)` returns a `Reply` (or awaits one, where ZooKeeper has to be asked: that occupies one of
+num.io.threads' tasks, as it occupies a thread in Kafka).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.purgatory import DelayedOperation
+    from broker.services import Services
+    from highwater.common.world.api import File
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Plane(Enum):
+    """Which of the two complete sets of queues and tasks a request belongs to (KIP-291)."""
+
+    DATA = "data"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: its key, the versions answered (both ends included), the plane it may come in on.
+
+    `raw` hands the handler the body as a memoryview instead of a decoded message (Produce, Fetch).
+    A CONTROL API is served on the data plane too where control.plane.listener.name is empty.
+    """
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    plane: Plane = Plane.DATA
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A run of whole record batches in a segment, sent by sendfile.
+
+    The segment is pinned (`File` stays open) until the slice was sent; if it became shorter meanwhile, the
+    connection is closed, and never a short frame is sent.
+    """
+
+    file: File
+    position: int
+    size: int
+
+
+Part = Buffer | FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer: a message to encode at the request's version, or the parts of a body already encoded.
+
+    `then_close` closes the connection once it was sent.
+    """
+
+    message: Any = None
+    parts: Sequence[Part] | None = None
+    throttle_ms: int = 0
+    then_close: bool = False
+    error_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoResponse:
+    """acks=0.  `close` drops the connection, which is how the client learns of an error."""
+
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """The answer comes from a delayed operation: the purgatory of its kind watches its keys and its time-out."""
+
+    operation: DelayedOperation
+
+
+Reply = Response | NoResponse | Delayed
+
+
+@dataclass(slots=True)
+class Context:
+    """Who asks, how, and the broker's services."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    principal: str
+    listener: str
+    security_protocol: str
+    peer: tuple[str, int]
+    connection_id: str
+    plane: Plane
+    now_ms: int
+    """Monotonic milliseconds (trio's clock)."""
+    services: Services
+    client_software: tuple[str, str] = ("unknown", "unknown")
+
+
+Handler = Callable[[Context, Any], Reply | Awaitable[Reply]]
