@@ -1,8 +1,8 @@
 """What a request handler is given, and what it gives back.
 
 One handler file for each API key, all of one shape: `API` says which requests it takes, and
-`handle(ctx, request)` returns a `Reply` (or awaits one, where ZooKeeper has to be asked: that occupies one of
-num.io.threads' tasks, as it occupies a thread in Kafka).
+`handle(ctx, request)` returns a `Reply` (or awaits one, where ZooKeeper has to be asked: that
+occupies one of num.io.threads' tasks, as it occupies a thread in Kafka).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Api:
 class FileSlice:
     """A run of whole record batches in a segment, sent by sendfile.
 
-    The segment is pinned (`File` stays open) until the slice was sent; if it became shorter meanwhile, the
-    connection is closed, and never a short frame is sent.
+    The segment is pinned (`File` stays open) until the slice was sent; if it became shorter
+    meanwhile, the connection is closed, and never a short frame is sent.
     """
 
     file: File
@@ -60,7 +60,8 @@ Part = Buffer | FileSlice
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: a message to encode at the request's version, or the parts of a body already encoded.
+    """An answer: a message to encode at the request's version, or the parts of a body already
+    encoded.
 
     `then_close` closes the connection once it was sent.
     """
@@ -81,7 +82,9 @@ class NoResponse:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """The answer comes from a delayed operation: the purgatory of its kind watches its keys and its time-out."""
+    """The answer comes from a delayed operation: the purgatory of its kind watches its keys and
+    its time-out.
+    """
 
     operation: DelayedOperation
 

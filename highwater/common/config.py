@@ -1,8 +1,9 @@
 """server.properties: Kafka's names and defaults, as typed values.
 
-A property `a.b.c` is the attribute `a_b_c`.  Values come from files, the environment and flags, which
-`config_sources` merges; this module only says what a property is, what it may hold, and what it means when it is
-not given.  Unknown properties are kept aside and warned of, as Kafka does (`KafkaConfig`, `AbstractConfig`).
+A property `a.b.c` is the attribute `a_b_c`.  Values come from files, the environment and flags,
+which `config_sources` merges; this module only says what a property is, what it may hold, and
+what it means when it is not given.  Unknown properties are kept aside and warned of, as Kafka
+does (`KafkaConfig`, `AbstractConfig`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), and the exception that carries one to an answer."""
+"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), and the exception that carries
+one to an answer.
+"""
 
 from __future__ import annotations
 
@@ -135,11 +137,12 @@ class ErrorCode(IntEnum):
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
 
+
 class ApiError(Exception):
     """An error that an answer carries.
 
-    Code in the middle of the broker raises it; the handler pool or the API's handler turns it into the error
-    fields of the answer.  `detail` is the error_message where the API has one.
+    Code in the middle of the broker raises it; the handler pool or the API's handler turns it
+    into the error fields of the answer.  `detail` is the error_message where the API has one.
     """
 
     def __init__(self, code: ErrorCode, detail: str | None = None) -> None:

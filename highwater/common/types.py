@@ -1,7 +1,7 @@
 """The vocabulary: each kind of id, epoch and offset is a type of its own.
 
-They are `NewType`s, so they cost nothing at run time, and mypy tells a leader epoch from a controller
-epoch.  Plain `int` is used on the hot path's inner loops only.
+They are `NewType`s, so they cost nothing at run time, and mypy tells a leader epoch from a
+controller epoch.  Plain `int` is used on the hot path's inner loops only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ ControllerEpoch = NewType("ControllerEpoch", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
 """The czxid of /brokers/ids/N (KIP-380); -1 means "unknown"."""
 ZkVersion = NewType("ZkVersion", int)
-"""A znode's data version; of a partition's state znode it is the partition epoch.  -1 means "any"."""
+"""A znode's data version; of a partition's state znode it is the partition epoch.  -1 means "any".
+"""
 Offset = NewType("Offset", int)
 """A record's place in its partition's log; LEO, HW and LSO are offsets too."""
 ProducerId = NewType("ProducerId", int)
@@ -26,7 +27,9 @@ ProducerEpoch = NewType("ProducerEpoch", int)
 NO_BROKER = BrokerId(-1)
 NO_LEADER = BrokerId(-1)
 LEADER_DURING_DELETE = BrokerId(-2)
-"""What a LeaderAndIsr leader of -2 says: the topic is being deleted (Kafka's LeaderAndIsr.LeaderDuringDelete)."""
+"""What a LeaderAndIsr leader of -2 says: the topic is being deleted (Kafka's
+LeaderAndIsr.LeaderDuringDelete).
+"""
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
 UNKNOWN_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)

@@ -2,14 +2,19 @@
 
 Two implementations exist, `real` and `sim`, and one contract suite runs on both.  What is promised:
 
-* Time.  Tasks, sleeping and monotonic time are trio's own (`trio.sleep`, `trio.current_time`), because trio
+* Time.  Tasks, sleeping and monotonic time are trio's own (`trio.sleep`, `trio.current_time`),
+  because trio
   itself runs under a virtual clock in `sim`.  Only the wall clock is behind a seam.
-* Network.  Non-blocking system calls first; the caller waits through `wait_readable` / `wait_writable` only
+* Network.  Non-blocking system calls first; the caller waits through `wait_readable` /
+  `wait_writable` only
   after a call said None ("would block").
-* Disk.  Appends and reads are synchronous (page cache); `flush` is awaited, and is the only thing that makes
+* Disk.  Appends and reads are synchronous (page cache); `flush` is awaited, and is the only thing
+  that makes
   bytes survive a power loss.
-* ZooKeeper.  One object is one session.  Once it has expired it is dead: open another.  No order is promised
-  between a result and a watch: after a watch has fired, read again, and set the next watch with that read.
+* ZooKeeper.  One object is one session.  Once it has expired it is dead: open another.  No order
+  is promised
+  between a result and a watch: after a watch has fired, read again, and set the next watch with
+  that read.
 * Random.  A seeded `random.Random`; nothing else may decide by chance.
 """
 
@@ -37,7 +42,9 @@ class Clock(Protocol):
 
 
 class Connection(Protocol):
-    """A connected byte stream.  Errors of the peer are `OSError` (ConnectionResetError, BrokenPipeError)."""
+    """A connected byte stream.  Errors of the peer are `OSError` (ConnectionResetError,
+    BrokenPipeError).
+    """
 
     peer: tuple[str, int]
     local: tuple[str, int]
@@ -130,11 +137,14 @@ class Disk(Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Write a temporary file beside it and rename: a reader sees the old or the new content.
 
-        Survives a process crash.  Survives a power loss only after `sync_file` (then whole, old or new).
+        Survives a process crash.  Survives a power loss only after `sync_file` (then whole, old
+        or new).
         """
 
     async def replace_durably(self, path: str, data: bytes) -> None:
-        """As `replace`, and on return the new content survives a power loss (KIP: checkpoint files)."""
+        """As `replace`, and on return the new content survives a power loss (KIP: checkpoint
+        files).
+        """
 
     async def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in this folder survive a power loss."""
@@ -143,7 +153,9 @@ class Disk(Protocol):
         """An exclusive lock that ends with the process; raises BlockingIOError where it is held."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Runs work of more than a millisecond of CPU or cold reads in a worker thread (inline in `sim`)."""
+        """Runs work of more than a millisecond of CPU or cold reads in a worker thread (inline in
+        `sim`).
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +277,9 @@ class ZooKeeper(Protocol):
     async def delete(self, path: str, version: int = -1) -> None: ...
 
     async def multi(self, ops: Sequence[ZkOp]) -> list[Stat | str | None]:
-        """All or nothing: Create gives its path, SetData its Stat, the others None; raises the first cause."""
+        """All or nothing: Create gives its path, SetData its Stat, the others None; raises the
+        first cause.
+        """
 
     async def close(self) -> None:
         """Ends the session: its ephemerals go at once."""
@@ -280,7 +294,9 @@ class World(Protocol):
     def zookeeper(
         self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
     ) -> AbstractAsyncContextManager[ZooKeeper]:
-        """Opens one session; raises ConnectionLoss where no server answered in time.  Closes it on exit."""
+        """Opens one session; raises ConnectionLoss where no server answered in time.  Closes it on
+        exit.
+        """
 
 
 Sleeper = Callable[[float], Awaitable[None]]
