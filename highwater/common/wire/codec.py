@@ -1,0 +1,124 @@
+"""Bodies: bytes to messages and back, for every API and version.
+
+kafka-python compiles one function for each message and version from Kafka's schemas; this module
+finds it once and keeps it.  Its own `decode(header=True)` copies the frame twice and is never used:
+headers are `header`'s.  What is on the hot path (Produce, Fetch) is read and written by hand
+elsewhere and comes here only in tools and clients.
+
+What comes from the network may be anything.  A decoder that fails in any way, or that reads beyond
+the end, raises BadMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from highwater.common.wire import messages
+from highwater.common.wire.header import APIS, CONTROLLED_SHUTDOWN, api_name, is_flexible
+
+__all__ = [
+    "BadMessage",
+    "UnknownApi",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "is_flexible",
+    "request_class",
+    "response_class",
+]
+
+Buffer = bytes | bytearray | memoryview
+Decoder = Callable[[memoryview, int], tuple[Any, int]]
+
+_CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
+_API_VERSIONS = 18
+
+_request_decoders: dict[tuple[int, int], Decoder] = {}
+_response_decoders: dict[tuple[int, int], Decoder] = {}
+
+
+class BadMessage(ValueError):
+    """The bytes are not this message at this version."""
+
+
+class UnknownApi(ValueError):
+    """No such API, or not at this version."""
+
+
+def _class(api_key: int, suffix: str) -> Any:
+    entry = APIS.get(api_key)
+    if entry is not None:
+        module = messages
+        if api_key in _CONTROL_KEYS:
+            # imported late: only brokers and the controller speak these
+            module = import_module("highwater.common.wire.control")
+        found = getattr(module, entry[0] + suffix, None)
+        if found is not None:
+            return found
+    raise UnknownApi(f"no codec for {api_name(api_key)}{suffix}")
+
+
+def request_class(api_key: int) -> Any:
+    """The class of the API's request; raises UnknownApi."""
+    return _class(api_key, "Request")
+
+
+def response_class(api_key: int) -> Any:
+    """The class of the API's answer; raises UnknownApi."""
+    return _class(api_key, "Response")
+
+
+def _compile(cls: Any, api_key: int, version: int) -> Decoder:
+    if not 0 <= version <= cls.max_version:
+        raise UnknownApi(f"no codec for {cls.__name__} v{version} (0 to {cls.max_version})")
+    flexible = is_flexible(api_key, version)
+    decoder: Decoder = cls._struct.compiled_decode_from(
+        version, compact=flexible, tagged=flexible, data_class=cls
+    )
+    return decoder
+
+
+def _decode(decoder: Decoder, view: Buffer, name: str, version: int) -> Any:
+    view = view if isinstance(view, memoryview) else memoryview(view)
+    try:
+        message, end = decoder(view, 0)
+    except Exception as exc:
+        raise BadMessage(f"{name} v{version} of {len(view)} bytes: {exc}") from exc
+    if end > len(view):
+        raise BadMessage(f"{name} v{version}: {len(view)} bytes, but its fields need {end}")
+    return message
+
+
+def decode_request(api_key: int, version: int, view: Buffer) -> Any:
+    """The request whose body is `view`; raises UnknownApi or BadMessage."""
+    decoder = _request_decoders.get((api_key, version))
+    if decoder is None:
+        decoder = _compile(request_class(api_key), api_key, version)
+        _request_decoders[api_key, version] = decoder
+    return _decode(decoder, view, "request", version)
+
+
+def decode_response(api_key: int, version: int, view: Buffer) -> Any:
+    """The answer whose body is `view`; raises UnknownApi or BadMessage."""
+    if api_key == _API_VERSIONS and len(view) >= 2 and (view[0] or view[1]):
+        version = 0  # an error answer is always v0, as the client's version was not understood
+    decoder = _response_decoders.get((api_key, version))
+    if decoder is None:
+        decoder = _compile(response_class(api_key), api_key, version)
+        _response_decoders[api_key, version] = decoder
+    return _decode(decoder, view, "response", version)
+
+
+def encode_request(message: Any, version: int) -> bytes | bytearray:
+    """The body of a request."""
+    body: bytes | bytearray = message.encode(version=version)
+    return body
+
+
+def encode_response(message: Any, version: int) -> bytes | bytearray:
+    """The body of an answer."""
+    body: bytes | bytearray = message.encode(version=version)
+    return body
