@@ -7,6 +7,7 @@ import json
 import pytest
 
 from highwater.common import znodes
+from highwater.common.reassignment import ReplicaAssignment
 from highwater.common.types import (
     BrokerEpoch,
     BrokerId,
@@ -16,7 +17,7 @@ from highwater.common.types import (
     TopicPartition,
     ZkVersion,
 )
-from highwater.common.znodes import PartitionState, ReplicaAssignment, TopicState
+from highwater.common.znodes import PartitionState, TopicState
 
 TP = TopicPartition("t", 0)
 
