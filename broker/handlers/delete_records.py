@@ -1,0 +1,97 @@
+"""DeleteRecords, API 21, v0-2: moves the log start offset up (KIP-107).
+
+Answered when every live replica has followed: the low watermark, the least log start offset among
+them, has reached the offset asked for.  -1 asks for everything below the HW.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.purgatory import DelayedOperation
+from broker.replica.partition import Partition, lowest_start
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import DeleteRecordsResponse
+
+API = Api(key=21, name="DeleteRecords", versions=(0, 2))
+
+HIGH_WATERMARK = -1
+
+_Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
+_Partition = _Topic.DeleteRecordsPartitionResult
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    results: dict[TopicPartition, tuple[ErrorCode, int]] = {}
+    waiting: dict[TopicPartition, tuple[Partition, int]] = {}
+    for topic in request.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            try:
+                partition = ctx.services.replicas.partition(tp)
+                waiting[tp] = (partition, _advance(partition, p.offset))
+            except ApiError as e:
+                results[tp] = (e.code, -1)
+    operation = DelayedDeleteRecords(ctx, results, waiting, request.timeout_ms)
+    done = operation.try_complete()
+    return done if done is not None else Delayed(operation)
+
+
+def _advance(partition: Partition, offset: int) -> int:
+    log = partition.leader_log()
+    if "delete" not in log.config.cleanup_policy:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
+    target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if target < 0 or target > partition.high_watermark:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if target > log.log_start_offset:
+        log.advance_log_start(target)
+    return target
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    kind: ClassVar[str] = "DeleteRecords"
+
+    def __init__(
+        self,
+        ctx: Context,
+        results: dict[TopicPartition, tuple[ErrorCode, int]],
+        waiting: dict[TopicPartition, tuple[Partition, int]],
+        timeout_ms: int,
+    ) -> None:
+        self.ctx = ctx
+        self.results = results
+        self.waiting = waiting
+        self.keys = list(waiting)
+        self.timeout_ms = timeout_ms
+
+    def try_complete(self) -> Response | None:
+        live = [int(b) for b in self.ctx.services.metadata.brokers()]
+        for tp, (partition, target) in list(self.waiting.items()):
+            try:
+                low = lowest_start(partition, live)
+            except ApiError as e:
+                self.results[tp] = (e.code, -1)
+                del self.waiting[tp]
+                continue
+            if low >= target:
+                self.results[tp] = (ErrorCode.NONE, low)
+                del self.waiting[tp]
+        return None if self.waiting else self._answer()
+
+    def on_expire(self) -> Response:
+        for tp in self.waiting:
+            self.results[tp] = (ErrorCode.REQUEST_TIMED_OUT, -1)
+        return self._answer()
+
+    def _answer(self) -> Response:
+        topics: dict[str, list[Any]] = {}
+        for tp, (code, low) in self.results.items():
+            topics.setdefault(tp.topic, []).append(
+                _Partition(partition_index=tp.partition, low_watermark=low, error_code=int(code))
+            )
+        return Response(
+            DeleteRecordsResponse(topics=[_Topic(name=n, partitions=p) for n, p in topics.items()])
+        )

@@ -1,0 +1,138 @@
+"""Fetch, API 1, v4-12: reads record batches for consumers and for followers.
+
+A consumer is given what lies below the HW (read_uncommitted) or the LSO (read_committed); at or
+above it the answer is empty and not an error.  A follower is given everything up to the LEO, and
+what it asks for is recorded as its progress, once, and only for partitions that were read without
+an error.  Followers serve nobody: NOT_LEADER_OR_FOLLOWER.
+
+The answer waits in the purgatory until min_bytes are there, any partition has an error, or
+max_wait_ms have passed. Records are never touched: they go from the segment to the socket.  v7
+brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and ignored),
+v12 diverging epochs (KIP-595).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import ClassVar
+
+from broker.context import Api, Context, Delayed, FileSlice, Reply, Response
+from broker.purgatory import DelayedOperation
+from broker.replica.fetch_sessions import FetchSession
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.codec import BadMessage
+from highwater.common.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    MIN_VERSION,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    parse_fetch,
+    response_parts,
+)
+
+API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
+
+
+def handle(ctx: Context, body: memoryview) -> Reply:
+    try:
+        request = parse_fetch(body, ctx.version)
+    except (struct.error, IndexError, ValueError) as e:
+        raise BadMessage(f"a Fetch request that does not parse: {e}") from e
+    try:
+        session, asked, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
+    except ApiError as e:
+        parts = response_parts(ctx.version, int(e.code), 0, ())
+        return Response(parts=parts, error_names=(e.code.name,))
+    fetch = FetchOperation(ctx, request, session, asked, full)
+    results, size = fetch.read()
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        fetch.record_progress(results)
+        if size < request.min_bytes and request.max_wait_ms > 0:
+            # its own progress may have moved the HW that this very answer carries
+            results, size = fetch.read()
+    urgent = any(r.error or r.diverging is not None for r in results)
+    if size >= request.min_bytes or request.max_wait_ms <= 0 or not asked or urgent:
+        return fetch.answer(results)
+    return Delayed(fetch)
+
+
+class FetchOperation(DelayedOperation):
+    """One fetch, answered at once or when enough has come."""
+
+    kind: ClassVar[str] = "Fetch"
+
+    def __init__(
+        self,
+        ctx: Context,
+        request: FetchRequest,
+        session: FetchSession | None,
+        asked: list[FetchPartition],
+        full: bool,
+    ) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.session = session
+        self.asked = asked
+        self.full = full
+        self.keys = [p.tp for p in asked]
+        self.timeout_ms = request.max_wait_ms
+
+    def read(self) -> tuple[list[FetchedPartition], int]:
+        """All partitions as they stand, and the bytes found: whole batches within max_bytes, but
+        the first batch of the answer whole whatever its size (KIP-74)."""
+        request, replicas = self.request, self.ctx.services.replicas
+        left = min(request.max_bytes, self.ctx.services.config.fetch_max_bytes)
+        out: list[FetchedPartition] = []
+        total = 0
+        for p in self.asked:
+            try:
+                r = replicas.read(p, left, request.replica_id, request.isolation_level, not total)
+            except ApiError as e:
+                out.append(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0))
+                continue
+            piece = r.slice
+            size = piece.size if piece is not None else 0
+            records = FileSlice(piece.file, piece.position, size) if piece is not None else b""
+            total += size
+            left = max(left - size, 0)
+            out.append(
+                FetchedPartition(
+                    p.tp,
+                    0,
+                    r.high_watermark,
+                    r.last_stable_offset,
+                    r.log_start_offset,
+                    records,
+                    size,
+                    () if request.isolation_level else None,
+                    r.diverging,
+                )
+            )
+        return out, total
+
+    def record_progress(self, results: list[FetchedPartition]) -> None:
+        replicas = self.ctx.services.replicas
+        for p, r in zip(self.asked, results, strict=True):
+            if r.error == ErrorCode.NONE and r.diverging is None:
+                replicas.follower_progress(p, self.request.replica_id)
+
+    def answer(self, results: list[FetchedPartition]) -> Response:
+        session_id = 0
+        if self.session is not None:
+            session_id = self.session.id
+            news = self.session.select(results)
+            if not self.full:
+                results = news
+        names = tuple(ErrorCode(r.error).name for r in results if r.error)
+        parts = response_parts(self.ctx.version, 0, session_id, results)
+        return Response(parts=parts, error_names=names)
+
+    def try_complete(self) -> Response | None:
+        results, size = self.read()
+        if size >= self.request.min_bytes or any(r.error for r in results):
+            return self.answer(results)
+        return None
+
+    def on_expire(self) -> Response:
+        return self.answer(self.read()[0])

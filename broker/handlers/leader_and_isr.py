@@ -1,0 +1,39 @@
+"""LeaderAndIsr, API 4, v0-4, control plane: the controller says who leads which partition, and in
+which epoch.
+
+Refused with STALE_CONTROLLER_EPOCH from an older controller, and with STALE_BROKER_EPOCH where it
+was meant for an earlier life of this broker (KIP-380); a partition whose leader epoch is not newer
+is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Plane, Reply, Response
+from broker.control import check_broker_epoch
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
+
+API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    try:
+        check_broker_epoch(ctx, request.broker_epoch)
+        errors = await ctx.services.replicas.leader_and_isr(request)
+    except ApiError as e:
+        answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])
+        return Response(answer, error_names=(e.code.name,))
+    return Response(
+        LeaderAndIsrResponse(
+            error_code=0,
+            partition_errors=[
+                LeaderAndIsrPartitionError(
+                    topic_name=tp.topic, partition_index=tp.partition, error_code=int(code)
+                )
+                for tp, code in errors.items()
+            ],
+        ),
+        error_names=tuple(c.name for c in errors.values() if c is not ErrorCode.NONE),
+    )

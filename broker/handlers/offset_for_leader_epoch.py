@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch, API 23, v0-4: where an epoch's records end in the leader's log (KIP-101,
+KIP-320).
+
+The answer names the largest epoch at or below the one asked for, and the offset after its last
+record.  Followers ask before they append, consumers to find out whether what they have read was
+truncated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import OffsetForLeaderEpochResponse
+
+API = Api(key=23, name="OffsetForLeaderEpoch", versions=(0, 4))
+
+_Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_Partition = _Topic.EpochEndOffset
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    topics, names = [], []
+    for topic in request.topics:
+        partitions = []
+        for p in topic.partitions:
+            code, epoch, end = ErrorCode.NONE, -1, -1
+            try:
+                partition = ctx.services.replicas.partition(
+                    TopicPartition(topic.topic, p.partition)
+                )
+                partition.check_leader_epoch(p.current_leader_epoch)
+                epoch, end = partition.epoch_end_offset(p.leader_epoch)
+            except ApiError as e:
+                code = e.code
+                names.append(code.name)
+            partitions.append(
+                _Partition(
+                    error_code=int(code), partition=p.partition, leader_epoch=epoch, end_offset=end
+                )
+            )
+        topics.append(_Topic(topic=topic.topic, partitions=partitions))
+    return Response(OffsetForLeaderEpochResponse(topics=topics), error_names=tuple(names))

@@ -1,0 +1,114 @@
+"""The leader's side of incremental fetch sessions (KIP-227).  Pure; the broker's clock and random
+come in as values.
+
+A session remembers what its client asked for and what it was last told, so that requests carry only
+changes and answers only partitions with news.  The cache is bounded
+(max.incremental.fetch.session.cache.slots): a new session replaces the one that was unused longest,
+if that has been idle for two minutes, or one of a client when a follower asks; otherwise the fetch
+is served without a session (id 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+EVICT_AFTER_MS = 120_000
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    privileged: bool
+    epoch: int = 1
+    last_used_ms: int = 0
+    partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    told: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    """(HW, LSO, log start offset) as last answered."""
+
+    def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
+        """Those with records, an error, or offsets that the client has not been told.
+
+        Partitions with records move to the end of the order, so that none starves the others
+        (KIP-74).
+        """
+        out = []
+        for r in results:
+            now = (r.high_watermark, r.last_stable_offset, r.log_start_offset)
+            news = r.size or r.error or r.diverging is not None
+            if news or self.told.get(r.tp) != now:
+                out.append(r)
+                self.told[r.tp] = now
+                if r.size and r.tp in self.partitions:
+                    self.partitions[r.tp] = self.partitions.pop(r.tp)
+        return out
+
+
+class FetchSessions:
+    """The cache.  `new_id` gives a random positive int32."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def enter(
+        self, request: FetchRequest, now_ms: int
+    ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
+        """The session (None: without one), what to read, and whether the answer names all of it.
+
+        Raises ApiError(FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH).
+        """
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            if request.session_epoch == FINAL_EPOCH:
+                return None, request.partitions, True
+            return self._open(request, now_ms), request.partitions, True
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        for tp in request.forgotten:
+            session.partitions.pop(tp, None)
+            session.told.pop(tp, None)
+        for p in request.partitions:
+            session.partitions[p.tp] = p
+        session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
+        session.last_used_ms = now_ms
+        return session, list(session.partitions.values()), False
+
+    def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | None:
+        if not request.partitions or not self._make_room(request.replica_id >= 0, now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id == 0:
+            session_id = self._new_id()
+        session = FetchSession(session_id, request.replica_id >= 0, last_used_ms=now_ms)
+        session.partitions = {p.tp: p for p in request.partitions}
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, privileged: bool, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms < EVICT_AFTER_MS:
+            clients = [s for s in self._sessions.values() if not s.privileged]
+            if not privileged or not clients:
+                return False
+            oldest = min(clients, key=lambda s: s.last_used_ms)
+        del self._sessions[oldest.id]
+        self.evictions += 1
+        return True

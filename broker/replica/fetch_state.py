@@ -1,0 +1,64 @@
+"""A follower's view of the partitions that it fetches from one leader, and how it brings its log in
+line.  Pure.
+
+Before it appends anything from a new leader, a follower asks where the leader's history of its own
+last epoch ended (OffsetsForLeaderEpoch) and cuts its log there.  Cutting at its own HW instead, as
+Kafka did before KIP-101, loses records that were committed while the HW had not reached the
+follower, and lets two logs differ for ever. `truncation_step` is that rule, with KIP-279's
+repetition where the leader names an epoch that this log never saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from highwater.common.types import LeaderEpoch
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+@dataclass(slots=True)
+class FetchState:
+    """`ready_at` (trio's clock) delays a partition after an error; `truncating` until it is in
+    line.
+    """
+
+    leader_epoch: LeaderEpoch
+    offset: int
+    truncating: bool = True
+    ready_at: float = 0.0
+
+
+class Truncation(NamedTuple):
+    """Cut to `offset`; `done` is False where another round must ask about an older epoch."""
+
+    offset: int
+    done: bool
+
+
+def truncation_step(
+    log: Log, high_watermark: int, leader_epoch: int, leader_end_offset: int
+) -> Truncation:
+    """What the leader's answer (epoch, end offset) means for this log.
+
+    The leader answers with the largest epoch that it knows at or below the one asked for, and where
+    that epoch ended.  Undefined answers come from leaders without epochs (message formats before
+    v2): then the HW is all there is.
+    """
+    end = log.log_end_offset
+    if leader_end_offset == UNDEFINED_OFFSET:
+        return Truncation(min(high_watermark, end), True)
+    if leader_epoch == UNDEFINED_EPOCH:
+        return Truncation(min(leader_end_offset, end), True)
+    own_epoch, own_end = log.epochs.end_offset_for(leader_epoch, end)
+    if own_end == UNDEFINED_OFFSET:
+        # this log begins after the leader's epoch ended
+        return Truncation(min(leader_end_offset, end), True)
+    if own_epoch != leader_epoch:
+        return Truncation(min(own_end, end), False)
+    return Truncation(min(own_end, leader_end_offset, end), True)

@@ -1,0 +1,375 @@
+"""Replica fetchers: the tasks that keep followers' logs equal to their leaders'.
+
+One fetcher for each leader broker (num.replica.fetchers of them), each with one connection and one
+long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).
+Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A fetch that
+waits at the leader is given up, with its connection, when partitions are added: a failover must not
+wait for a long poll to end.
+
+An answer is used only for partitions that still stand where they stood when it was asked for: a
+LeaderAndIsr may have come meanwhile.
+
+Source: AbstractFetcherThread, ReplicaFetcherThread; KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import trio
+
+from broker.replica.fetch_state import FetchState, truncation_step
+from broker.replica.follower_session import FollowerSession
+from highwater.common.client.connection import ClientConnection
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.fetch import (
+    FetchAnswer,
+    FetchedPartition,
+    FetchPartition,
+    build_fetch,
+    parse_fetch_answer,
+)
+from highwater.common.wire.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from highwater.common.wire.records import whole_batches
+
+if TYPE_CHECKING:
+    from broker.replica.manager import ReplicaManager
+    from broker.replica.partition import Partition
+
+log = logging.getLogger(__name__)
+
+FETCH, FETCH_VERSION = 1, 11
+OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
+LATEST, EARLIEST = -1, -2
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
+
+Address = tuple[str, int]
+
+
+class FetcherManager:
+    """Hands partitions to fetchers by leader; a partition without a reachable leader waits for
+    news.
+    """
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._owner: dict[TopicPartition, ReplicaFetcher] = {}
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._fetchers)
+
+    def follow(self, partitions: dict[TopicPartition, Address | None]) -> None:
+        """Starts fetching; each partition's leader and epoch are read from the partition itself."""
+        for tp, address in partitions.items():
+            partition = self._manager.partitions.get(tp)
+            if partition is None or address is None:
+                continue
+            number = crc32(str(tp).encode()) % self._manager.config.num_replica_fetchers
+            key = (int(partition.leader), number)
+            fetcher = self._fetchers.get(key)
+            if fetcher is None:
+                fetcher = self._fetchers[key] = ReplicaFetcher(self._manager, *key, address)
+                if self._nursery is not None:
+                    self._nursery.start_soon(fetcher.run)
+            fetcher.add(partition, address)
+            self._owner[tp] = fetcher
+
+    def stop(self, tps: Iterable[TopicPartition]) -> None:
+        """From here on no answer changes these logs."""
+        for tp in tps:
+            fetcher = self._owner.pop(tp, None)
+            if fetcher is not None:
+                fetcher.states.pop(tp, None)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for fetcher in self._fetchers.values():
+                nursery.start_soon(fetcher.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+
+class ReplicaFetcher:
+    """See the module's docstring."""
+
+    def __init__(self, manager: ReplicaManager, leader: int, number: int, address: Address) -> None:
+        self.manager = manager
+        self.leader = leader
+        self.number = number
+        self.address = address
+        self.states: dict[TopicPartition, FetchState] = {}
+        self._session = FollowerSession()
+        self._added = trio.Event()
+        self._poll: trio.CancelScope | None = None
+        self._connection: ClientConnection | None = None
+
+    def add(self, partition: Partition, address: Address) -> None:
+        """Takes over a partition; whatever is under way for the others is interrupted."""
+        follower_log = partition.require_log()
+        state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
+        if follower_log.epochs.latest < 0:
+            # nothing that epochs could judge: an empty log, or one older than epochs
+            partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
+            state.offset, state.truncating = follower_log.log_end_offset, False
+        self.states[partition.tp] = state
+        if address != self.address:
+            self.address = address
+            self._disconnect()
+        self._added.set()
+        if self._poll is not None:
+            self._poll.cancel()
+
+    # ---------------------------------------------------------------- the loop
+
+    async def run(self) -> None:
+        backoff = self.manager.config.replica_fetch_backoff_ms / 1000
+        while True:
+            if not self.states:
+                await self._wait_added(None)
+                continue
+            try:
+                await self._round()
+            except OSError as e:
+                log.debug("fetcher of %d at %s: %s", self.leader, self.address, e)
+                self._disconnect()
+                await self._wait_added(backoff)
+
+    async def _wait_added(self, timeout_s: float | None) -> None:
+        with trio.move_on_after(timeout_s if timeout_s is not None else float("inf")):
+            await self._added.wait()
+        self._added = trio.Event()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._session.reset()
+
+    async def _round(self) -> None:
+        connection = self._connection
+        if connection is None or connection.closed:
+            self._session.reset()
+            connection = self._connection = await ClientConnection.open(
+                self.manager.world.network,
+                *self.address,
+                f"broker-{self.manager.broker_id}-fetcher-{self.number}",
+                timeout_s=self._timeout,
+            )
+        await self._bring_in_line(connection)
+        now = trio.current_time()
+        ready = {tp: s for tp, s in self.states.items() if not s.truncating and s.ready_at <= now}
+        if ready:
+            await self._fetch(connection, ready)
+        elif self.states:
+            await self._wait_added(max(min(s.ready_at for s in self.states.values()) - now, 0.001))
+
+    @property
+    def _timeout(self) -> float:
+        return self.manager.config.replica_socket_timeout_ms / 1000
+
+    def _delay(self, state: FetchState) -> None:
+        state.ready_at = trio.current_time() + self.manager.config.replica_fetch_backoff_ms / 1000
+
+    def _fenced(self, tp: TopicPartition, code: int) -> None:
+        """The leader's epoch is newer than ours: only a LeaderAndIsr can help."""
+        log.info("%s: fetcher fenced by leader %d (%s)", tp, self.leader, ErrorCode(code).name)
+        self.states.pop(tp, None)
+
+    # ---------------------------------------------------------------- truncation
+
+    async def _bring_in_line(self, connection: ClientConnection) -> None:
+        now = trio.current_time()
+        todo = {tp: s for tp, s in self.states.items() if s.truncating and s.ready_at <= now}
+        if not todo:
+            return
+        request = OffsetForLeaderEpochRequest
+        topics: dict[str, list[object]] = {}
+        for tp, state in todo.items():
+            partition = self.manager.partitions[tp]
+            topics.setdefault(tp.topic, []).append(
+                request.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=state.leader_epoch,
+                    leader_epoch=partition.require_log().epochs.latest,
+                )
+            )
+        answer = await connection.call(
+            request(
+                replica_id=self.manager.broker_id,
+                topics=[
+                    request.OffsetForLeaderTopic(topic=t, partitions=p) for t, p in topics.items()
+                ],
+            ),
+            OFFSETS_FOR_EPOCH_VERSION,
+            self._timeout,
+        )
+        for topic in answer.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.topic, p.partition)
+                if self.states.get(tp) is todo.get(tp) is not None:
+                    self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
+
+    def _truncate(
+        self, tp: TopicPartition, state: FetchState, error: int, epoch: int, end: int
+    ) -> None:
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            self._fenced(tp, error)
+            return
+        if error != ErrorCode.NONE:
+            self._delay(state)
+            return
+        partition = self.manager.partitions[tp]
+        follower_log = partition.require_log()
+        step = truncation_step(follower_log, partition.high_watermark, epoch, end)
+        if step.offset < follower_log.log_end_offset:
+            log.info(
+                "%s: truncating from %d to %d (HW %d), the leader's epoch %d ends at %d",
+                tp, follower_log.log_end_offset, step.offset, partition.high_watermark, epoch, end,
+            )  # fmt: skip
+        try:
+            partition.truncate_to(step.offset)
+        except OSError as e:
+            self.manager.disk_failed(partition, e)
+            return
+        state.offset = follower_log.log_end_offset
+        state.truncating = not step.done and follower_log.epochs.latest >= 0
+
+    # ---------------------------------------------------------------- fetching
+
+    async def _fetch(
+        self, connection: ClientConnection, ready: dict[TopicPartition, FetchState]
+    ) -> None:
+        config = self.manager.config
+        asked = {
+            tp: FetchPartition(
+                tp,
+                s.leader_epoch,
+                s.offset,
+                -1,
+                self.manager.partitions[tp].require_log().log_start_offset,
+                config.replica_fetch_max_bytes,
+            )
+            for tp, s in ready.items()
+        }
+        request = self._session.request(
+            asked,
+            replica_id=self.manager.broker_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+        )
+        body = build_fetch(request, FETCH_VERSION)
+        with trio.CancelScope() as self._poll:
+            view = await connection.call_raw(FETCH, FETCH_VERSION, [body], self._timeout)
+        given_up, self._poll = self._poll.cancelled_caught, None
+        if given_up:
+            self._disconnect()
+            return
+        try:
+            answer = parse_fetch_answer(view, FETCH_VERSION)
+        except (ValueError, IndexError) as e:
+            raise ConnectionError(
+                f"leader {self.leader} sent a Fetch answer that is broken: {e}"
+            ) from e
+        await self._take(connection, answer, asked, ready)
+
+    async def _take(
+        self,
+        connection: ClientConnection,
+        answer: FetchAnswer,
+        asked: dict[TopicPartition, FetchPartition],
+        ready: dict[TopicPartition, FetchState],
+    ) -> None:
+        self._session.answered(answer)
+        if answer.error in SESSION_ERRORS:
+            return
+        if answer.error:
+            raise ConnectionError(f"leader {self.leader} answered {ErrorCode(answer.error).name}")
+        lost: list[TopicPartition] = []
+        for fetched in answer.partitions:
+            tp = fetched.tp
+            state = self.states.get(tp)
+            if state is None or state is not ready.get(tp) or state.truncating:
+                continue
+            if state.offset != asked[tp].fetch_offset:
+                continue
+            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                lost.append(tp)
+            elif fetched.error == ErrorCode.FENCED_LEADER_EPOCH:
+                self._fenced(tp, fetched.error)
+            elif fetched.error:
+                log.debug("%s: leader answers %s", tp, ErrorCode(fetched.error).name)
+                self._delay(state)
+            else:
+                self._append(tp, state, fetched)
+        for tp in lost:
+            await self._find_place(connection, tp)
+
+    def _append(self, tp: TopicPartition, state: FetchState, fetched: FetchedPartition) -> None:
+        partition = self.manager.partitions[tp]
+        try:
+            headers = whole_batches(fetched.records) if fetched.size else []
+            partition.append_fetched(
+                fetched.records, headers, fetched.high_watermark, fetched.log_start_offset
+            )
+        except OSError as e:
+            self.manager.disk_failed(partition, e)
+            return
+        except ApiError as e:
+            log.error(
+                "%s: what leader %d sent at %d is refused: %s", tp, self.leader, state.offset, e
+            )
+            self._delay(state)
+            return
+        state.offset = partition.require_log().log_end_offset
+
+    async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
+        """Our LEO is outside the leader's log: above its end after an unclean election, else below
+        its start.
+        """
+        state, partition = self.states.get(tp), self.manager.partitions.get(tp)
+        if state is None or partition is None:
+            return
+        end = await self._list_offset(connection, tp, state, LATEST)
+        start = await self._list_offset(connection, tp, state, EARLIEST)
+        if self.states.get(tp) is not state or end is None or start is None:
+            self._delay(state)
+            return
+        follower_log = partition.require_log()
+        if end < follower_log.log_end_offset:
+            log.warning("%s: ahead of leader %d, cut to its end %d", tp, self.leader, end)
+            partition.truncate_to(end)
+        elif start > follower_log.log_end_offset:
+            log.info("%s: starts anew at %d, where leader %d begins", tp, start, self.leader)
+            partition.restart_at(start)
+        state.offset = follower_log.log_end_offset
+
+    async def _list_offset(
+        self, connection: ClientConnection, tp: TopicPartition, state: FetchState, which: int
+    ) -> int | None:
+        request = ListOffsetsRequest
+        part = request.ListOffsetsTopic.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=state.leader_epoch, timestamp=which
+        )
+        answer = await connection.call(
+            request(
+                replica_id=self.manager.broker_id,
+                isolation_level=0,
+                topics=[request.ListOffsetsTopic(name=tp.topic, partitions=[part])],
+            ),
+            LIST_OFFSETS_VERSION,
+            self._timeout,
+        )
+        found = answer.topics[0].partitions[0]
+        return None if found.error_code else int(found.offset)

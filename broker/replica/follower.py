@@ -1,0 +1,46 @@
+"""What a leader knows of one follower: how far it has read, and when it was last caught up.
+
+A follower's LEO is the offset that it asks for: to fetch from offset o is to say that everything
+below o is on its log.  It is caught up at a time t when it had read up to the LEO that the leader
+had at t; a follower that reads steadily but is always one fetch behind counts as caught up at its
+previous fetch (Kafka's Replica.scala).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(slots=True)
+class Follower:
+    """Times are monotonic milliseconds of the leader."""
+
+    broker_id: int
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_caught_up_ms: int = 0
+    last_fetch_ms: int = 0
+    last_fetch_leader_end: int = 0
+
+    def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:
+        """It asked for `offset` while the leader's LEO was `leader_end`."""
+        if offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset, self.log_start_offset = offset, log_start
+        self.last_fetch_leader_end, self.last_fetch_ms = leader_end, now_ms
+
+    def caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
+        return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
+
+    def new_term(self, new_leader: bool, in_isr: bool, leader_end: int, now_ms: int) -> None:
+        """A new leader epoch.  A member of the ISR gets its full time to show up; any other must
+        not hold the HW back.  What the log holds is known only to a leader that goes on."""
+        self.last_caught_up_ms = now_ms if in_isr else -(1 << 60)
+        if new_leader:
+            self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
+            self.last_fetch_leader_end = leader_end
+            self.last_fetch_ms = now_ms if in_isr else -(1 << 60)

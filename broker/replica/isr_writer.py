@@ -1,0 +1,144 @@
+"""Writes ISR changes to ZooKeeper, under the version that the leader knew, and tells the controller
+of them.
+
+One attempt can end in three ways.  It stood: the partition commits it.  The version was wrong:
+somebody wrote since, either an earlier attempt of ours whose answer was lost (then the znode holds
+exactly what we meant to write, one version on) or the controller (then the change is dropped).
+Nobody knows (the connection was lost): it is tried again until one of the first two is known;
+meanwhile the partition counts both ISRs.
+
+/isr_change_notification carries the partitions whose ISR changed, in batches, so that the
+controller can spread the new state (Kafka's propagation: looked at every 2.5 s, sent when quiet for
+5 s or waiting for 60 s).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.replica.partition import IsrChange
+from highwater.common import znodes
+from highwater.common.types import BrokerId, TopicPartition, ZkVersion
+from highwater.common.world.api import (
+    BadVersion,
+    ConnectionLoss,
+    NoNode,
+    SessionExpired,
+    ZkError,
+    ZooKeeper,
+)
+
+if TYPE_CHECKING:
+    from broker.replica.manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT = 10
+RETRY_S = 0.1
+NOTIFY_CHECK_S, NOTIFY_QUIET_S, NOTIFY_AT_MOST_S = 2.5, 5.0, 60.0
+
+
+class IsrWriter:
+    """A queue of at most one change a partition (`Isr` allows no more), and IN_FLIGHT writers."""
+
+    def __init__(self, manager: ReplicaManager, zk: Callable[[], ZooKeeper | None]) -> None:
+        self._manager = manager
+        self._zk = zk
+        self._queue: deque[IsrChange] = deque()
+        self._wake = trio.Event()
+        self._changed: dict[TopicPartition, None] = {}
+        self._first_change = self._last_change = 0.0
+
+    def submit(self, change: IsrChange) -> None:
+        self._queue.append(change)
+        self._wake.set()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._notify)
+            limit = trio.CapacityLimiter(IN_FLIGHT)
+            while True:
+                while self._queue:
+                    await limit.acquire_on_behalf_of(change := self._queue.popleft())
+                    nursery.start_soon(self._settle, change, limit)
+                self._wake = trio.Event()
+                await self._wake.wait()
+
+    async def _settle(self, change: IsrChange, limit: trio.CapacityLimiter) -> None:
+        try:
+            while self._wanted(change):
+                zk = self._zk()
+                if zk is not None:
+                    try:
+                        settled = await self._write(zk, change)
+                    except (ConnectionLoss, SessionExpired):
+                        pass
+                    except ZkError as e:
+                        log.error("%s: ISR could not be written: %s", change.tp, e)
+                        self._manager.isr_settled(change, None)
+                        return
+                    else:
+                        self._manager.isr_settled(change, settled)
+                        if settled is not None:
+                            self._note(change.tp)
+                        return
+                await trio.sleep(RETRY_S)
+        finally:
+            limit.release_on_behalf_of(change)
+
+    def _wanted(self, change: IsrChange) -> bool:
+        partition = self._manager.partitions.get(change.tp)
+        return (
+            partition is not None
+            and partition.is_leader
+            and partition.leader_epoch == change.leader_epoch
+            and partition.isr.pending == change.isr
+        )
+
+    async def _write(self, zk: ZooKeeper, change: IsrChange) -> ZkVersion | None:
+        """The version at which the change stands, or None where something newer does."""
+        path = znodes.state_path(change.tp)
+        state = znodes.PartitionState(
+            change.controller_epoch,
+            change.leader,
+            change.leader_epoch,
+            tuple(BrokerId(b) for b in change.isr),
+        )
+        data = znodes.encode_partition_state(state)
+        try:
+            stat = await zk.set(path, data, change.zk_version)
+            return ZkVersion(stat.version)
+        except NoNode:
+            return None
+        except BadVersion:
+            found, stat = await zk.get(path)
+            ours = found == data and stat.version == change.zk_version + 1
+            return ZkVersion(stat.version) if ours else None
+
+    def _note(self, tp: TopicPartition) -> None:
+        now = trio.current_time()
+        if not self._changed:
+            self._first_change = now
+        self._last_change = now
+        self._changed[tp] = None
+
+    async def _notify(self) -> None:
+        while True:
+            await trio.sleep(NOTIFY_CHECK_S)
+            now, zk = trio.current_time(), self._zk()
+            quiet = now - self._last_change >= NOTIFY_QUIET_S
+            if zk is None or not self._changed:
+                continue
+            if not quiet and now - self._first_change < NOTIFY_AT_MOST_S:
+                continue
+            changed, self._changed = list(self._changed), {}
+            try:
+                data = znodes.encode_isr_change(changed)
+                await zk.create(znodes.ISR_CHANGE_PREFIX, data, sequential=True)
+            except ZkError:
+                self._changed = {**dict.fromkeys(changed), **self._changed}

@@ -1,0 +1,413 @@
+"""All partitions of one broker: LeaderAndIsr and StopReplica, appends, reads, ISR upkeep,
+checkpoints.
+
+`ReplicaManager` is the thin shell around the `Partition` machines.  Requests reach it through
+plain, synchronous methods (append and read never await); its tasks write ISR changes to ZooKeeper,
+look for lagging followers, checkpoint the HW and run the fetchers.
+
+News travels upward through `completed(kind, keys)`: whatever may let a delayed operation finish (an
+HW that moved, an append, a role that changed) hands its partitions to the completion sink, which
+looks into the purgatory.
+
+Source: kafka.server.ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.replica.fetcher import FetcherManager
+from broker.replica.isr_writer import IsrWriter
+from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.common.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
+
+if TYPE_CHECKING:
+    from broker.log.log import AppendInfo, Log, LogSlice
+    from broker.log.manager import LogManager
+    from highwater.common.config import Config
+    from highwater.common.wire.records import BatchHeader
+    from highwater.common.world.api import World, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+Completed = Callable[[str, Iterable[Hashable]], None]
+READ_COMMITTED = 1
+
+
+def monotonic_ms() -> int:
+    return int(trio.current_time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """One partition of a fetch: offsets as they stood at the read, and the run of batches to send."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    slice: LogSlice | None
+    diverging: tuple[int, int] | None = None
+
+
+class ReplicaManager:
+    """`is_alive` asks the metadata cache; `zk` gives the live session or None."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        logs: LogManager,
+        broker_id: BrokerId,
+        *,
+        is_alive: Callable[[int], bool],
+        completed: Completed,
+        zk: Callable[[], ZooKeeper | None],
+    ) -> None:
+        self.config = config
+        self.world = world
+        self.logs = logs
+        self.broker_id = broker_id
+        self.is_alive = is_alive
+        self.completed = completed
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.controller_epoch = ControllerEpoch(0)
+        self.fetchers = FetcherManager(self)
+        self.isr_writer = IsrWriter(self, zk)
+        self.topic_overrides: dict[str, Mapping[str, str]] = {}
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self._changing = trio.Lock()
+
+    # ---------------------------------------------------------------- look-up
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        """Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) where this broker holds no replica of it."""
+        partition = self.partitions.get(tp)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    # ---------------------------------------------------------------- data
+
+    def append(
+        self, tp: TopicPartition, records: memoryview, headers: list[BatchHeader], acks: int
+    ) -> tuple[AppendInfo, Partition]:
+        """Appends as leader.  Raises ApiError; a disk that fails takes its directory offline."""
+        partition = self.partition(tp)
+        try:
+            info, moved = partition.append(
+                records, headers, acks, monotonic_ms(), self.world.clock.wall_ms()
+            )
+        except OSError as e:
+            self.disk_failed(partition, e)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        self.completed("Fetch", (tp,))
+        if moved:
+            self.completed("Produce", (tp,))
+        return info, partition
+
+    def read(
+        self, asked: FetchPartition, max_bytes: int, replica_id: int, isolation: int, min_one: bool
+    ) -> ReadResult:
+        """Reads for a consumer (up to HW or LSO) or a follower (up to LEO).  Raises ApiError.
+
+        A follower's progress is recorded by `follower_progress`, and only once for a request.
+        """
+        partition = self.partition(asked.tp)
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        leader_log = partition.leader_log()
+        if replica_id != CONSUMER_REPLICA_ID:
+            if replica_id not in partition.followers:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            limit = leader_log.log_end_offset
+        elif isolation == READ_COMMITTED:
+            limit = partition.last_stable_offset
+        else:
+            limit = partition.high_watermark
+        diverging = self._diverging(partition, asked)
+        if diverging is not None:
+            piece = None
+        else:
+            piece = self._slice(partition, leader_log, asked, max_bytes, limit, min_one)
+        return ReadResult(
+            partition.high_watermark,
+            partition.last_stable_offset,
+            leader_log.log_start_offset,
+            piece,
+            diverging,
+        )
+
+    def _slice(
+        self,
+        partition: Partition,
+        leader_log: Log,
+        asked: FetchPartition,
+        max_bytes: int,
+        limit: int,
+        min_one: bool,
+    ) -> LogSlice | None:
+        offset, end = asked.fetch_offset, leader_log.log_end_offset
+        if offset > end or offset < leader_log.log_start_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= limit:
+            return None
+        try:
+            return leader_log.read(offset, min(max_bytes, asked.max_bytes), limit, min_one)
+        except OSError as e:
+            self.disk_failed(partition, e)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+
+    @staticmethod
+    def _diverging(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
+        """KIP-595's check, for those who say the epoch of the last record that they have."""
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end = partition.epoch_end_offset(asked.last_fetched_epoch)
+        if end < 0 or epoch < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+            return epoch, end
+        return None
+
+    def follower_progress(self, asked: FetchPartition, replica_id: int) -> None:
+        """Records a follower's fetch that was read without an error (Partition.follower_fetched)."""
+        partition = self.partition(asked.tp)
+        moved, change = partition.follower_fetched(
+            replica_id, asked.fetch_offset, asked.log_start_offset, monotonic_ms()
+        )
+        if change is not None:
+            self.isr_writer.submit(change)
+        if moved:
+            self.high_watermark_moved(asked.tp)
+
+    def high_watermark_moved(self, tp: TopicPartition) -> None:
+        self.completed("Produce", (tp,))
+        self.completed("Fetch", (tp,))
+
+    # ---------------------------------------------------------------- control
+
+    async def leader_and_isr(self, request: Any) -> dict[TopicPartition, ErrorCode]:
+        """Applies a LeaderAndIsr (v4); raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        async with self._changing:
+            if request.controller_epoch < self.controller_epoch:
+                raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+            self.controller_epoch = ControllerEpoch(request.controller_epoch)
+            leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
+            errors: dict[TopicPartition, ErrorCode] = {}
+            follow: dict[TopicPartition, tuple[str, int] | None] = {}
+            for n, (tp, state) in enumerate(_states(request)):
+                errors[tp] = self._apply(tp, state, leaders, follow)
+                if n % 50 == 49:
+                    await trio.lowlevel.checkpoint()
+            self.fetchers.follow(follow)
+            return errors
+
+    def _apply(
+        self,
+        tp: TopicPartition,
+        state: LeaderAndIsr,
+        leaders: dict[int, tuple[str, int]],
+        follow: dict[TopicPartition, tuple[str, int] | None],
+    ) -> ErrorCode:
+        partition = self.partitions.get(tp)
+        if partition is not None and partition.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            if partition is None:
+                partition = self._host(tp, state.is_new)
+            self.fetchers.stop((tp,))
+            if state.leader == self.broker_id:
+                moved = partition.make_leader(state, monotonic_ms())
+                log.info(
+                    "%s: leader in epoch %d from offset %d, ISR %s",
+                    tp, state.leader_epoch, partition.epoch_start_offset, list(state.isr),
+                )  # fmt: skip
+                self.completed("Fetch", (tp,))
+                if moved:
+                    self.completed("Produce", (tp,))
+            else:
+                partition.make_follower(state)
+                follow[tp] = leaders.get(state.leader)
+                log.info("%s: follows %d in epoch %d", tp, state.leader, state.leader_epoch)
+                self.high_watermark_moved(tp)  # those who wait here must hear that it leads no more
+        except OSError as e:
+            if partition is not None:
+                self.disk_failed(partition, e)
+            log.error("%s: %s", tp, e)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _host(self, tp: TopicPartition, is_new: bool) -> Partition:
+        if not is_new and self.logs.offline_dirs and self.logs.get(tp) is None:
+            raise OSError(f"{tp} may be in a log directory that is offline")
+        config = self.logs.topic_config(self.topic_overrides.get(tp.topic, {}))
+        partition = Partition(
+            tp, self.broker_id, self.config.replica_lag_time_max_ms, self.is_alive
+        )
+        partition.log = self.logs.get_or_create(tp, config)
+        partition.load_high_watermark(self.logs.high_watermarks.get(tp, 0))
+        partition.min_insync_replicas = self._min_isr(tp.topic)
+        self.partitions[tp] = partition
+        return partition
+
+    def _min_isr(self, topic: str) -> int:
+        override = self.topic_overrides.get(topic, {}).get("min.insync.replicas")
+        return int(override) if override is not None else self.config.min_insync_replicas
+
+    def topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """/config/topics/T changed (or was read at start)."""
+        self.topic_overrides[topic] = overrides
+        for tp, partition in self.partitions.items():
+            if tp.topic == topic and partition.log is not None:
+                partition.min_insync_replicas = self._min_isr(topic)
+                partition.log.config = self.logs.topic_config(overrides)
+                if partition.is_leader and partition.advance_high_watermark(monotonic_ms()):
+                    self.high_watermark_moved(tp)
+
+    async def stop_replica(
+        self, controller_epoch: int, stops: list[tuple[TopicPartition, int, bool]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Stops replicas, each (tp, leader epoch, delete); raises ApiError(STALE_CONTROLLER_EPOCH).
+
+        Leader epoch -2 says that the topic goes away, -1 that the sender does not know it: both
+        apply.
+        """
+        async with self._changing:
+            if controller_epoch < self.controller_epoch:
+                raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+            self.controller_epoch = ControllerEpoch(controller_epoch)
+            return {tp: self._stop(tp, epoch, delete) for tp, epoch, delete in stops}
+
+    def _stop(self, tp: TopicPartition, epoch: int, delete: bool) -> ErrorCode:
+        partition = self.partitions.get(tp)
+        if partition is not None:
+            if partition.role is Role.OFFLINE:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if 0 <= epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+        self.fetchers.stop((tp,))
+        if partition is not None and delete:
+            del self.partitions[tp]
+            partition.role, partition.generation = Role.NONE, partition.generation + 1
+        elif partition is not None and partition.role is Role.LEADER:
+            partition.role, partition.generation = Role.FOLLOWER, partition.generation + 1
+        self.high_watermark_moved(tp)
+        if delete and self.logs.get(tp) is not None:
+            try:
+                self.logs.delete(tp)
+            except OSError as e:
+                log.error("%s could not be deleted: %s", tp, e)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # ---------------------------------------------------------------- upkeep
+
+    def isr_settled(self, change: IsrChange, zk_version: ZkVersion | None) -> None:
+        partition = self.partitions.get(change.tp)
+        if partition is None:
+            return
+        if zk_version is not None:
+            self.isr_shrinks += change.shrink
+            self.isr_expands += not change.shrink
+            verb = "shrank" if change.shrink else "expanded"
+            log.info("%s: ISR %s to %s", change.tp, verb, list(change.isr))
+        else:
+            log.info("%s: ISR change to %s refused, it is out of date", change.tp, list(change.isr))
+        if partition.isr_settled(change, zk_version, monotonic_ms()):
+            self.high_watermark_moved(change.tp)
+
+    def shrink_lagging(self) -> None:
+        """One pass over the led partitions, every half of replica.lag.time.max.ms."""
+        now = monotonic_ms()
+        for tp, partition in self.partitions.items():
+            if not partition.is_leader:
+                continue
+            change = partition.maybe_shrink(now)
+            if change is not None:
+                self.isr_writer.submit(change)
+            if partition.advance_high_watermark(now):
+                self.high_watermark_moved(tp)
+
+    def disk_failed(self, partition: Partition, error: OSError) -> None:
+        """Takes the directory of this partition offline, and every partition in it."""
+        if partition.log is None:
+            return
+        self.logs.fail_dir(self.logs.dir_of(partition.log), error)
+
+    def dir_failed(self, log_dir: str, error: OSError) -> None:
+        """LogManager's callback: all partitions of a failed directory go offline at once."""
+        gone = [
+            tp
+            for tp, p in self.partitions.items()
+            if p.log is not None and self.logs.dir_of(p.log) == log_dir
+        ]
+        self.fetchers.stop(gone)
+        for tp in gone:
+            self.partitions[tp].go_offline()
+            self.high_watermark_moved(tp)
+        log.error(
+            "log directory %s is offline (%s): %d partitions with it", log_dir, error, len(gone)
+        )
+
+    def checkpoint_high_watermarks(self) -> None:
+        marks = {
+            tp: p.high_watermark
+            for tp, p in self.partitions.items()
+            if p.log is not None and p.role in (Role.LEADER, Role.FOLLOWER)
+        }
+        if marks:
+            self.logs.checkpoint_high_watermarks(marks)
+
+    def high_watermark_of(self, tp: TopicPartition) -> int:
+        """For retention: nothing at or above it may be deleted."""
+        partition = self.partitions.get(tp)
+        return partition.high_watermark if partition is not None else 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.fetchers.run)
+            nursery.start_soon(self.isr_writer.run)
+            nursery.start_soon(self._upkeep, self.config.replica_lag_time_max_ms / 2000, "shrink")
+            interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
+            nursery.start_soon(self._upkeep, interval, "checkpoint")
+            task_status.started()
+
+    async def _upkeep(self, interval: float, what: str) -> None:
+        while True:
+            await trio.sleep(interval)
+            if what == "shrink":
+                self.shrink_lagging()
+            else:
+                self.checkpoint_high_watermarks()
+
+
+def _states(request: Any) -> Iterable[tuple[TopicPartition, LeaderAndIsr]]:
+    """Grouped by topic from v2 on, each naming its topic before."""
+    grouped = [(t.topic_name, p) for t in request.topic_states or () for p in t.partition_states]
+    plain = [(p.topic_name, p) for p in request.ungrouped_partition_states or ()]
+    for topic, p in grouped or plain:
+        yield (
+            TopicPartition(topic, p.partition_index),
+            LeaderAndIsr(
+                BrokerId(p.leader),
+                LeaderEpoch(p.leader_epoch),
+                ControllerEpoch(p.controller_epoch),
+                tuple(p.isr),
+                ZkVersion(p.partition_epoch),
+                tuple(p.replicas),
+                p.is_new,
+                tuple(p.adding_replicas or ()),
+                tuple(p.removing_replicas or ()),
+            ),
+        )

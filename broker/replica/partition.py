@@ -1,0 +1,378 @@
+"""One partition on one broker: its role, its high watermark, its followers and its ISR.
+
+Everything here is synchronous, so under trio each step is atomic: append and HW move together, and
+no lock is needed.  What must be written to ZooKeeper comes back as an `IsrChange`, for the replica
+manager to carry out.
+
+The invariants that the simulation checks after each step (R1, R3, R7, R9 of the harness):
+
+* The HW is the least LEO among the maximal ISR, and among replicas outside it that are about to
+  join; it never falls while this broker leads, and does not move while the ISR is below
+  min.insync.replicas.
+* A follower joins the ISR only with LEO >= max(HW, start offset of this leader's epoch): below that
+  start offset its log may still differ from the leader's.
+* A leader writes its epoch and start offset into the epoch cache before its first append.
+
+Source: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from broker.replica.follower import Follower
+from broker.replica.isr import Isr
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import (
+    NO_LEADER,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.log.log import AppendInfo, Log
+    from highwater.common.wire.records import BatchHeader
+
+
+class Role(Enum):
+    NONE = "none"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """One partition's state, as the controller's LeaderAndIsr carries it."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    controller_epoch: ControllerEpoch
+    isr: tuple[int, ...]
+    zk_version: ZkVersion
+    replicas: tuple[int, ...]
+    is_new: bool = False
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """A proposal to write: the znode's data, under the version that it must have."""
+
+    tp: TopicPartition
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    controller_epoch: ControllerEpoch
+    isr: tuple[int, ...]
+    zk_version: ZkVersion
+    shrink: bool
+
+
+class Partition:
+    """See the module's docstring.  `log` is None until the first LeaderAndIsr, and where the
+    directory failed.
+    """
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        local_id: BrokerId,
+        max_lag_ms: int,
+        is_alive: Callable[[int], bool],
+    ) -> None:
+        self.tp = tp
+        self.local_id = local_id
+        self.max_lag_ms = max_lag_ms
+        self.is_alive = is_alive
+        self.log: Log | None = None
+        self.role = Role.NONE
+        self.leader: BrokerId = NO_LEADER
+        self.leader_epoch = LeaderEpoch(-1)
+        self.controller_epoch = ControllerEpoch(0)
+        self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
+        self.isr = Isr()
+        self.followers: dict[int, Follower] = {}
+        self.high_watermark = 0
+        self.epoch_start_offset = 0
+        self.min_insync_replicas = 1
+        self.generation = 0
+        """Counts this broker's terms as follower: an append whose term has ended must not be
+        acknowledged, even where the broker leads again by the time somebody looks."""
+
+    # ---------------------------------------------------------------- roles
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    def require_log(self) -> Log:
+        """Raises ApiError(KAFKA_STORAGE_ERROR) where the log's directory is offline."""
+        if self.log is None or self.role is Role.OFFLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return self.log
+
+    def leader_log(self) -> Log:
+        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this broker leads."""
+        log = self.require_log()
+        if self.role is not Role.LEADER:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def check_leader_epoch(self, client_epoch: int) -> None:
+        """KIP-320's fence; -1 means that the client does not know the epoch."""
+        if client_epoch < 0 or client_epoch == self.leader_epoch:
+            return
+        if client_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def _adopt(self, state: LeaderAndIsr) -> None:
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self.replicas, self.adding, self.removing = state.replicas, state.adding, state.removing
+
+    def make_leader(self, state: LeaderAndIsr, now_ms: int) -> bool:
+        """Takes over (or goes on) as leader in a newer epoch; True where the HW moved.
+
+        The epoch's start offset is this log's end: whatever a follower holds at or above it in an
+        older epoch is not part of this leader's history.
+        """
+        log = self.require_log()
+        was_leader = self.is_leader
+        self._adopt(state)
+        self.isr.reset(state.isr, state.zk_version)
+        self.role = Role.LEADER
+        self.epoch_start_offset = log.log_end_offset
+        log.epochs.assign(state.leader_epoch, log.log_end_offset)
+        others = [b for b in state.replicas if b != self.local_id]
+        self.followers = {b: self.followers.get(b) or Follower(b) for b in others}
+        for broker_id, follower in self.followers.items():
+            follower.new_term(not was_leader, broker_id in state.isr, log.log_end_offset, now_ms)
+        return self.advance_high_watermark(now_ms)
+
+    def make_follower(self, state: LeaderAndIsr) -> None:
+        """Follows `state.leader`; the fetcher brings the log in line before it appends."""
+        self.require_log()
+        self._adopt(state)
+        self.isr.reset((), state.zk_version)
+        self.followers = {}
+        self.role = Role.FOLLOWER
+        self.generation += 1
+
+    def go_offline(self) -> None:
+        """Its directory failed: nothing is served, nothing more is written."""
+        self.role = Role.OFFLINE
+        self.log = None
+        self.generation += 1
+
+    # ---------------------------------------------------------------- leader
+
+    @property
+    def effective_min_isr(self) -> int:
+        return min(self.min_insync_replicas, len(self.replicas) or 1)
+
+    @property
+    def under_min_isr(self) -> bool:
+        return self.is_leader and len(self.isr.members) < self.effective_min_isr
+
+    def append(
+        self, records: memoryview, headers: list[BatchHeader], acks: int, now_ms: int, wall_ms: int
+    ) -> tuple[AppendInfo, bool]:
+        """Appends validated batches as leader; the second value is True where the HW moved.
+
+        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, producer errors), or OSError
+        from the disk with nothing changed.
+        """
+        log = self.leader_log()
+        if acks == -1 and len(self.isr.members) < self.effective_min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"the ISR of {self.tp} has {len(self.isr.members)} members, "
+                f"min.insync.replicas is {self.min_insync_replicas}",
+            )
+        info = log.append_as_leader(records, headers, self.leader_epoch, wall_ms)
+        # with followers in the ISR the HW cannot move before they fetch
+        moved = len(self.isr.maximal) == 1 and self.advance_high_watermark(now_ms)
+        return info, moved
+
+    def follower_fetched(
+        self, follower_id: int, offset: int, log_start: int, now_ms: int
+    ) -> tuple[bool, IsrChange | None]:
+        """A follower's fetch was read without an error: what it asked for is what it holds."""
+        log = self.leader_log()
+        follower = self.followers.get(follower_id)
+        if follower is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        before = follower.log_end_offset
+        follower.fetched(offset, log_start, log.log_end_offset, now_ms)
+        change = self._maybe_expand(follower)
+        moved = False
+        if follower.log_end_offset != before or change is not None:
+            moved = self.advance_high_watermark(now_ms)
+        return moved, change
+
+    def _maybe_expand(self, follower: Follower) -> IsrChange | None:
+        if not self.isr.may_change or follower.broker_id in self.isr.members:
+            return None
+        if follower.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
+            return None
+        if not self.is_alive(follower.broker_id):
+            return None
+        return self._propose((*self.isr.members, follower.broker_id), shrink=False)
+
+    def maybe_shrink(self, now_ms: int) -> IsrChange | None:
+        """Proposes to drop the followers not caught up for replica.lag.time.max.ms."""
+        if not self.is_leader or not self.isr.may_change or self.log is None:
+            return None
+        end = self.log.log_end_offset
+        lagging = [
+            b
+            for b in self.isr.members
+            if b != self.local_id
+            and (
+                b not in self.followers
+                or not self.followers[b].caught_up(end, now_ms, self.max_lag_ms)
+            )
+        ]
+        if not lagging:
+            return None
+        return self._propose(tuple(b for b in self.isr.members if b not in lagging), shrink=True)
+
+    def _propose(self, members: tuple[int, ...], shrink: bool) -> IsrChange:
+        self.isr.propose(members)
+        return IsrChange(
+            self.tp,
+            self.local_id,
+            self.leader_epoch,
+            self.controller_epoch,
+            members,
+            self.isr.zk_version,
+            shrink,
+        )
+
+    def isr_settled(self, change: IsrChange, zk_version: ZkVersion | None, now_ms: int) -> bool:
+        """The write of `change` stands at `zk_version`, or was refused (None); True where the HW
+        moved.
+
+        An answer that arrives after a newer LeaderAndIsr is about a state that is gone.
+        """
+        if not self.is_leader or change.leader_epoch != self.leader_epoch:
+            return False
+        if self.isr.pending != change.isr or self.isr.zk_version != change.zk_version:
+            return False
+        if zk_version is None:
+            self.isr.refuse()
+            return False
+        self.isr.settle(zk_version)
+        return self.advance_high_watermark(now_ms)
+
+    def advance_high_watermark(self, now_ms: int) -> bool:
+        """Moves the HW to the least LEO of those who count; True where it moved."""
+        log = self.log
+        if log is None or self.under_min_isr:
+            return False
+        end = lowest = log.log_end_offset
+        maximal = self.isr.maximal
+        for broker_id, follower in self.followers.items():
+            if follower.log_end_offset < lowest and (
+                broker_id in maximal
+                or (follower.caught_up(end, now_ms, self.max_lag_ms) and self.is_alive(broker_id))
+            ):
+                lowest = follower.log_end_offset
+        if lowest <= self.high_watermark:
+            return False
+        self.high_watermark = lowest
+        return True
+
+    def committed(self, required_offset: int, generation: int) -> ErrorCode | None:
+        """Whether an acks=all append that ended at `required_offset` may be acknowledged.
+
+        None: not yet.  NONE: yes.  Otherwise the error that ends the wait.
+        """
+        if self.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.role is not Role.LEADER or generation != self.generation:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < required_offset:
+            return None
+        if len(self.isr.members) < self.effective_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed ends: the HW, or the first offset of an open transaction."""
+        if self.log is None:
+            return self.high_watermark
+        unstable = self.log.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of OffsetsForLeaderEpoch: the largest epoch at or below the one asked
+        for.
+        """
+        log = self.leader_log()
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        return log.epochs.end_offset_for(epoch, log.log_end_offset)
+
+    def latest_offset(self, isolation_level: int) -> int:
+        """What ListOffsets(latest) answers a client; OFFSET_NOT_AVAILABLE until the HW has reached
+        this epoch (KIP-207), as it may lie below what the previous leader exposed."""
+        self.leader_log()
+        if self.high_watermark < self.epoch_start_offset:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return self.last_stable_offset if isolation_level else self.high_watermark
+
+    # ---------------------------------------------------------------- follower
+
+    def append_fetched(
+        self, records: memoryview, headers: list[BatchHeader], leader_hw: int, leader_start: int
+    ) -> None:
+        """Appends what the leader sent, then follows its HW and log start offset."""
+        log = self.require_log()
+        if headers:
+            log.append_as_follower(records, headers)
+        hw = min(leader_hw, log.log_end_offset)
+        if hw > self.high_watermark:
+            self.high_watermark = hw
+        if leader_start > log.log_start_offset:
+            log.advance_log_start(leader_start)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts the log as the leader's epochs demand.  The HW can only lie above `offset` where
+        this broker's HW came from a checkpoint of a log that lost its tail, or after an unclean
+        election."""
+        self.require_log().truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drops everything: the leader's log begins above this log's end."""
+        self.require_log().truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+
+    def load_high_watermark(self, checkpoint: int) -> None:
+        """From the checkpoint file, kept within the log that recovery has found."""
+        log = self.require_log()
+        self.high_watermark = max(log.log_start_offset, min(checkpoint, log.log_end_offset))
+
+
+def lowest_start(partition: Partition, live: Iterable[int]) -> int:
+    """The low watermark: the least log start offset among the live replicas (DeleteRecords waits
+    for it).
+    """
+    log = partition.leader_log()
+    alive = set(live)
+    starts = [f.log_start_offset for b, f in sorted(partition.followers.items()) if b in alive]
+    return min([log.log_start_offset, *starts])

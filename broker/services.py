@@ -1,0 +1,80 @@
+"""What the handlers of one broker share, and how they reach the controller without knowing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from broker.log.manager import LogManager
+    from broker.metadata_cache import MetadataCache
+    from broker.metrics import Metrics
+    from broker.purgatory import CompletionSink, Purgatories
+    from broker.replica.manager import ReplicaManager
+    from highwater.common.config import Config
+    from highwater.common.errors import ErrorCode
+    from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
+    from highwater.common.world.api import World, ZooKeeper
+    from highwater.common.znodes import Reassignment
+
+
+class ControllerPort(Protocol):
+    """The controller that may run inside this broker; every method raises ApiError(NOT_CONTROLLER)
+    while it does not."""
+
+    @property
+    def active(self) -> bool: ...
+
+    async def elect_leaders(
+        self, partitions: list[TopicPartition] | None, unclean: bool
+    ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]: ...
+
+    async def alter_partition_reassignments(
+        self, targets: dict[TopicPartition, list[int] | None]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]: ...
+
+    async def list_partition_reassignments(
+        self, partitions: list[TopicPartition] | None
+    ) -> dict[TopicPartition, Reassignment]: ...
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """The partitions that the broker still leads; empty when it may go."""
+
+
+@dataclass(slots=True)
+class Services:
+    """One broker's parts.  `session`, `broker_epoch` and `candidate` change with the session."""
+
+    config: Config
+    world: World
+    broker_id: BrokerId
+    cluster_id: str
+    logs: LogManager
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    purgatories: Purgatories
+    completions: CompletionSink
+    metrics: Metrics
+    broker_epoch: BrokerEpoch
+    session: ZooKeeper | None = None
+    candidate: ControllerPort | None = None
+    producer_ids: Any = None
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def zk(self) -> ZooKeeper:
+        """The live session; raises ApiError(COORDINATOR_NOT_AVAILABLE) while there is none."""
+        if self.session is None or self.session.expired:
+            from highwater.common.errors import ApiError, ErrorCode
+
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper cannot be reached just now")
+        return self.session
+
+    @property
+    def controller(self) -> ControllerPort:
+        """Raises ApiError(NOT_CONTROLLER) while no candidate runs (no ZooKeeper session)."""
+        if self.candidate is None:
+            from highwater.common.errors import ApiError, ErrorCode
+
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return self.candidate
