@@ -1,0 +1,86 @@
+"""The wheel against a sorted list, and its promise that cost does not grow with what is pending."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.timing_wheel import TimerEntry, TimingWheel
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 9000),  # time that passes before the step
+        st.lists(st.integers(-5, 200_000), max_size=4),  # delays to add
+        st.lists(st.integers(0, 50), max_size=2),  # entries to cancel
+    ),
+    max_size=30,
+)
+
+
+@given(st.integers(0, 10**7), steps)
+def test_each_ends_at_its_time_and_once(start: int, script: list[tuple]) -> None:
+    wheel = TimingWheel(start)
+    now = start
+    entries: list[TimerEntry] = []
+    pending: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+
+    def sleep_until(end: int) -> None:
+        nonlocal now
+        while (due := wheel.next_due_ms()) is not None and due <= end:
+            now = max(now, due)
+            wheel.advance(now)
+        now = end
+        wheel.advance(now)
+
+    def add(delay: int) -> None:
+        number = len(entries)
+        due = now + delay
+        pending[number] = due
+        entries.append(wheel.add(due, lambda: ended.append((number, now))))
+
+    for passed, delays, cancelled in script:
+        sleep_until(now + passed)
+        for delay in delays:
+            add(delay)
+        for number in cancelled:
+            if number < len(entries):
+                entries[number].cancel()
+                if number not in dict(ended):
+                    pending.pop(number, None)
+    sleep_until(now + 300_000)
+    assert sorted(number for number, _ in ended) == sorted(pending)
+    for number, when in ended:
+        late = when - pending[number]
+        assert late >= 0
+        assert late <= max(1, 5 + 1)  # one due already ends at the next tick
+    assert [when for _, when in ended] == sorted(when for _, when in ended)
+    assert wheel.next_due_ms() is None
+    assert not any(entry.pending for entry in entries)
+
+
+def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
+    wheel = TimingWheel(0)
+    seen: list[str] = []
+    entries: list[TimerEntry] = []
+
+    def first() -> None:
+        seen.append("first")
+        entries[1].cancel()
+        wheel.add(10, lambda: seen.append("added"))
+
+    entries.append(wheel.add(10, first))
+    entries.append(wheel.add(10, lambda: seen.append("cancelled")))
+    wheel.advance(10)
+    assert seen == ["first"]
+    wheel.advance(11)
+    assert seen == ["first", "added"]
+
+
+def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
+    """Counted in buckets on the heap, not in seconds: that is what the sleeper looks at."""
+    wheel = TimingWheel(0)
+    for number in range(100_000):
+        wheel.add(number % 30_000 + 1, lambda: None)
+    assert len(wheel._heap) <= 20 * 5
+    assert wheel.advance(30_001) == 100_000
