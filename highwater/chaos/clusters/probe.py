@@ -1,0 +1,104 @@
+"""Does a broker serve?  One Metadata request over a plain socket, by the standard library alone.
+
+Health checks run it several times a second while a container starts, and a benchmark measures
+start-up with it, so it must be light to import and must not depend on what it watches: it works on
+any Kafka-compatible broker.
+
+Metadata v1 with an empty list of topics names the live brokers and the controller; the answer is
+small, and every broker since 0.10 knows it.  It comes from the metadata cache, which the controller
+fills by UpdateMetadata: an answer that names the broker itself and a controller says that it has
+registered, and that the controller has reached it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+_CLIENT = b"probe"
+_METADATA_V1_NO_TOPICS = (
+    struct.pack(">hhih", 3, 1, 1, len(_CLIENT)) + _CLIENT + struct.pack(">i", 0)
+)
+_LARGEST_ANSWER = 1 << 20
+
+
+class View(NamedTuple):
+    """What one broker says of the cluster."""
+
+    brokers: dict[int, tuple[str, int]]
+    """Live brokers by id, with host and port on the listener that was asked."""
+    controller: int
+    """The controller's broker id, -1 where the broker knows of none."""
+
+
+def view(host: str, port: int, timeout_s: float = 2.0) -> View:
+    """What the broker at this address says; OSError where none answers, or something else does."""
+    with socket.create_connection((host, port), timeout_s) as sock:
+        sock.settimeout(timeout_s)
+        sock.sendall(struct.pack(">i", len(_METADATA_V1_NO_TOPICS)) + _METADATA_V1_NO_TOPICS)
+        (size,) = struct.unpack(">i", _exactly(sock, 4))
+        if not 0 < size <= _LARGEST_ANSWER:
+            raise OSError(f"{host}:{port} answers, but not in Kafka's protocol")
+        body = _exactly(sock, size)
+    try:
+        return _parse(body)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise OSError(f"{host}:{port} answers, but not in Kafka's protocol") from error
+
+
+def _exactly(sock: socket.socket, n: int) -> bytes:
+    data = bytearray()
+    while len(data) < n:
+        chunk = sock.recv(n - len(data))
+        if not chunk:
+            raise ConnectionResetError("the broker closed the connection")
+        data += chunk
+    return bytes(data)
+
+
+def _parse(body: bytes) -> View:
+    (count,) = struct.unpack_from(">i", body, 4)
+    position = 8
+    brokers: dict[int, tuple[str, int]] = {}
+    for _ in range(count):
+        broker_id, length = struct.unpack_from(">ih", body, position)
+        position += 6
+        host = body[position : position + length].decode()
+        port, rack = struct.unpack_from(">ih", body, position + length)
+        position += length + 6 + max(rack, 0)
+        brokers[broker_id] = (host, port)
+    (controller,) = struct.unpack_from(">i", body, position)
+    return View(brokers, controller)
+
+
+def wait_for_cluster(
+    addresses: Iterable[tuple[str, int]],
+    timeout_s: float,
+    still_running: Callable[[], None] = lambda: None,
+) -> None:
+    """Returns once every one of the brokers names all of them and a controller; TimeoutError says
+    which did not.
+
+    `still_running` is called in between, and raises where waiting on is of no use.
+    """
+    waiting = list(addresses)
+    wanted = len(waiting)
+    last = "it was not asked"
+    deadline = time.monotonic() + timeout_s
+    while waiting:
+        host, port = waiting[0]
+        try:
+            seen = view(host, port)
+            if len(seen.brokers) >= wanted and seen.controller in seen.brokers:
+                waiting.pop(0)
+                continue
+            last = f"it names the brokers {sorted(seen.brokers)} and controller {seen.controller}"
+        except OSError as error:
+            last = str(error)
+        still_running()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{host}:{port} was not ready after {timeout_s:.0f} s: {last}")
+        time.sleep(0.02)

@@ -1,0 +1,57 @@
+"""What Apache Kafka is started with, and what is said where it cannot be fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from highwater.chaos.clusters import apache
+from highwater.chaos.clusters.maven import Artifact, fetch_jars, pom
+from highwater.chaos.clusters.processes import StartError
+
+
+def test_properties_of_a_small_cluster_ask_for_no_more_replicas_than_brokers(
+    tmp_path: Path,
+) -> None:
+    cluster = apache.ApacheCluster(tmp_path, 1, ports=[19999], zookeeper_port=12999)
+    lines = cluster.server_properties(1).splitlines()
+    assert "listeners=PLAINTEXT://127.0.0.1:19999" in lines
+    assert "zookeeper.connect=127.0.0.1:12999" in lines
+    assert "offsets.topic.replication.factor=1" in lines
+    assert "min.insync.replicas=1" in lines
+
+
+def test_given_properties_win(tmp_path: Path) -> None:
+    cluster = apache.ApacheCluster(tmp_path, 3, properties={"min.insync.replicas": "3"})
+    assert "min.insync.replicas=3\n" in cluster.server_properties(2)
+    assert "broker.id=2\n" in cluster.server_properties(2)
+
+
+def test_without_maven_the_remedy_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="install Maven"):
+        fetch_jars("X", [Artifact("g", "a", "1")], tmp_path / "libs", env={"PATH": str(tmp_path)})
+
+
+def test_what_maven_says_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    mvn = tmp_path / "bin" / "mvn"
+    mvn.write_text("#!/bin/sh\nmkdir -p jars\necho '[ERROR] no route'\nexit 1\n")
+    mvn.chmod(0o755)
+    with pytest.raises(StartError, match=r"could not fetch X: \[ERROR\] no route"):
+        fetch_jars(
+            "X", [Artifact("g", "a", "1")], tmp_path / "c" / "libs", {"PATH": str(mvn.parent)}
+        )
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+def test_the_pom_names_each_artifact() -> None:
+    text = pom([Artifact("org.a", "one", "1"), Artifact("org.b", "two", "2")])
+    assert text.count("<dependency>") == 2
+    assert "<groupId>org.b</groupId><artifactId>two</artifactId><version>2</version>" in text
+
+
+def test_a_home_without_jars_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHWATER_APACHE_KAFKA_HOME", str(tmp_path))
+    with pytest.raises(StartError, match="holds no Kafka jars"):
+        apache.jars()
