@@ -48,9 +48,6 @@ def handle(ctx: Context, body: memoryview) -> Reply:
     results, size = fetch.read()
     if request.replica_id != CONSUMER_REPLICA_ID:
         fetch.record_progress(results)
-        if size < request.min_bytes and request.max_wait_ms > 0:
-            # its own progress may have moved the HW that this very answer carries
-            results, size = fetch.read()
     urgent = any(r.error or r.diverging is not None for r in results)
     if size >= request.min_bytes or request.max_wait_ms <= 0 or not asked or urgent:
         return fetch.answer(results)

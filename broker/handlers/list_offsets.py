@@ -64,12 +64,9 @@ def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[i
         latest = partition.latest_offset(isolation) if consumer else log.log_end_offset
         return -1, latest, int(partition.leader_epoch)
     if asked.timestamp == EARLIEST:
-        epoch = log.epochs.epoch_of(log.log_start_offset)
+        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
         return -1, log.log_start_offset, epoch
-    if consumer:
-        limit = partition.latest_offset(isolation)
-    else:
-        limit = log.log_end_offset
+    limit = partition.latest_offset(isolation) if consumer else log.log_end_offset
     if asked.timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp_offset()
     elif asked.timestamp < 0:

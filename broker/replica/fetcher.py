@@ -34,7 +34,7 @@ from highwater.common.wire.fetch import (
     parse_fetch_answer,
 )
 from highwater.common.wire.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from highwater.common.wire.records import whole_batches
+from highwater.common.wire.records import validate_fetched
 
 if TYPE_CHECKING:
     from broker.replica.manager import ReplicaManager
@@ -319,7 +319,7 @@ class ReplicaFetcher:
     def _append(self, tp: TopicPartition, state: FetchState, fetched: FetchedPartition) -> None:
         partition = self.manager.partitions[tp]
         try:
-            headers = whole_batches(fetched.records) if fetched.size else []
+            headers = validate_fetched(fetched.records) if fetched.size else []
             partition.append_fetched(
                 fetched.records, headers, fetched.high_watermark, fetched.log_start_offset
             )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
@@ -81,6 +82,9 @@ class ReplicaManager:
         self.fetchers = FetcherManager(self)
         self.isr_writer = IsrWriter(self, zk)
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
+        self.sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, lambda: world.random.getrandbits(31)
+        )
         self.isr_shrinks = 0
         self.isr_expands = 0
         self._changing = trio.Lock()

@@ -1,0 +1,240 @@
+"""One broker, put together: the only place that knows both the broker and the controller.
+
+Start: bind every listener (a port in use ends it here), open a ZooKeeper session, lock and recover
+the log directories, register, and only then accept connections, so that no client sees a broker
+that does not know its own partitions.
+
+A ZooKeeper session that expires takes with it the registration and the candidacy, and nothing else:
+the data plane goes on under the last known leadership, and a new session registers the broker anew,
+with a new broker epoch.
+
+Stop: `shutdown` set means a controlled shutdown (leaders are moved first, logs flushed, the
+clean-shutdown mark left); cancellation means a crash, and does nothing at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from broker import handlers
+from broker.admin.dynamic_config import DynamicConfigWatcher
+from broker.admin.producer_ids import ProducerIds
+from broker.controlled_shutdown import leave_cluster
+from broker.log.manager import LogManager
+from broker.metadata_cache import MetadataCache
+from broker.metrics import Metrics
+from broker.network.socket_server import SocketServer
+from broker.purgatory import CompletionSink, Purgatories
+from broker.registration import StartError, cluster_id, make_paths, register
+from broker.replica.manager import ReplicaManager
+from broker.services import Services
+from controller.candidate import Candidate
+from highwater.common.config import Config
+from highwater.common.config_listeners import parse_listeners
+from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
+from highwater.common.world.api import (
+    ConnectionLoss,
+    SessionExpired,
+    SessionState,
+    World,
+    ZkError,
+    ZooKeeper,
+)
+
+__all__ = ["StartError", "serve"]
+
+log = logging.getLogger(__name__)
+
+RECONNECT_S = 0.2
+
+
+async def serve(
+    config: Config,
+    world: World,
+    *,
+    shutdown: trio.Event | None = None,
+    host_name: str = "localhost",
+    task_status: trio.TaskStatus[Services] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs one broker until `shutdown` is set (controlled) or it is cancelled (a crash).
+
+    Raises StartError, OSError (a port in use, a data directory) or ConfigError with one clear line.
+    """
+    await Broker(config, world, host_name).run(shutdown or trio.Event(), task_status)
+
+
+class Broker:
+    """The parts of one broker and the order in which they start and stop."""
+
+    def __init__(self, config: Config, world: World, host_name: str) -> None:
+        self.config = config
+        self.world = world
+        self.host_name = host_name
+        self.broker_id = BrokerId(config.broker_id)
+        self.listeners = parse_listeners(config)
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.metadata = MetadataCache(self.broker_id)
+        self.purgatories = Purgatories()
+        self.completions = CompletionSink(self.purgatories)
+        self.logs = LogManager(
+            world.disk,
+            world.clock,
+            config.log_dirs,
+            config,
+            on_dir_failure=lambda log_dir, error: self.replicas.dir_failed(log_dir, error),
+            high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
+        )
+        self.replicas = ReplicaManager(
+            config,
+            world,
+            self.logs,
+            self.broker_id,
+            is_alive=self.metadata.is_alive,
+            completed=self.completions.add,
+            zk=lambda: self.services.session,
+        )
+        self.services = Services(
+            config=config,
+            world=world,
+            broker_id=self.broker_id,
+            cluster_id="",
+            logs=self.logs,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            purgatories=self.purgatories,
+            completions=self.completions,
+            metrics=Metrics(),
+            broker_epoch=BrokerEpoch(-1),
+        )
+        self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
+        self.server = SocketServer(config, world, handlers.TABLE, self.services)
+
+    async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[Services]) -> None:
+        addresses = await self.server.bind()
+        self.endpoints = self.listeners.registered(addresses, self.host_name)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.purgatories.run)
+            nursery.start_soon(self.completions.run)
+            first = await nursery.start(self._sessions, nursery)
+            await nursery.start(self._wait_ready, first)
+            log.info(
+                "broker %d serves %s (epoch %d)",
+                self.broker_id,
+                ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
+                self.services.broker_epoch,
+            )
+            task_status.started(self.services)
+            await shutdown.wait()
+            await self._leave()
+            nursery.cancel_scope.cancel()
+
+    # ---------------------------------------------------------------- sessions
+
+    async def _sessions(
+        self, nursery: trio.Nursery, *, task_status: trio.TaskStatus[trio.Event]
+    ) -> None:
+        """One ZooKeeper session after another; the first one has to come about for the broker to
+        start.
+        """
+        ready = trio.Event()
+        task_status.started(ready)
+        while True:
+            try:
+                await self._session(nursery, ready)
+            except (ConnectionLoss, SessionExpired) as e:
+                if not ready.is_set():
+                    raise StartError(
+                        f"ZooKeeper at {self.config.zookeeper_connect} does not answer ({e}): "
+                        "start it, or correct zookeeper.connect"
+                    ) from e
+                log.warning("ZooKeeper at %s: %s; trying again", self.config.zookeeper_connect, e)
+                await trio.sleep(RECONNECT_S)
+
+    async def _wait_ready(self, ready: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+        await ready.wait()
+        task_status.started()
+
+    async def _session(self, nursery: trio.Nursery, ready: trio.Event) -> None:
+        config = self.config
+        timeout = config.zookeeper_session_timeout_ms
+        async with self.world.zookeeper(
+            config.zookeeper_connect, timeout, config.zookeeper_connection_timeout_ms or timeout
+        ) as zk:
+            expired = trio.Event()
+
+            def changed(state: SessionState) -> None:
+                if state is SessionState.EXPIRED:
+                    expired.set()
+
+            zk.on_session.append(changed)
+            log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
+            await make_paths(zk)
+            if not ready.is_set():
+                await self._load(zk, nursery)
+            await self._join(zk, ready, expired)
+        log.warning("ZooKeeper session 0x%x has expired", zk.session_id)
+
+    async def _load(self, zk: ZooKeeper, nursery: trio.Nursery) -> None:
+        """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
+        self.services.cluster_id = await cluster_id(zk, self.world)
+        self.metadata.cluster_id = self.services.cluster_id
+        await self.logs.load(self.services.cluster_id, self.broker_id)
+        nursery.start_soon(self.logs.run)
+        await nursery.start(self.replicas.run)
+
+    async def _join(self, zk: ZooKeeper, ready: trio.Event, expired: trio.Event) -> None:
+        watcher = DynamicConfigWatcher(zk, self._topic_configured)
+        try:
+            await watcher.load()
+            # connections are accepted before the registration is seen, so that the controller's
+            # first is not refused
+            self.server.start_accepting()
+            self.services.session = zk
+            self.services.broker_epoch = await register(
+                zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
+            )
+            candidate = Candidate(
+                self.config,
+                self.world,
+                self.broker_id,
+                lambda: self.services.broker_epoch,
+                zk,
+                listener_of=self.listeners.controller_channel,
+                inter_broker_listener=self.listeners.inter_broker,
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_configs, watcher)
+                await nursery.start(candidate.run)
+                self.services.candidate = candidate.port
+                ready.set()
+                await expired.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.services.candidate = None
+            self.services.session = None
+
+    async def _watch_configs(self, watcher: DynamicConfigWatcher) -> None:
+        try:
+            await watcher.run()
+        except ZkError as e:
+            log.info("configuration changes are not followed any more: %s", e)
+
+    def _topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.replicas.topic_configured(topic, overrides)
+
+    # ---------------------------------------------------------------- leaving
+
+    async def _leave(self) -> None:
+        """Controlled shutdown: leaders move first, so that no client waits for a failure to be
+        seen.
+        """
+        log.info("broker %d shuts down", self.broker_id)
+        if self.config.controlled_shutdown_enable:
+            await leave_cluster(self.services, self.listeners.inter_broker)
+        self.server.stop()
+        self.replicas.checkpoint_high_watermarks()
+        await self.logs.shutdown()
+        log.info("broker %d has stopped", self.broker_id)

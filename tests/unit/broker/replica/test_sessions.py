@@ -1,0 +1,111 @@
+"""Both ends of a fetch session, against each other."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.replica.fetch_sessions import EVICT_AFTER_MS, FetchSessions
+from broker.replica.follower_session import FollowerSession
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest
+
+TPS = [TopicPartition("t", i) for i in range(4)]
+
+
+def sessions(slots: int = 10) -> FetchSessions:
+    ids = count(1)
+    return FetchSessions(slots, lambda: next(ids))
+
+
+def wanted(offsets: dict[int, int]) -> dict[TopicPartition, FetchPartition]:
+    return {TPS[i]: FetchPartition(TPS[i], 0, o, -1, 0, 1000) for i, o in offsets.items()}
+
+
+def ask(client: FollowerSession, offsets: dict[int, int]) -> FetchRequest:
+    return client.request(wanted(offsets), replica_id=1, max_wait_ms=1, min_bytes=1, max_bytes=1000)
+
+
+def hw(i: int, high_watermark: int, size: int = 0) -> FetchedPartition:
+    return FetchedPartition(TPS[i], 0, high_watermark, high_watermark, 0, b"x" * size, size)
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(0, 2), min_size=1), max_size=8))
+def test_the_leader_always_reads_exactly_what_the_follower_wants(
+    rounds: list[dict[int, int]],
+) -> None:
+    cache, client = sessions(), FollowerSession()
+    for offsets in rounds:
+        session, asked, _ = cache.enter(ask(client, offsets), 0)
+        assert session is not None
+        assert {p.tp: p for p in asked} == wanted(offsets)
+        client.answered(FetchAnswer(0, session.id, []))
+
+
+def test_only_news_is_answered() -> None:
+    cache, client = sessions(), FollowerSession()
+    session, _, full = cache.enter(ask(client, {0: 0, 1: 0}), 0)
+    assert session is not None
+    assert full
+    assert session.select([hw(0, 5), hw(1, 5)]) == [hw(0, 5), hw(1, 5)]
+    assert session.select([hw(0, 5), hw(1, 6)]) == [hw(1, 6)]
+    assert session.select([hw(0, 5, size=3), hw(1, 6)]) == [hw(0, 5, size=3)]
+    error = FetchedPartition(TPS[1], 6, -1, -1, -1, b"", 0)
+    assert session.select([error]) == [error]
+    assert session.select([error]) == [error], "an error is repeated until it is gone"
+
+
+def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
+    cache, client = sessions(), FollowerSession()
+    session, _, _ = cache.enter(ask(client, {0: 0, 1: 0, 2: 0}), 0)
+    assert session is not None
+    session.select([hw(0, 5, size=3), hw(1, 5), hw(2, 5)])
+    client.answered(FetchAnswer(0, session.id, []))
+    _, asked, _ = cache.enter(ask(client, {0: 0, 1: 0, 2: 0}), 0)
+    assert [p.tp for p in asked] == [TPS[1], TPS[2], TPS[0]]
+
+
+def test_wrong_ids_and_epochs_are_refused() -> None:
+    cache, client = sessions(), FollowerSession()
+    session, _, _ = cache.enter(ask(client, {0: 0}), 0)
+    assert session is not None
+    client.answered(FetchAnswer(0, session.id, []))
+    request = ask(client, {0: 1})
+    with pytest.raises(ApiError) as e:
+        cache.enter(request._replace(session_epoch=7), 0)
+    assert e.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    with pytest.raises(ApiError) as e:
+        cache.enter(request._replace(session_id=99), 0)
+    assert e.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_an_error_makes_the_follower_start_over_with_everything() -> None:
+    client = FollowerSession()
+    ask(client, {0: 0, 1: 0})
+    client.answered(FetchAnswer(0, 5, []))
+    assert ask(client, {0: 0, 1: 0}).partitions == []
+    client.answered(FetchAnswer(int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 0, []))
+    again = ask(client, {0: 0, 1: 0})
+    assert (again.session_id, again.session_epoch) == (0, 0)
+    assert len(again.partitions) == 2
+
+
+def test_a_full_cache_serves_without_session_and_evicts_the_idle() -> None:
+    cache = sessions(slots=1)
+    consumer = ask(FollowerSession(), {0: 0})._replace(replica_id=-1)
+    first, _, _ = cache.enter(consumer, 0)
+    assert first is not None
+    second, asked, full = cache.enter(consumer, 1000)
+    assert second is None
+    assert full
+    assert len(asked) == 1
+    follower, _, _ = cache.enter(ask(FollowerSession(), {0: 0}), 1000)
+    assert follower is not None, "a follower takes a client's place"
+    third, _, _ = cache.enter(consumer, 1001)
+    assert third is None
+    late, _, _ = cache.enter(consumer, 1000 + EVICT_AFTER_MS)
+    assert late is not None
