@@ -1,0 +1,1 @@
+"""Clusters that the harness can start, break and mend: one set of verbs, several runtimes."""

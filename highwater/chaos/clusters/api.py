@@ -1,0 +1,70 @@
+"""The verbs that every runtime offers to faults, tests and the command line.
+
+A cluster has members: brokers by number, and ZooKeeper.  `kill` is SIGKILL, `stop` SIGTERM (a
+broker's controlled shutdown), `start` brings a member back on the same ports with the same data.
+Links between members are cut, and single messages held, through `links`; where a runtime has no
+proxies, `links` is None.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from highwater.chaos.links.rules import ZOOKEEPER, Links, broker
+
+__all__ = ["ZOOKEEPER", "Cluster", "ClusterError", "broker", "broker_number"]
+
+
+class ClusterError(Exception):
+    """A verb could not be carried out; one clear line."""
+
+
+def broker_number(member: str) -> int:
+    """The number in "broker-2"; ClusterError where it names no broker."""
+    name, _, number = member.partition("-")
+    if name != "broker" or not number.isdigit():
+        raise ClusterError(f"{member} is no broker: brokers are named broker-1, broker-2, ...")
+    return int(number)
+
+
+class Cluster(Protocol):
+    runtime: str
+    brokers: list[int]
+    links: Links | None
+
+    @property
+    def bootstrap(self) -> str:
+        """For clients under test; through the proxies where there are any."""
+
+    @property
+    def direct_bootstrap(self) -> str:
+        """For the harness itself; never through a proxy."""
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """For the witnesses; never through a proxy."""
+
+    def members(self) -> list[str]: ...
+
+    def running(self, member: str) -> bool: ...
+
+    def paused(self, member: str) -> bool: ...
+
+    def data_dirs(self, number: int) -> list[Path]:
+        """A broker's log directories, readable from here."""
+
+    async def kill(self, member: str) -> None: ...
+
+    async def stop(self, member: str, timeout_s: float = 30) -> int:
+        """The exit code."""
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = 30) -> None:
+        """Waits until it serves, unless `ready` is False."""
+
+    async def pause(self, member: str) -> None: ...
+
+    async def resume(self, member: str) -> None: ...
+
+    def unexpected_ends(self) -> list[str]:
+        """Members that ended without having been asked to, with their last words."""

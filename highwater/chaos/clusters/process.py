@@ -1,0 +1,417 @@
+"""The process runtime: ZooKeeper and brokers as processes on 127.0.0.1.
+
+Theory of operation.  A cluster lives in one folder: `state.json` (pids with start times, ports),
+`lock` (held as long as the supervisor lives, so that two cannot share a folder), `zookeeper/` and
+`broker-N/` (properties, data, output).  Ports are chosen once and written into state.json, so that
+a broker keeps its port over restarts, and a cluster over `down` and `up`.
+
+Every broker has three listeners: INTERNAL between brokers, CONTROL for the controller's requests,
+EXTERNAL for clients.  With `links`, each listener is advertised as the port of a proxy, and each
+broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment: brokers
+wait for ZooKeeper by themselves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import trio
+
+from highwater.chaos.clusters import zookeeper
+from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker, broker_number
+from highwater.chaos.clusters.ask import brokers_known
+from highwater.chaos.clusters.ports import free_ports, is_free, require_free
+from highwater.chaos.clusters.processes import Child, Pid, StartError, Watchdog, kill_listed
+from highwater.chaos.clusters.programs import Highwater, Program
+from highwater.chaos.links.proxy import Proxy
+from highwater.chaos.links.rules import Links
+
+LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
+_TICK_MS = {"test": 500, "kafka": 2000}
+_POLL_S = 0.02
+
+
+@dataclass(slots=True)
+class Settings:
+    folder: Path
+    brokers: int = 3
+    profile: str = "test"
+    external_ports: tuple[int, ...] = ()
+    """Fixed ports for clients (`up`); empty: free ones."""
+    zookeeper_port: int = 0
+    """A wish: another is taken where it is in use; 0: any."""
+    proxies: bool = False
+    program: Program = field(default_factory=Highwater)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Further broker properties."""
+
+
+@dataclass(slots=True)
+class _Ports:
+    """Per broker and listener; `advertised` differs from `bound` where proxies stand between."""
+
+    bound: dict[str, int]
+    advertised: dict[str, int]
+    zookeeper: int
+    """Where this broker finds ZooKeeper."""
+
+
+class ProcessCluster:
+    """See the module's docstring.  Made by `process_cluster`."""
+
+    runtime = "process"
+
+    def __init__(self, settings: Settings, lock: IO[str]) -> None:
+        self.settings = settings
+        self.folder = settings.folder
+        self.brokers = list(range(1, settings.brokers + 1))
+        self.links = Links() if settings.proxies else None
+        self.proxies: list[Proxy] = []
+        self._lock = lock
+        self._children: dict[str, Child] = {}
+        self._wanted: set[str] = set()
+        self._zookeeper_port, self._ports = self._choose_ports()
+
+    # --- where things are
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].advertised['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def direct_bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].bound['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
+        """Where a broker listens itself, beside any proxy."""
+        return "127.0.0.1", self._ports[number].bound[listener]
+
+    def members(self) -> list[str]:
+        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
+
+    def member_folder(self, member: str) -> Path:
+        return self.folder / member
+
+    def output(self, member: str) -> Path:
+        return self.member_folder(member) / "output.log"
+
+    def data_dirs(self, number: int) -> list[Path]:
+        return [self.folder / broker(number) / "data"]
+
+    def running(self, member: str) -> bool:
+        child = self._children.get(member)
+        return child is not None and child.running
+
+    def paused(self, member: str) -> bool:
+        child = self._children.get(member)
+        return child is not None and child.paused
+
+    def pid(self, member: str) -> int:
+        return self._child(member).pid.pid
+
+    def unexpected_ends(self) -> list[str]:
+        return [
+            f"{name} ended with code {child.popen.returncode}: {child.last_words()}"
+            for name, child in sorted(self._children.items())
+            if name in self._wanted and not child.running
+        ]
+
+    # --- ports
+
+    def _choose_ports(self) -> tuple[int, dict[int, _Ports]]:
+        earlier = self._earlier_ports()
+        if earlier is not None:
+            return earlier
+        each = 7 if self.settings.proxies else 4
+        free = iter(free_ports(len(self.brokers) * each + 1))
+        wish = self.settings.zookeeper_port
+        zookeeper_port = wish if wish and is_free(wish) else next(free)
+        ports = {}
+        for index, number in enumerate(self.brokers):
+            bound = {listener: next(free) for listener in LISTENERS}
+            if self.settings.external_ports:
+                bound["EXTERNAL"] = self.settings.external_ports[index]
+            advertised = bound
+            if self.settings.proxies:
+                advertised = {listener: next(free) for listener in LISTENERS}
+            ports[number] = _Ports(
+                bound, advertised, next(free) if self.settings.proxies else zookeeper_port
+            )
+        for port in self.settings.external_ports:
+            require_free(port, "a broker's port", "stop what listens there, or give other ports")
+        return zookeeper_port, ports
+
+    def _earlier_ports(self) -> tuple[int, dict[int, _Ports]] | None:
+        """The ports of the cluster that this folder held before, if it had as many brokers."""
+        try:
+            state = json.loads((self.folder / "state.json").read_text())
+            ports = {int(n): _Ports(**p) for n, p in state["ports"].items()}
+            zookeeper_port = int(state["zookeeper_port"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        fixed = tuple(p.bound["EXTERNAL"] for _, p in sorted(ports.items()))
+        wanted = self.settings.external_ports
+        if sorted(ports) != self.brokers or (wanted and wanted != fixed):
+            return None
+        for number in self.brokers:
+            for listener, port in ports[number].bound.items():
+                require_free(port, f"broker {number}, {listener}", "stop what listens there")
+        require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
+        return zookeeper_port, ports
+
+    # --- starting and stopping the whole
+
+    async def serve_proxies(self, nursery: trio.Nursery) -> None:
+        if self.links is None:
+            return
+        for number in self.brokers:
+            ports = self._ports[number]
+            member = broker(number)
+            for listener in LISTENERS:
+                proxy = Proxy(self.links, ports.bound[listener], owner=member, zookeeper=False)
+                self.proxies.append(proxy)
+                await nursery.start(proxy.serve, ports.advertised[listener])
+            proxy = Proxy(self.links, self._zookeeper_port, owner=member, zookeeper=True)
+            self.proxies.append(proxy)
+            await nursery.start(proxy.serve, ports.zookeeper)
+
+    async def start_all(self, timeout_s: float = 60) -> None:
+        """All members at the same moment; returns when every broker knows every broker."""
+        for member in self.members():
+            self._spawn(member)
+        await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+
+    async def stop_all(self, timeout_s: float = 15) -> None:
+        """Brokers by controlled shutdown, then ZooKeeper; SIGKILL for what does not end in time."""
+        self._wanted.clear()
+        brokers = [c for name, c in self._children.items() if name != ZOOKEEPER]
+        for child in brokers:
+            child.signal(signal.SIGCONT)
+            child.signal(signal.SIGTERM)
+        await self._end(brokers, timeout_s)
+        others = [c for name, c in self._children.items() if name == ZOOKEEPER]
+        for child in others:
+            child.signal(signal.SIGCONT)
+            child.signal(signal.SIGTERM)
+        await self._end(others, 5)
+        self.write_state()
+
+    async def _end(self, children: list[Child], timeout_s: float) -> None:
+        with trio.move_on_after(timeout_s):
+            while any(c.running for c in children):
+                await trio.sleep(_POLL_S)
+        for child in children:
+            child.signal(signal.SIGKILL)
+        for child in children:
+            child.wait(10)
+
+    # --- verbs
+
+    async def kill(self, member: str) -> None:
+        child = self._child(member)
+        self._wanted.discard(member)
+        child.signal(signal.SIGKILL)
+        await self._end([child], 10)
+        self.write_state()
+
+    async def stop(self, member: str, timeout_s: float = 30) -> int:
+        child = self._child(member)
+        self._wanted.discard(member)
+        child.signal(signal.SIGTERM)
+        with trio.move_on_after(timeout_s):
+            while child.running:
+                await trio.sleep(_POLL_S)
+        code = child.popen.poll()
+        if code is None:
+            raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
+        self.write_state()
+        return int(code)
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = 30) -> None:
+        if self.running(member):
+            raise ClusterError(f"{member} runs already")
+        self._spawn(member)
+        if not ready:
+            return
+        if member == ZOOKEEPER:
+            with trio.move_on_after(timeout_s):
+                while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
+                    self._require_running(member)
+                    await trio.sleep(_POLL_S)
+                return
+            raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
+        number = broker_number(member)
+        deadline = trio.current_time() + timeout_s
+        while True:
+            try:
+                await self._wait_ready([number], {number}, deadline - trio.current_time())
+                return
+            except StartError:
+                child = self._child(member)
+                refused = self.settings.program.registration_refused in child.new_output()
+                if child.running or not refused or trio.current_time() > deadline:
+                    raise
+                await trio.sleep(0.5)  # until the session of the killed predecessor has expired
+                self._spawn(member)
+
+    async def pause(self, member: str) -> None:
+        self._child(member).signal(signal.SIGSTOP)
+
+    async def resume(self, member: str) -> None:
+        self._child(member).signal(signal.SIGCONT)
+
+    # --- inside
+
+    def _child(self, member: str) -> Child:
+        child = self._children.get(member)
+        if child is None:
+            raise ClusterError(f"no member {member}: there are {', '.join(self.members())}")
+        return child
+
+    def _spawn(self, member: str) -> None:
+        folder = self.member_folder(member)
+        folder.mkdir(parents=True, exist_ok=True)
+        env: Mapping[str, str] | None = None
+        if member == ZOOKEEPER:
+            tick = _TICK_MS.get(self.settings.profile, 2000)
+            command = zookeeper.prepare(folder, self._zookeeper_port, tick)
+        else:
+            properties = self._write_properties(broker_number(member))
+            command = self.settings.program.command(properties, self.settings.profile)
+            env = self.settings.program.environment()
+        self._children[member] = Child(
+            member, command, output=self.output(member), cwd=folder, env=env
+        )
+        self._wanted.add(member)
+        self.write_state()
+
+    def _write_properties(self, number: int) -> Path:
+        ports = self._ports[number]
+        folder = self.member_folder(broker(number))
+        factor = min(3, len(self.brokers))
+
+        def endpoints(chosen: Mapping[str, int]) -> str:
+            return ",".join(f"{name}://127.0.0.1:{port}" for name, port in chosen.items())
+
+        properties = {
+            "broker.id": str(number),
+            "listeners": endpoints(ports.bound),
+            "advertised.listeners": endpoints(ports.advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in LISTENERS),
+            "inter.broker.listener.name": "INTERNAL",
+            "control.plane.listener.name": "CONTROL",
+            "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
+            "log.dirs": str(self.data_dirs(number)[0]),
+            "default.replication.factor": str(factor),
+            "min.insync.replicas": str(min(2, factor)),
+            "num.partitions": "3",
+            "inter.broker.protocol.version": "2.6",
+        }
+        properties |= self.settings.program.prepare(
+            folder, len(self.brokers), self.settings.profile
+        )
+        properties |= self.settings.properties
+        path = folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
+    def _require_running(self, member: str) -> None:
+        child = self._child(member)
+        if not child.running:
+            raise StartError(
+                f"{member} ended with code {child.popen.returncode}: {child.last_words()}"
+                f" (all of it in {child.output})"
+            )
+
+    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
+        """Until each of these brokers serves and knows `known`."""
+        waiting = list(numbers)
+        with trio.move_on_after(timeout_s):
+            while waiting:
+                for member in (ZOOKEEPER, *(broker(n) for n in waiting)):
+                    if member in self._wanted:
+                        self._require_running(member)
+                if known <= await brokers_known(self.address(waiting[0])):
+                    waiting.pop(0)
+                else:
+                    await trio.sleep(_POLL_S)
+            return
+        names = ", ".join(broker(n) for n in waiting)
+        raise StartError(f"not ready after {timeout_s:g} s: {names}; output in {self.folder}")
+
+    def write_state(self, **further: Any) -> None:
+        """state.json, whole or not at all: `down` and `status` read it."""
+        state = {
+            "supervisor": Pid.of(os.getpid()).as_json(),
+            "runtime": self.runtime,
+            "program": self.settings.program.name,
+            "bootstrap": self.bootstrap,
+            "zookeeper": self.zookeeper_connect,
+            "zookeeper_port": self._zookeeper_port,
+            "ports": {
+                n: {"bound": p.bound, "advertised": p.advertised, "zookeeper": p.zookeeper}
+                for n, p in self._ports.items()
+            },
+            "processes": {
+                name: child.pid.as_json() for name, child in self._children.items() if child.running
+            },
+            **further,
+        }
+        temporary = self.folder / "state.json.tmp"
+        temporary.write_text(json.dumps(state, indent=1) + "\n")
+        os.replace(temporary, self.folder / "state.json")
+
+
+def _take_lock(folder: Path) -> IO[str]:
+    """The folder's lock; ends with this process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StartError(
+            f"a cluster is running in {folder}: `highwater down --dir {folder}` stops it"
+        ) from None
+    return lock
+
+
+@asynccontextmanager
+async def process_cluster(
+    settings: Settings, timeout_s: float = 60
+) -> AsyncIterator[ProcessCluster]:
+    """A running cluster; whatever happens inside, no process is left behind."""
+    lock = _take_lock(settings.folder)
+    try:
+        kill_listed(settings.folder / "state.json")  # what a supervisor that was killed left behind
+        cluster = ProcessCluster(settings, lock)
+        cluster.write_state()
+        watchdog = Watchdog(settings.folder / "state.json")
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await cluster.serve_proxies(nursery)
+                    await cluster.start_all(timeout_s)
+                    yield cluster
+                finally:
+                    with trio.CancelScope(shield=True):
+                        if cluster.links is not None:
+                            cluster.links.heal_all()
+                        await cluster.stop_all()
+                    nursery.cancel_scope.cancel()
+        finally:
+            watchdog.close()
+    finally:
+        lock.close()

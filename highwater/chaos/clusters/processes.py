@@ -1,0 +1,216 @@
+"""Child processes that never outlive their supervisor, and pids that are never taken for another's.
+
+Theory of operation.  A supervisor (`highwater up`, `highwater chaos`, a pytest session) starts
+every process of a cluster itself, from its main thread, each in a session of its own, so that
+Ctrl-C in a terminal reaches the supervisor alone, which then stops the cluster in order.  Where the
+supervisor is killed:
+
+* Linux: each child asked the kernel for SIGKILL on its parent's death (PR_SET_PDEATHSIG).  The
+  signal
+  belongs to the *thread* that forked, hence "from its main thread".
+* elsewhere: a watchdog process reads a pipe from the supervisor; at its end it kills what the state
+  file lists.
+
+A pid is written down together with the start time of its process, and every signal sent by pid
+first checks both: pids are reused, and `highwater down` must never kill a stranger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_LINUX = platform.system() == "Linux"
+_libc: Any = ctypes.CDLL(None, use_errno=True) if _LINUX else None
+
+
+class StartError(Exception):
+    """A member of the cluster could not be started; one clear line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pid:
+    """A process: its number and when it started."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> Pid:
+        return cls(pid, _start_time(pid) or "")
+
+    def alive(self) -> bool:
+        """Whether this very process still runs (a zombie does not)."""
+        if not self.started or _start_time(self.pid) != self.started:
+            return False
+        try:
+            return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Sends a signal if this very process still runs."""
+        if not self.alive():
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            return True
+        return False
+
+    def end(self, grace_s: float) -> bool:
+        """SIGTERM, and SIGKILL where it still runs after `grace_s`; True if it went by itself."""
+        if not self.signal(signal.SIGTERM):
+            return True
+        deadline = time.monotonic() + grace_s
+        while time.monotonic() < deadline:
+            if not self.alive():
+                return True
+            time.sleep(0.02)
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return False
+
+    def as_json(self) -> dict[str, Any]:
+        return {"pid": self.pid, "started": self.started}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Pid:
+        return cls(int(raw["pid"]), str(raw["started"]))
+
+
+def _start_time(pid: int) -> str | None:
+    """When the process started, as text to compare; None where there is no such process."""
+    if _LINUX:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        return stat[stat.rindex(")") + 2 :].split()[19]  # field 22: clock ticks since boot
+    try:
+        return f"{psutil.Process(pid).create_time():.2f}"
+    except psutil.Error:
+        return None
+
+
+class Child:
+    """A process that this supervisor started: its output goes to a file."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        output: Path,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.output = output
+        self._parent = os.getpid()
+        self._output_start = output.stat().st_size if output.exists() else 0
+        with output.open("ab") as sink:
+            try:
+                self.popen = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=dict(env) if env is not None else None,
+                    start_new_session=True,
+                    preexec_fn=self._die_with_parent if _libc is not None else None,
+                )
+            except OSError as error:
+                raise StartError(f"{name} cannot be started: {command[0]}: {error}") from error
+        self.pid = Pid.of(self.popen.pid)
+
+    def _die_with_parent(self) -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._parent:
+            os._exit(1)
+
+    @property
+    def running(self) -> bool:
+        return self.popen.poll() is None
+
+    @property
+    def paused(self) -> bool:
+        try:
+            return psutil.Process(self.pid.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running:
+            self.popen.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None where it still runs after the time."""
+        try:
+            return self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def new_output(self) -> str:
+        """What it printed since it was started."""
+        with self.output.open("rb") as file:
+            file.seek(self._output_start)
+            return file.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The line that says why it ended: the last one that is not blank."""
+        lines = [line.strip() for line in self.new_output().splitlines() if line.strip()]
+        return lines[-1] if lines else "it printed nothing"
+
+
+class Watchdog:
+    """Kills the processes of a state file where its parent is gone; needed only where PDEATHSIG is
+    not."""
+
+    def __init__(self, state_file: Path) -> None:
+        self._popen: subprocess.Popen[bytes] | None = None
+        if _libc is None:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-I", "-m", __name__, str(state_file)],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+
+    def close(self) -> None:
+        if self._popen is not None and self._popen.stdin is not None:
+            self._popen.stdin.close()
+            self._popen.wait(10)
+
+
+def kill_listed(state_file: Path) -> None:
+    """SIGKILL to every process in the state file that is still the one it was."""
+    try:
+        state = json.loads(state_file.read_text())
+    except (OSError, ValueError):
+        return
+    for raw in state.get("processes", {}).values():
+        pid = Pid.from_json(raw)
+        pid.signal(signal.SIGCONT)
+        pid.signal(signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    kill_listed(Path(sys.argv[1]))

@@ -1,0 +1,74 @@
+"""`highwater`: one command that grows with the project.
+
+Each subcommand lives in a module of its own, which is imported only when it is called: `highwater
+--help` and the shell's completion stay fast, and a missing optional part breaks its own command
+alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module:attribute, what `highwater --help` says)
+    "up": ("highwater.cli.up:up", "Start a cluster on 127.0.0.1:9092, 9093, 9094."),
+    "down": ("highwater.cli.up:down", "Stop the cluster that `up` started."),
+    "status": ("highwater.cli.up:status", "Show the running cluster."),
+    "demo": ("highwater.cli.chaos:demo", "The whole story in 40 seconds: run, break, verify."),
+    "chaos": ("highwater.cli.chaos:chaos", "Run a workload, inject faults, give a verdict."),
+    "verify": ("highwater.cli.verify:verify", "Check a run's folder again."),
+    "report": ("highwater.cli.report:report", "Write the HTML report of a run's folder."),
+    "sim": ("highwater.cli.sim:sim", "The whole cluster in one process, under virtual time."),
+    "bench": ("highwater.cli.bench:bench", "Measure, against Apache Kafka too."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            command: Any = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise click.ClickException(
+                    f"`highwater {cmd_name}` needs the Python package {error.name}: install it"
+                ) from error
+            raise click.ClickException(f"`highwater {cmd_name}` is not in this build") from error
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="highwater-kafka", prog_name="highwater")
+def cli() -> None:
+    """A Kafka-compatible cluster that one person can run, break and check.
+
+    \b
+    Example:
+      highwater up --detach
+      kcat -L -b 127.0.0.1:9092
+      highwater down
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    cli.main(args=list(arguments) if arguments is not None else None, prog_name="highwater")
+
+
+if __name__ == "__main__":
+    main()
