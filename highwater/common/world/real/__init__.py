@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from contextlib import AbstractAsyncContextManager
 
-from highwater.common.world.api import ZooKeeper
+from highwater.common.world.api import Clock, Disk, Network, ZooKeeper
+from highwater.common.world.chance import seeded, unpredictable
 from highwater.common.world.real.clock import RealClock
+from highwater.common.world.real.disk import RealDisk
 from highwater.common.world.real.network import RealNetwork
 from highwater.common.world.real.zookeeper import open_zookeeper
 
@@ -15,12 +16,10 @@ class RealWorld:
     """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests)."""
 
     def __init__(self, seed: int | None = None) -> None:
-        from highwater.common.world.real.disk import RealDisk
-
-        self.clock = RealClock()
-        self.network = RealNetwork()
-        self.disk = RealDisk()
-        self.random = random.Random(seed)
+        self.clock: Clock = RealClock()
+        self.network: Network = RealNetwork()
+        self.disk: Disk = RealDisk()
+        self.random = unpredictable() if seed is None else seeded(seed)
 
     def zookeeper(
         self, connect: str, session_timeout_ms: int, connection_timeout_ms: int

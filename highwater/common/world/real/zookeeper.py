@@ -144,7 +144,7 @@ class KazooZooKeeper:
         self._stranded: deque[tuple[Watcher, WatchEvent]] = deque()
 
     def _remember_negotiated_timeout(self) -> None:
-        """kazoo keeps the server's answer to Connect to itself; this reads it on its way through."""
+        """kazoo keeps the server's answer to Connect to itself; this looks as it passes."""
         connection = self._client._connection
         invoke = connection._invoke
 
@@ -174,7 +174,7 @@ class KazooZooKeeper:
             await self._make_chroot()
 
     async def _make_chroot(self) -> None:
-        """zookeeper.connect may end in a path under which everything lives; Kafka creates it, too."""
+        """zookeeper.connect may end in a path under which all lives; Kafka creates it, too."""
         chroot, self._client.chroot = self._client.chroot, ""
         try:
             parts = chroot.strip("/").split("/")

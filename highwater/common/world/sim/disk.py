@@ -1,0 +1,435 @@
+"""A simulated disk: what a process wrote, what was synced, and what a power loss leaves.
+
+Theory of operation.  An `_Inode` holds the bytes as every reader sees them (the page cache), and
+how to get back to what was synced last: the size then, and the old bytes of every place that was
+changed since.  Names live in folders; each change of a name is kept with its undoing until
+something is synced, since a journaling file system writes its journal in order and every fsync
+commits it.
+
+A process that is killed leaves the page cache as it is.  After a power loss (`SimDisk.power_loss`)
+each file has what was synced, plus, by chance: nothing, a part, or all of what came later, with
+pages that may be zeros in the middle (they are written in any order); and a prefix of the changes
+of names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from highwater.common.world.chance import Random
+from highwater.common.world.sim.kernel import Kernel
+
+if TYPE_CHECKING:
+    from highwater.common.world.api import Buffer
+    from highwater.common.world.sim.process import Process
+
+T = TypeVar("T")
+
+PAGE_BYTES = 512
+"""Smaller than a real page, so that small files tear, too."""
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+class _Inode:
+    """The content of one file."""
+
+    __slots__ = ("_syncing", "_undo", "data", "synced")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.synced = 0
+        self._syncing: list[list[int]] = []
+        self._undo: list[tuple[int, bytes]] = []
+
+    def overwrite(self, position: int, data: Buffer) -> None:
+        if position < self.synced:
+            end = min(position + len(data), self.synced)
+            self._undo.append((position, bytes(self.data[position:end])))
+        self.data[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        if size < self.synced:
+            self._undo.append((size, bytes(self.data[size : self.synced])))
+            self.synced = size
+        for mark in self._syncing:
+            mark[0] = min(mark[0], size)
+        del self.data[size:]
+
+    def begin_sync(self) -> list[int]:
+        """What is there now will be synced; `end_sync` takes this mark once the disk did it."""
+        mark = [len(self.data), len(self._undo)]
+        self._syncing.append(mark)
+        return mark
+
+    def end_sync(self, mark: list[int]) -> None:
+        self._syncing.remove(mark)
+        self.synced = max(self.synced, mark[0])
+        del self._undo[: mark[1]]
+
+    def durable(self) -> bytearray:
+        """What was synced last."""
+        found = bytearray(self.data[: self.synced])
+        for position, old in reversed(self._undo):
+            found[position : position + len(old)] = old
+        return found
+
+    def power_loss(self, random: Random) -> int:
+        """Gives how many bytes of the end were lost."""
+        old, new = self.durable(), self.data
+        before = len(new)
+        if not self._undo and self.synced == len(new):
+            return 0
+        kept = bytearray(old)
+        fate = random.random()
+        if len(new) > len(old) and not self._undo and fate < 0.75:
+            end = random.randint(len(old), len(new)) if fate < 0.5 else len(new)
+            kept += new[len(old) : end]
+            if fate < 0.25 and end > len(old):
+                page = (random.randrange(len(old), end) // PAGE_BYTES) * PAGE_BYTES
+                start, stop = max(page, len(old)), min(page + PAGE_BYTES, end)
+                kept[start:stop] = bytes(stop - start)
+        elif self._undo and fate < 0.5:
+            kept = bytearray(new)
+        self.data = kept
+        self.synced = len(kept)
+        self._undo.clear()
+        self._syncing.clear()
+        return before - len(kept)
+
+
+Folder = dict[str, "_Inode | Folder"]
+
+
+class SimDisk:
+    """One machine's disk, whatever process uses it.  `view` gives a process's `world.api.Disk`."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.random = kernel.random("disk", name)
+        self.root: Folder = {}
+        self.used = 0
+        self.capacity: int | None = None
+        self.flush_delay_s: tuple[float, float] = (0.0005, 0.004)
+        self.broken: dict[str, int] = {}
+        """Path prefix -> errno of every operation under it (EIO)."""
+        self.locks: dict[str, Process] = {}
+        self._journal: list[Callable[[], None]] = []
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def check(self, path: str) -> None:
+        for prefix, number in self.broken.items():
+            if path.startswith(prefix):
+                raise _error(number, path)
+
+    def folder(self, path: str) -> Folder:
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if isinstance(node, _Inode):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def find(self, path: str) -> _Inode | Folder | None:
+        node: _Inode | Folder = self.root
+        for part in path.split("/"):
+            if not part:
+                continue
+            if isinstance(node, _Inode):
+                return None
+            found = node.get(part)
+            if found is None:
+                return None
+            node = found
+        return node
+
+    def file(self, path: str) -> _Inode:
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if not isinstance(node, _Inode):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def put(self, folder: Folder, name: str, node: _Inode | Folder | None) -> None:
+        """Changes one name, with its undoing in the journal."""
+        old = folder.get(name)
+        if node is None:
+            del folder[name]
+        else:
+            folder[name] = node
+
+        def undo() -> None:
+            if old is None:
+                folder.pop(name, None)
+            else:
+                folder[name] = old
+
+        self._journal.append(undo)
+
+    def take(self, path: str, n: int) -> int:
+        """Room for n more bytes, or for as many as there is room for."""
+        if self.capacity is not None:
+            n = max(0, min(n, self.capacity - self.used))
+        self.used += n
+        return n
+
+    async def sync(self, inode: _Inode | None, check: Callable[[], None]) -> None:
+        """fsync of a file, or of a folder: takes time, and commits the journal."""
+        mark = inode.begin_sync() if inode else None
+        names = len(self._journal)
+        try:
+            await trio.sleep(self.random.uniform(*self.flush_delay_s))
+            check()
+        except BaseException:
+            if inode and mark in inode._syncing:
+                inode._syncing.remove(mark)
+            raise
+        if inode and mark:
+            inode.end_sync(mark)
+        del self._journal[:names]
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def power_loss(self) -> int:
+        """What a power cut leaves on the disk; gives the bytes that files lost."""
+        kept = self.random.randint(0, len(self._journal))
+        for undo in reversed(self._journal[kept:]):
+            undo()
+        self._journal.clear()
+        self.locks.clear()
+        lost = sum(inode.power_loss(self.random) for _, inode in self.files())
+        self.used = sum(len(inode.data) for _, inode in self.files())
+        self.kernel.note("power loss", self.name, lost)
+        return lost
+
+    def files(self) -> list[tuple[str, _Inode]]:
+        """Every file, in the order of paths."""
+        found: list[tuple[str, _Inode]] = []
+
+        def walk(folder: Folder, path: str) -> None:
+            for name in sorted(folder):
+                node = folder[name]
+                if isinstance(node, _Inode):
+                    found.append((f"{path}/{name}", node))
+                else:
+                    walk(node, f"{path}/{name}")
+
+        walk(self.root, "")
+        return found
+
+    def view(self, process: Process) -> ProcessDisk:
+        return ProcessDisk(self, process)
+
+
+class SimFile:
+    """`world.api.File`."""
+
+    def __init__(self, disk: SimDisk, process: Process, path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._process = process
+        self._inode = inode
+        self._closed = False
+        self.path = path
+        self.size = len(inode.data)
+
+    def _check(self) -> None:
+        self._process.check()
+        if self._closed:
+            raise _error(errno.EBADF, self.path)
+        self._disk.check(self.path)
+
+    def append(self, views: Sequence[Buffer]) -> None:
+        self._check()
+        data = b"".join(views)
+        room = self._disk.take(self.path, len(data))
+        position = len(self._inode.data)
+        self._inode.overwrite(position, data[:room])
+        self.size = position + room
+        if room < len(data):
+            raise _error(errno.ENOSPC, self.path)
+
+    def read(self, position: int, n: int) -> bytes:
+        self._check()
+        return bytes(self._inode.data[position : position + n])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._check()
+        if position + len(data) > len(self._inode.data):
+            raise _error(errno.EINVAL, self.path)
+        self._inode.overwrite(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        now = len(self._inode.data)
+        if size > now:
+            self._inode.overwrite(now, bytes(self._disk.take(self.path, size - now)))
+        else:
+            self._inode.truncate(size)
+            self._disk.used -= now - size
+        self.size = len(self._inode.data)
+
+    async def flush(self) -> None:
+        self._check()
+        await self._disk.sync(self._inode, self._check)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class ProcessDisk:
+    """`world.api.Disk` as one process sees its machine's disk."""
+
+    def __init__(self, disk: SimDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def _enter(self, path: str) -> SimDisk:
+        self._process.check()
+        self._disk.check(path)
+        return self._disk
+
+    @staticmethod
+    def _split(path: str) -> tuple[str, str]:
+        folder, _, name = path.rstrip("/").rpartition("/")
+        return folder, name
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        disk = self._enter(path)
+        if create and disk.find(path) is None:
+            folder, name = self._split(path)
+            disk.put(disk.folder(folder), name, _Inode())
+        return SimFile(disk, self._process, path, disk.file(path))
+
+    def exists(self, path: str) -> bool:
+        return self._enter(path).find(path) is not None
+
+    def list(self, path: str) -> list[str]:
+        return sorted(self._enter(path).folder(path))
+
+    def make_dirs(self, path: str) -> None:
+        disk = self._enter(path)
+        folder = disk.root
+        for part in path.split("/"):
+            if not part:
+                continue
+            if part not in folder:
+                disk.put(folder, part, {})
+            node = folder[part]
+            if isinstance(node, _Inode):
+                raise _error(errno.ENOTDIR, path)
+            folder = node
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._enter(path).find(path), dict)
+
+    def size(self, path: str) -> int:
+        return len(self._enter(path).file(path).data)
+
+    def read_all(self, path: str) -> bytes:
+        return bytes(self._enter(path).file(path).data)
+
+    def rename(self, old: str, new: str) -> None:
+        disk = self._enter(old)
+        disk.check(new)
+        node = disk.find(old)
+        if node is None:
+            raise _error(errno.ENOENT, old)
+        target = disk.find(new)
+        if isinstance(target, dict) and (target or isinstance(node, _Inode)):
+            raise _error(errno.ENOTEMPTY if target else errno.EISDIR, new)
+        (old_folder, old_name), (new_folder, new_name) = self._split(old), self._split(new)
+        into = disk.folder(new_folder)
+        if isinstance(target, _Inode):
+            disk.used -= len(target.data)
+        disk.put(into, new_name, node)
+        disk.put(disk.folder(old_folder), old_name, None)
+        # one step of the journal: a rename is never half there
+        second, first = disk._journal.pop(), disk._journal.pop()
+
+        def undo() -> None:
+            second()
+            first()
+
+        disk._journal.append(undo)
+
+    def remove(self, path: str) -> None:
+        disk = self._enter(path)
+        disk.used -= len(disk.file(path).data)
+        folder, name = self._split(path)
+        disk.put(disk.folder(folder), name, None)
+
+    def remove_tree(self, path: str) -> None:
+        disk = self._enter(path)
+        disk.folder(path)
+        folder, name = self._split(path)
+        disk.put(disk.folder(folder), name, None)
+        disk.used = sum(len(inode.data) for _, inode in disk.files())
+
+    def replace(self, path: str, data: bytes) -> None:
+        beside, _ = self._write_beside(path, data)
+        self.rename(beside, path)
+
+    async def replace_durably(self, path: str, data: bytes) -> None:
+        beside, inode = self._write_beside(path, data)
+        await self._disk.sync(inode, lambda: self._disk_check(path))
+        self.rename(beside, path)
+        await self._disk.sync(None, lambda: self._disk_check(path))
+
+    def _write_beside(self, path: str, data: bytes) -> tuple[str, _Inode]:
+        disk = self._enter(path)
+        beside = path + ".tmp"
+        folder, name = self._split(beside)
+        inode = _Inode()
+        disk.put(disk.folder(folder), name, inode)
+        room = disk.take(path, len(data))
+        inode.overwrite(0, data[:room])
+        if room < len(data):
+            raise _error(errno.ENOSPC, path)
+        return beside, inode
+
+    async def sync_dir(self, path: str) -> None:
+        self._enter(path).folder(path)
+        await self._disk.sync(None, lambda: self._disk_check(path))
+
+    def _disk_check(self, path: str) -> None:
+        self._enter(path)
+
+    def lock(self, path: str) -> SimLock:
+        disk = self._enter(path)
+        holder = disk.locks.get(path)
+        if holder is not None and holder.alive:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        self.open(path, create=True)
+        disk.locks[path] = self._process
+        return SimLock(disk, self._process, path)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Another thread would run at the same time: others may run before and after the work."""
+        self._process.check()
+        await trio.sleep(self._disk.random.uniform(0.0, 0.001))
+        result = work()
+        await trio.sleep(self._disk.random.uniform(0.0, 0.001))
+        return result
+
+
+class SimLock:
+    """`world.api.Lock`."""
+
+    def __init__(self, disk: SimDisk, process: Process, path: str) -> None:
+        self._disk = disk
+        self._process = process
+        self._path = path
+
+    def release(self) -> None:
+        if self._disk.locks.get(self._path) is self._process:
+            del self._disk.locks[self._path]

@@ -1,0 +1,126 @@
+"""One suite, two worlds: each contract test runs on the real and the simulated world.
+
+A test takes `world_case` and gives it its body, an async function of an `Env`.  The real
+ZooKeeper is the one at HIGHWATER_TEST_ZOOKEEPER (host:port), or one that is started from the jars
+that are found; without either, the real half of the ZooKeeper contract is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kazoo.client import KazooClient
+
+from highwater.common.world.api import World, ZooKeeper
+from highwater.common.world.real import RealWorld
+from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+
+
+@dataclass
+class Env:
+    """What a contract test may use."""
+
+    world: World
+    folder: str
+    other_world: World
+    """A second process, on the same machine."""
+    connect: str = ""
+    prefix: str = ""
+    expire: Callable[[Any], Awaitable[None]] | None = None
+    host: str = "127.0.0.1"
+
+    def session(self, timeout_ms: int = 4000) -> AbstractAsyncContextManager[ZooKeeper]:
+        return self.world.zookeeper(self.connect + self.prefix, timeout_ms, 5000)
+
+
+Body = Callable[[Env], Awaitable[None]]
+Case = Callable[[Body], None]
+
+
+async def _expire_real(zk: Any) -> None:
+    """Another client of the same session closes it: the only way to end it that any server has."""
+    client = KazooClient(hosts=zk._client.hosts[0][0] + f":{zk._client.hosts[0][1]}",
+                         client_id=zk._client.client_id, timeout=4)  # fmt: skip
+    await trio.to_thread.run_sync(client.start)
+    await trio.to_thread.run_sync(client.stop)
+    await trio.to_thread.run_sync(client.close)
+
+
+@pytest.fixture(scope="session")
+def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    given = os.environ.get("HIGHWATER_TEST_ZOOKEEPER")
+    if given:
+        yield given
+        return
+    pytest.skip("no ZooKeeper: set HIGHWATER_TEST_ZOOKEEPER to host:port")
+
+
+@pytest.fixture(params=["real", "sim"])
+def world_case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    """For network and disk."""
+    if request.param == "real":
+
+        def run_real(body: Body) -> None:
+            async def main() -> None:
+                with trio.fail_after(60):
+                    await body(Env(RealWorld(1), str(tmp_path), RealWorld(2)))
+
+            trio.run(main)
+
+        return run_real
+    return _run_sim
+
+
+@pytest.fixture(params=["real", "sim"])
+def zookeeper_case(request: pytest.FixtureRequest) -> Case:
+    """For ZooKeeper."""
+    if request.param == "sim":
+        return _run_sim
+    address = request.getfixturevalue("zookeeper_address")
+
+    def run_real(body: Body) -> None:
+        async def main() -> None:
+            world = RealWorld(1)
+            prefix = f"/contract-{os.getpid()}-{world.clock.perf_ns()}"
+            with trio.fail_after(60):
+                await body(Env(world, "", world, address, prefix, _expire_real))
+
+        trio.run(main)
+
+    return run_real
+
+
+def _run_sim(body: Body) -> None:
+    async def main(kernel: Kernel) -> None:
+        simulation = Simulation(kernel)
+        host = simulation.add_host("machine")
+        world, other = simulation.start(host), simulation.start(host)
+        world.disk.make_dirs("/data")
+
+        async def expire(zk: Any) -> None:
+            simulation.zookeeper.expire(zk.session_id)
+
+        env = Env(world, "/data", other, ZOOKEEPER, "", expire)
+        failure: list[BaseException] = []
+
+        async def program() -> None:
+            try:
+                with trio.fail_after(600):
+                    await body(env)
+            except BaseException as error:
+                failure.append(error)
+                raise
+
+        await world.process.run(program)
+        if failure:
+            raise failure[0]
+
+    for seed in range(5):
+        run_simulation(seed, main)
