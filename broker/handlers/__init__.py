@@ -1,0 +1,123 @@
+"""One module for each API, all of one shape; this tuple is all that the broker answers.
+
+A module has `API` (key, versions, plane), `handle(ctx, request)`, and where the answer has a place
+for an error `error_response(ctx, request, code)`, which the handler pool uses for what `handle`
+raised.  To add an API is to write its module and name it here; ApiVersions is made from this tuple.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    alter_client_quotas,
+    alter_configs,
+    alter_partition_reassignments,
+    alter_user_scram_credentials,
+    api_versions,
+    controlled_shutdown,
+    create_acls,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_acls,
+    describe_client_quotas,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    stop_replica,
+    sync_group,
+    txn_offset_commit,
+    update_metadata,
+)
+
+HANDLERS: tuple[ModuleType, ...] = (
+    # records
+    produce,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    delete_records,
+    init_producer_id,
+    # the cluster
+    api_versions,
+    metadata,
+    describe_cluster,
+    # the controller's requests
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+    controlled_shutdown,
+    # administration
+    create_topics,
+    delete_topics,
+    create_partitions,
+    describe_configs,
+    alter_configs,
+    incremental_alter_configs,
+    elect_leaders,
+    alter_partition_reassignments,
+    list_partition_reassignments,
+    describe_log_dirs,
+    describe_producers,
+    # groups
+    find_coordinator,
+    join_group,
+    sync_group,
+    heartbeat,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    offset_delete,
+    describe_groups,
+    list_groups,
+    delete_groups,
+    # transactions
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    txn_offset_commit,
+    describe_transactions,
+    list_transactions,
+    # security and quotas
+    sasl_handshake,
+    sasl_authenticate,
+    describe_acls,
+    create_acls,
+    delete_acls,
+    describe_user_scram_credentials,
+    alter_user_scram_credentials,
+    describe_client_quotas,
+    alter_client_quotas,
+)

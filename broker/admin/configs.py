@@ -1,0 +1,281 @@
+"""Describing and changing configuration: what DescribeConfigs, AlterConfigs and its incremental
+form share.
+
+A value has a source: set on the topic, given in this broker's file, or a default; and synonyms: the
+other places that would give it, in order of precedence.  Topics can be changed while brokers run.
+A broker's own properties can only be read: dynamic broker configuration is not built, and an
+attempt is refused.
+
+Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server.ZkAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from broker.admin import dynamic_config
+from broker.admin.topic_config import PROPERTIES, check_overrides, effective
+from broker.admin.topic_names import check_name
+from broker.admin.topics import zookeeper_errors
+from highwater.common import znodes
+from highwater.common.config_checks import is_secret, kind_of, known_properties
+from highwater.common.config_sources import text_of
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.world.api import BadVersion, NodeExists, NoNode, ZooKeeper
+
+if TYPE_CHECKING:
+    from broker.services import Services
+    from highwater.common.config import Config
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+class Source(IntEnum):
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_TYPES = {
+    "bool": 1, "boolean": 1, "str": 2, "string": 2, "Int": 3, "int": 3, "Short": 4,
+    "Long": 5, "long": 5, "Double": 6, "double": 6, "list": 7,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One property, as DescribeConfigs tells of it."""
+
+    name: str
+    value: str | None
+    source: Source
+    type: int
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+
+
+def topic_entries(config: Config, overrides: Mapping[str, str]) -> list[Entry]:
+    """Every property of a topic with those overrides."""
+    values = effective(config, overrides)
+    entries = []
+    for name, rule in PROPERTIES.items():
+        text = text_of(values[name])
+        synonyms = broker_synonyms(config, rule.synonyms)
+        if name in overrides:
+            synonyms = [Synonym(name, text, Source.TOPIC_CONFIG), *synonyms]
+        source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
+        entries.append(Entry(name, text, source, _TYPES[rule.kind], False, False, tuple(synonyms)))
+    return entries
+
+
+def broker_synonyms(config: Config, names: Sequence[str]) -> list[Synonym]:
+    """Given values, then defaults, from the first that is of the foremost name (as Kafka cuts
+    them).
+    """
+    known = known_properties()
+    found = [
+        Synonym(n, _text(config, n), Source.STATIC_BROKER_CONFIG)
+        for n in names
+        if n in config.originals
+    ]
+    found += [
+        Synonym(n, text_of(known[n].default), Source.DEFAULT_CONFIG)
+        for n in names
+        if n in known and known[n].default is not None
+    ]
+    while found and found[0].name != names[0]:
+        del found[0]
+    return found
+
+
+def _text(config: Config, name: str) -> str | None:
+    return None if is_secret(name) else config.originals[name]
+
+
+def broker_entries(config: Config) -> list[Entry]:
+    """Every property of this broker; none can be changed while it runs."""
+    entries = []
+    for name, field in known_properties().items():
+        value = getattr(config, field.name)
+        sensitive = is_secret(name)
+        text = None if sensitive or value is None else text_of(value)
+        synonyms = tuple(broker_synonyms(config, (name,)))
+        source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
+        entries.append(
+            Entry(name, text, source, _TYPES.get(kind_of(field), 0), True, sensitive, synonyms)
+        )
+    return entries
+
+
+async def describe(services: Services, kind: int, name: str) -> list[Entry]:
+    """All properties of a resource; raises ApiError."""
+    if kind == ResourceType.TOPIC:
+        check_name(name)
+        if not services.metadata.has_topic(name):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        with zookeeper_errors():
+            overrides = await dynamic_config.read_topic(services.zk, name)
+        return topic_entries(services.config, overrides)
+    if kind == ResourceType.BROKER:
+        if not name:
+            return []  # the cluster-wide dynamic defaults: there are none
+        check_broker(services, name)
+        return broker_entries(services.config)
+    detail = f"resource type {kind} cannot be described; topics (2) and brokers (4) can"
+    raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def check_broker(services: Services, name: str) -> None:
+    if not name.lstrip("-").isdigit():
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a broker id is a number, not {name!r}")
+    if int(name) != services.broker_id:
+        detail = f"this is broker {services.broker_id}; ask broker {name} itself"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+async def replace(
+    services: Services, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool
+) -> None:
+    """AlterConfigs: what is named is set, and everything else falls back.  Raises ApiError."""
+    check_changeable(services, kind, name)
+    overrides = {}
+    for key, value in configs.items():
+        if value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} has no value (null)")
+        overrides[key] = value
+    check_overrides(services.config, overrides)
+    if not validate_only:
+        with zookeeper_errors():
+            await write_topic(services.zk, name, overrides, None)
+
+
+async def alter(
+    services: Services,
+    kind: int,
+    name: str,
+    operations: Sequence[tuple[str, int, str | None]],
+    validate_only: bool,
+) -> None:
+    """IncrementalAlterConfigs of one resource: (property, operation, value).  Raises ApiError."""
+    check_changeable(services, kind, name)
+    keys = [key for key, _, _ in operations]
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        detail = f"{', '.join(repeated)} named more than once"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    with zookeeper_errors():
+        zk = services.zk
+        while True:
+            overrides, version = await _read_versioned(zk, name)
+            changed = apply_operations(services.config, overrides, operations)
+            check_overrides(services.config, changed)
+            if validate_only:
+                return
+            try:
+                await write_topic(zk, name, changed, version)
+            except (BadVersion, NodeExists, NoNode):
+                continue  # another one changed it meanwhile
+            return
+
+
+def apply_operations(
+    config: Config, overrides: Mapping[str, str], operations: Sequence[tuple[str, int, str | None]]
+) -> dict[str, str]:
+    """A topic's overrides after the operations; raises ApiError."""
+    changed = dict(overrides)
+    defaults = effective(config, {})
+    for key, operation, value in operations:
+        rule = PROPERTIES.get(key)
+        if rule is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is not a property of topics")
+        if operation == Operation.DELETE:
+            changed.pop(key, None)
+            continue
+        if operation not in (Operation.SET, Operation.APPEND, Operation.SUBTRACT):
+            detail = f"operation {operation} on {key} is none of set, delete, append, subtract"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+        if value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} has no value (null)")
+        if operation == Operation.SET:
+            changed[key] = value
+            continue
+        if rule.kind != "list":
+            detail = f"{key} is not a list: it cannot be appended to or subtracted from"
+            raise ApiError(ErrorCode.INVALID_CONFIG, detail)
+        current = [i for i in (changed.get(key) or text_of(defaults[key])).split(",") if i]
+        items = [i for i in value.split(",") if i]
+        if operation == Operation.APPEND:
+            current += [i for i in items if i not in current]
+        else:
+            current = [i for i in current if i not in items]
+        changed[key] = ",".join(current)
+    return changed
+
+
+def check_changeable(services: Services, kind: int, name: str) -> None:
+    """Raises ApiError for a resource whose configuration cannot be changed."""
+    if kind == ResourceType.BROKER:
+        if name:
+            check_broker(services, name)
+        detail = "brokers cannot be configured while they run; set it in the file and restart"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    if kind != ResourceType.TOPIC:
+        detail = f"resource type {kind} cannot be changed; topics (2) can"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no default entity; name one")
+    if not services.metadata.has_topic(name):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+
+
+async def _read_versioned(zk: ZooKeeper, topic: str) -> tuple[dict[str, str], int | None]:
+    try:
+        data, stat = await zk.get(znodes.config_path("topics", topic))
+    except NoNode:
+        return {}, None
+    return znodes.decode_config(data), stat.version
+
+
+async def write_topic(
+    zk: ZooKeeper, topic: str, overrides: Mapping[str, str], version: int | None
+) -> None:
+    """Writes the overrides and tells all brokers.
+
+    `version` conditions the write: None where there was no znode (or any will do, for a
+    replacement).
+    """
+    path, data = znodes.config_path("topics", topic), znodes.encode_config(overrides)
+    if version is not None:
+        await zk.set(path, data, version)
+    else:
+        try:
+            await zk.create(path, data)
+        except NodeExists:
+            await zk.set(path, data)
+    notification = znodes.encode_config_change(f"topics/{topic}")
+    await zk.create(znodes.CONFIG_CHANGE_PREFIX, notification, sequential=True)

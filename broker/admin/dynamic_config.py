@@ -1,0 +1,124 @@
+"""Topic configuration that changes while the broker runs.
+
+Whoever changes /config/topics/T also adds a sequential znode under /config/changes that names it.
+Every broker watches that folder, and on each child it has not seen yet reads the named
+configuration again.  The order is: set the watch with the listing, then read, so that no change
+falls between.  Children are old after fifteen minutes and then removed by whoever sees them; a
+broker reads all configurations at its start, so it needs none of the old ones.
+
+Only topics are acted on; changes of brokers, clients, users and IPs are seen and passed over.
+
+Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import trio
+
+from highwater.common import znodes
+from highwater.common.world.api import NoNode, WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+ApplyTopic = Callable[[str, Mapping[str, str]], None]
+CHANGE_EXPIRATION_S = 15 * 60
+_PREFIX = "config_change_"
+
+
+async def read_topic(zk: ZooKeeper, topic: str) -> dict[str, str]:
+    """A topic's overrides; none where it has no configuration znode."""
+    try:
+        data, _ = await zk.get(znodes.config_path("topics", topic))
+    except NoNode:
+        return {}
+    return znodes.decode_config(data)
+
+
+class DynamicConfigWatcher:
+    """Follows /config/changes for one ZooKeeper session.
+
+    `apply_topic(topic, overrides)` is called for every configured topic at the start, and after
+    each change.
+    """
+
+    def __init__(self, zk: ZooKeeper, apply_topic: ApplyTopic) -> None:
+        self._zk = zk
+        self._apply_topic = apply_topic
+        self._last_executed = -1
+        self._seen: dict[str, float] = {}
+        self._changed = trio.Event()
+
+    async def load(self) -> None:
+        """Reads every topic's configuration.  Call it (once a session) before serving."""
+        self._last_executed = max(
+            (_sequence(name) for name in await self._changes(watched=False)), default=-1
+        )
+        for topic in sorted(await self._zk.children(f"{znodes.CONFIG}/topics")):
+            await self._apply(topic)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
+        started = False
+        while True:
+            changed = self._changed = trio.Event()
+            names = await self._changes(watched=True)
+            if not started:
+                started = True
+                task_status.started()
+            await self._execute(names)
+            await changed.wait()
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        self._changed.set()
+
+    async def _changes(self, *, watched: bool) -> list[str]:
+        watch = self._on_watch if watched else None
+        names = await self._zk.children(znodes.CONFIG_CHANGES, watch)
+        return sorted((n for n in names if n.startswith(_PREFIX)), key=_sequence)
+
+    async def _execute(self, names: list[str]) -> None:
+        for name in names:
+            sequence = _sequence(name)
+            if sequence <= self._last_executed:
+                continue
+            try:
+                data, _ = await self._zk.get(f"{znodes.CONFIG_CHANGES}/{name}")
+                kind, _, entity = znodes.decode_config_change(data).partition("/")
+                if kind == "topics":
+                    await self._apply(entity)
+            except NoNode:
+                pass  # already purged
+            except ValueError as e:
+                log.warning("%s/%s is not understood: %s", znodes.CONFIG_CHANGES, name, e)
+            self._last_executed = sequence
+        await self._purge(names)
+
+    async def _purge(self, names: list[str]) -> None:
+        """Removes what this broker saw more than fifteen minutes ago: every live broker has read
+        it.
+        """
+        now = trio.current_time()
+        self._seen = {name: self._seen.get(name, now) for name in names}
+        for name, since in self._seen.items():
+            if now - since < CHANGE_EXPIRATION_S:
+                return
+            with suppress(NoNode):
+                await self._zk.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+
+    async def _apply(self, topic: str) -> None:
+        try:
+            overrides = await read_topic(self._zk, topic)
+        except ValueError as e:
+            log.warning("configuration of topic %s is not understood: %s", topic, e)
+            return
+        log.info("topic %s: configuration %s", topic, overrides)
+        self._apply_topic(topic, overrides)
+
+
+def _sequence(name: str) -> int:
+    digits = name.removeprefix(_PREFIX)
+    return int(digits) if digits.isdigit() else -1

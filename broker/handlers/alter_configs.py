@@ -1,0 +1,45 @@
+"""AlterConfigs, API 33, v0-2: replaces all overrides of a topic; IncrementalAlterConfigs is the
+better way.
+
+Any broker does it.  Deviation: a broker's own properties cannot be changed while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin import configs
+from broker.admin.requests import error_names
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import AlterConfigsResponse
+
+API = Api(key=33, name="AlterConfigs", versions=(0, 2))
+
+_Result = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    results, codes = [], []
+    for resource in request.resources:
+        code, message = ErrorCode.NONE, None
+        try:
+            await configs.replace(
+                ctx.services,
+                resource.resource_type,
+                resource.resource_name,
+                {c.name: c.value for c in resource.configs},
+                bool(request.validate_only),
+            )
+        except ApiError as e:
+            code, message = e.code, e.detail
+        results.append(
+            _Result(
+                error_code=int(code),
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+        codes.append(code)
+    return Response(AlterConfigsResponse(responses=results), error_names=error_names(codes))

@@ -1,0 +1,59 @@
+"""ApiVersions, API 18, v0-4: which APIs this broker answers, in which versions.
+
+A client sends it first on each connection, in the newest version that it knows.  Where that is too
+new, the answer is in v0 with UNSUPPORTED_VERSION and this API's own range, and the client asks
+again (KIP-511). From v3 on it names the client's software.  The list is that of the handler
+modules, the same on every listener.  No features are offered below inter.broker.protocol.version
+2.7.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ErrorCode
+from highwater.common.wire.messages import ApiVersionsResponse
+
+API = Api(key=18, name="ApiVersions", versions=(0, 4))
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+FIRST_WITH_SOFTWARE = 3
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    if ctx.version >= FIRST_WITH_SOFTWARE and not (
+        _SOFTWARE.fullmatch(request.client_software_name or "")
+        and _SOFTWARE.fullmatch(request.client_software_version or "")
+    ):
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+    return Response(parts=(_encoded(ctx.version),))
+
+
+@lru_cache
+def _encoded(version: int) -> bytes:
+    from broker.handlers import HANDLERS  # which lists this module, too
+
+    keys = [_version_of(module.API) for module in HANDLERS]
+    answer = ApiVersionsResponse(error_code=0, api_keys=sorted(keys, key=lambda k: k.api_key))
+    return bytes(answer.encode(version=version))
+
+
+def _version_of(api: Api) -> Any:
+    low, high = api.versions
+    return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=low, max_version=high)
+
+
+def unsupported_version() -> bytes:
+    """The body, in v0, for a version of this API that is not known."""
+    answer = ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[_version_of(API)]
+    )
+    return bytes(answer.encode(version=0))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    answer = ApiVersionsResponse(error_code=int(code), api_keys=[])
+    return Response(answer, error_names=(code.name,))

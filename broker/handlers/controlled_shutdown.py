@@ -1,0 +1,31 @@
+"""ControlledShutdown, API 7, v0-3, control plane: a broker asks the controller to move its leaders
+away.
+
+Answered with the partitions that the broker still leads; it asks again until there are none.  Only
+the active controller can; v0 and v1 carry no broker epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Plane, Reply, Response
+from highwater.common.errors import ApiError
+from highwater.common.wire.control import ControlledShutdownResponse, RemainingPartition
+
+API = Api(key=7, name="ControlledShutdown", versions=(0, 3), plane=Plane.CONTROL)
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    try:
+        remaining = await ctx.services.controller.controlled_shutdown(
+            request.broker_id, request.broker_epoch
+        )
+    except ApiError as e:
+        answer = ControlledShutdownResponse(error_code=int(e.code), remaining_partitions=[])
+        return Response(answer, error_names=(e.code.name,))
+    partitions = [
+        RemainingPartition(topic_name=tp.topic, partition_index=tp.partition)
+        for tp in sorted(remaining)
+    ]
+    return Response(ControlledShutdownResponse(error_code=0, remaining_partitions=partitions))

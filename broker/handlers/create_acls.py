@@ -1,0 +1,25 @@
+"""CreateAcls, API 30, v0-3: allows or denies something.  There is no authorizer.
+
+The answer is SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Reply, Response
+from broker.handlers.describe_acls import NO_AUTHORIZER
+from highwater.common.errors import ErrorCode
+from highwater.common.wire.messages import CreateAclsResponse
+
+API = Api(key=30, name="CreateAcls", versions=(0, 3))
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    return error_response(ctx, request, ErrorCode.SECURITY_DISABLED)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    result = CreateAclsResponse.AclCreationResult(error_code=int(code), error_message=NO_AUTHORIZER)
+    answer = CreateAclsResponse(results=[result for _ in request.creations])
+    return Response(answer, error_names=(code.name,))

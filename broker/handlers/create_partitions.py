@@ -1,0 +1,69 @@
+"""CreatePartitions, API 37, v0-3: grows topics, and waits until the new partitions have leaders.
+
+Only the controller's broker does it.  `count` is the new total, and must be more than there are;
+without an assignment the new partitions continue the placement of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.admin import topics
+from broker.admin.requests import error_names, is_controller, repeated
+from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
+from broker.context import Api, Context, Delayed, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import CreatePartitionsResponse
+
+API = Api(key=37, name="CreatePartitions", versions=(0, 3))
+
+_Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    names = [topic.name for topic in request.topics]
+    if not is_controller(ctx.services):
+        return error_response(ctx, request, ErrorCode.NOT_CONTROLLER)
+    twice = repeated(names)
+    outcomes: dict[str, Outcome] = {}
+    pending = {}
+    for topic in request.topics:
+        name = topic.name
+        outcomes[name] = SUCCESS
+        if name in twice:
+            outcomes[name] = (ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+            continue
+        wanted = topic.assignments
+        try:
+            partitions = await topics.add_partitions(
+                ctx.services,
+                name,
+                topic.count,
+                None if wanted is None else [tuple(a.broker_ids) for a in wanted],
+                validate_only=request.validate_only,
+            )
+        except ApiError as e:
+            outcomes[name] = (e.code, e.detail)
+            continue
+        if not request.validate_only:
+            ids = tuple(partitions)
+            pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+    if not pending:
+        return _answer(outcomes)
+    if request.timeout_ms <= 0:
+        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
+    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, _answer))
+
+
+def _answer(outcomes: Mapping[str, Outcome]) -> Response:
+    results = [
+        _Result(name=name, error_code=int(code), error_message=message)
+        for name, (code, message) in outcomes.items()
+    ]
+    names = error_names(code for code, _ in outcomes.values())
+    return Response(CreatePartitionsResponse(results=results), error_names=names)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return _answer({topic.name: (code, None) for topic in request.topics})

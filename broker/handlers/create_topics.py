@@ -1,0 +1,117 @@
+"""CreateTopics, API 19, v0-7: creates topics, and waits until their partitions have leaders.
+
+Only the controller's broker does it (NOT_CONTROLLER otherwise).  The topics are independent of each
+other: each has its own error.  A time-out of 0 does not wait: the topic is created, the answer
+REQUEST_TIMED_OUT.
+
+v1 adds validate_only and messages, v4 the broker's defaults by -1, v5 the topic's resulting numbers
+and configuration, v7 topic ids (zero here).  Deviation: no quota on controller mutations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.admin import topics
+from broker.admin.configs import topic_entries
+from broker.admin.requests import error_names, is_controller, repeated
+from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
+from broker.admin.topics import NewTopic
+from broker.context import Api, Context, Delayed, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import CreateTopicsResponse
+
+API = Api(key=19, name="CreateTopics", versions=(0, 7))
+
+FIRST_WITH_DETAILS = 5
+_Result = CreateTopicsResponse.CreatableTopicResult
+_Config = _Result.CreatableTopicConfigs
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    names = [topic.name for topic in request.topics]
+    outcomes: dict[str, Outcome] = dict.fromkeys(names, SUCCESS)
+    details: dict[str, dict[str, Any]] = {}
+    if not is_controller(ctx.services):
+        not_controller: Outcome = (ErrorCode.NOT_CONTROLLER, None)
+        return _answer(dict.fromkeys(names, not_controller), details)
+    twice = repeated(names)
+    pending = {}
+    for topic in request.topics:
+        name = topic.name
+        if name in twice:
+            outcomes[name] = (ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+            continue
+        try:
+            assignment, overrides = await topics.create(
+                ctx.services, _new_topic(topic), validate_only=request.validate_only
+            )
+        except ApiError as e:
+            outcomes[name] = (e.code, e.detail)
+            continue
+        if ctx.version >= FIRST_WITH_DETAILS:
+            details[name] = _details(ctx, assignment, overrides)
+        if not request.validate_only:
+            ids = tuple(assignment)
+            pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+    if not pending:
+        return _answer(outcomes, details)
+    if request.timeout_ms <= 0:
+        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, details)
+    return Delayed(
+        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(found, details))
+    )
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    assignments = {a.partition_index: tuple(a.broker_ids) for a in topic.assignments or ()}
+    if len(assignments) != len(topic.assignments or ()):
+        detail = "a partition is assigned more than once"
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        assignments,
+        {c.name: c.value for c in topic.configs or ()},
+    )
+
+
+def _details(
+    ctx: Context, assignment: Mapping[int, tuple[int, ...]], overrides: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "num_partitions": len(assignment),
+        "replication_factor": len(assignment[0]),
+        "configs": [
+            _Config(
+                name=e.name,
+                value=e.value,
+                read_only=e.read_only,
+                config_source=int(e.source),
+                is_sensitive=e.sensitive,
+            )
+            for e in topic_entries(ctx.services.config, overrides)
+        ],
+    }
+
+
+def _answer(outcomes: Mapping[str, Outcome], details: Mapping[str, Mapping[str, Any]]) -> Response:
+    failed: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1, "configs": []}
+    results = [
+        _Result(
+            name=name,
+            error_code=int(code),
+            error_message=message,
+            topic_config_error_code=0,
+            **(failed if code is not ErrorCode.NONE else details.get(name, failed)),
+        )
+        for name, (code, message) in outcomes.items()
+    ]
+    names = error_names(code for code, _ in outcomes.values())
+    return Response(CreateTopicsResponse(topics=results), error_names=names)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return _answer({topic.name: (code, None) for topic in request.topics}, {})

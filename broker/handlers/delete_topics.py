@@ -1,0 +1,99 @@
+"""DeleteTopics, API 20, v0-6: marks topics for deletion, and waits until they are gone.
+
+Only the controller's broker does it.  The controller deletes a topic when all of its replicas are
+alive, so that a time-out does not mean that it stays.  v6 can name topics by id, of which there are
+none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.admin import topics
+from broker.admin.requests import error_names, is_controller
+from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, topic_is_gone
+from broker.context import Api, Context, Delayed, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import DeleteTopicsResponse
+
+API = Api(key=20, name="DeleteTopics", versions=(0, 6))
+
+FIRST_BY_STATE = 6
+_Result = DeleteTopicsResponse.DeletableTopicResult
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    names, ids = _asked_for(ctx, request)
+    refusal = _refusal(ctx)
+    if refusal is not None:
+        return _answer(dict.fromkeys(names, (refusal, None)), ids, refusal)
+    outcomes: dict[str, Outcome] = {}
+    pending = {}
+    metadata = ctx.services.metadata
+    for name in names:
+        outcomes[name] = SUCCESS
+        if not metadata.has_topic(name):
+            detail = f"topic {name!r} does not exist"
+            outcomes[name] = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
+            continue
+        try:
+            await topics.delete(ctx.services, name)
+        except ApiError as e:
+            outcomes[name] = (e.code, e.detail)
+            continue
+        pending[name] = topic_is_gone(metadata, name)
+    if not pending:
+        return _answer(outcomes, ids)
+    if request.timeout_ms <= 0:
+        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, ids)
+    return Delayed(
+        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(found, ids))
+    )
+
+
+def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
+    """Names and topic ids."""
+    if ctx.version < FIRST_BY_STATE:
+        return list(dict.fromkeys(request.topic_names)), []
+    names: dict[str, None] = {}
+    ids = []
+    for topic in request.topics:
+        has_id = topic.topic_id is not None and topic.topic_id.int != 0
+        if has_id and topic.name is not None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has both a name and an id")
+        if has_id:
+            ids.append(topic.topic_id)
+        elif topic.name is not None:
+            names[topic.name] = None
+    return list(names), ids
+
+
+def _refusal(ctx: Context) -> ErrorCode | None:
+    if not is_controller(ctx.services):
+        return ErrorCode.NOT_CONTROLLER
+    if not ctx.services.config.delete_topic_enable:
+        return ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    return None
+
+
+def _answer(
+    outcomes: Mapping[str, Outcome],
+    ids: list[Any],
+    code_of_ids: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
+) -> Response:
+    results = [
+        _Result(name=name, error_code=int(code), error_message=message)
+        for name, (code, message) in outcomes.items()
+    ]
+    results += [_Result(name=None, topic_id=i, error_code=int(code_of_ids)) for i in ids]
+    names = error_names(code for code, _ in outcomes.values())
+    return Response(DeleteTopicsResponse(responses=results), error_names=names)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    if ctx.version < FIRST_BY_STATE:
+        names = list(request.topic_names)
+    else:
+        names = [topic.name for topic in request.topics if topic.name is not None]
+    return _answer(dict.fromkeys(names, (code, None)), [])

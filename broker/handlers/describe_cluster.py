@@ -1,0 +1,56 @@
+"""DescribeCluster, API 60, v0-1: the cluster's id, its controller and its brokers.
+
+v1 says whether brokers or controllers are asked for; there are only brokers here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Reply, Response
+from broker.metadata_encoding import CLUSTER_OPERATIONS
+from highwater.common.errors import ErrorCode
+from highwater.common.wire.messages import DescribeClusterResponse
+
+API = Api(key=60, name="DescribeCluster", versions=(0, 1))
+
+BROKERS, CONTROLLERS = 1, 2
+_Broker = DescribeClusterResponse.DescribeClusterBroker
+_ALL_OPERATIONS = {bit for bit in range(31) if CLUSTER_OPERATIONS >> bit & 1}
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    kind = request.endpoint_type if ctx.version >= 1 else BROKERS
+    if kind == CONTROLLERS:
+        detail = "this is a broker; controllers have no endpoints of their own here"
+        return _error(ErrorCode.MISMATCHED_ENDPOINT_TYPE, detail)
+    if kind != BROKERS:
+        return _error(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {kind}")
+    cache = ctx.services.metadata
+    brokers = [
+        _Broker(broker_id=b.id, host=e.host, port=e.port, rack=b.rack)
+        for b in cache.brokers().values()
+        if (e := b.endpoint(ctx.listener)) is not None
+    ]
+    operations = _ALL_OPERATIONS if request.include_cluster_authorized_operations else None
+    return Response(
+        DescribeClusterResponse(
+            error_code=0,
+            endpoint_type=BROKERS,
+            cluster_id=ctx.services.cluster_id,
+            controller_id=cache.controller_id,
+            brokers=brokers,
+            authorized_operations=operations,
+        )
+    )
+
+
+def _error(code: ErrorCode, message: str) -> Response:
+    answer = DescribeClusterResponse(
+        error_code=int(code), error_message=message, cluster_id="", brokers=[]
+    )
+    return Response(answer, error_names=(code.name,))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return _error(code, "")

@@ -1,0 +1,68 @@
+"""DescribeConfigs, API 32, v0-4: the properties of topics and of this broker, with where they come
+from.
+
+A broker answers for itself alone.  v0 says only whether a value is a default, v1 its source and
+synonyms, v3 its type; documentation (v3) is always null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin import configs
+from broker.admin.configs import Entry, Source
+from broker.admin.requests import error_names
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import DescribeConfigsResponse
+
+API = Api(key=32, name="DescribeConfigs", versions=(0, 4))
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Config = _Result.DescribeConfigsResourceResult
+_Synonym = _Config.DescribeConfigsSynonym
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    results, codes = [], []
+    for resource in request.resources:
+        code, message, entries = ErrorCode.NONE, None, []
+        try:
+            entries = await configs.describe(
+                ctx.services, resource.resource_type, resource.resource_name
+            )
+        except ApiError as e:
+            code, message = e.code, e.detail
+        keys = resource.configuration_keys
+        results.append(
+            _Result(
+                error_code=int(code),
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[
+                    _config(e, bool(request.include_synonyms))
+                    for e in entries
+                    if not keys or e.name in keys
+                ],
+            )
+        )
+        codes.append(code)
+    return Response(DescribeConfigsResponse(results=results), error_names=error_names(codes))
+
+
+def _config(entry: Entry, synonyms: bool) -> Any:
+    return _Config(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source == Source.DEFAULT_CONFIG,
+        config_source=int(entry.source),
+        is_sensitive=entry.sensitive,
+        config_type=entry.type,
+        documentation=None,
+        synonyms=[
+            _Synonym(name=s.name, value=s.value, source=int(s.source))
+            for s in (entry.synonyms if synonyms else ())
+        ],
+    )

@@ -1,0 +1,51 @@
+"""DescribeProducers, API 61, v0: the producers that a partition's leader remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin.requests import error_names
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import DescribeProducersResponse
+
+API = Api(key=61, name="DescribeProducers", versions=(0, 0))
+
+_Topic = DescribeProducersResponse.TopicResponse
+_Partition = _Topic.PartitionResponse
+_Producer = _Partition.ProducerState
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    topics, codes = [], []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            code, producers = ErrorCode.NONE, []
+            try:
+                producers = _producers(ctx, TopicPartition(topic.name, index))
+            except ApiError as e:
+                code = e.code
+            partitions.append(
+                _Partition(partition_index=index, error_code=int(code), active_producers=producers)
+            )
+            codes.append(code)
+        topics.append(_Topic(name=topic.name, partitions=partitions))
+    return Response(DescribeProducersResponse(topics=topics), error_names=error_names(codes))
+
+
+def _producers(ctx: Context, tp: TopicPartition) -> list[Any]:
+    """Raises ApiError where this broker does not lead the partition."""
+    log = ctx.services.replicas.partition(tp).leader_log()
+    return [
+        _Producer(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.txn_first_offset,
+        )
+        for entry in log.producers.entries
+    ]

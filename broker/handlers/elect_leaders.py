@@ -1,0 +1,79 @@
+"""ElectLeaders, API 43, v0-2: elects preferred leaders, or (v1) a leader from outside the ISR.
+
+Only the controller does it.  An unclean election is for partitions without a leader.  The answer
+waits until the metadata cache shows the leaders.  Asked for all partitions, it leaves out those
+that needed none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.admin.requests import by_topic, error_names
+from broker.admin.topic_waits import ElectionWait, Outcome
+from broker.context import Api, Context, Delayed, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import ElectLeadersResponse
+
+API = Api(key=43, name="ElectLeaders", versions=(0, 2))
+
+PREFERRED, UNCLEAN = 0, 1
+_Result = ElectLeadersResponse.ReplicaElectionResult
+_Partition = _Result.PartitionResult
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    kind = request.election_type if ctx.version >= 1 else PREFERRED
+    if kind not in (PREFERRED, UNCLEAN):
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+    asked = request.topic_partitions
+    partitions = None
+    if asked is not None:
+        partitions = [TopicPartition(t.topic, p) for t in asked for p in t.partitions]
+    try:
+        outcomes = await ctx.services.controller.elect_leaders(partitions, kind == UNCLEAN)
+    except ApiError as e:
+        return error_response(ctx, request, e.code)
+    if partitions is None:
+        needless = ErrorCode.ELECTION_NOT_NEEDED
+        outcomes = {tp: o for tp, o in outcomes.items() if o[0] is not needless}
+    metadata = ctx.services.metadata
+    expected: dict[TopicPartition, int | None] = {}
+    for tp, (code, _) in outcomes.items():
+        if code is ErrorCode.NONE:
+            known = metadata.partition(tp)
+            preferred = known.replicas[0] if known is not None and known.replicas else None
+            expected[tp] = preferred if kind == PREFERRED else None
+    if not expected:
+        return _answer(outcomes)
+    return Delayed(ElectionWait(metadata, expected, outcomes, request.timeout_ms, _answer))
+
+
+def _answer(outcomes: Mapping[TopicPartition, Outcome]) -> Response:
+    results = [
+        _Result(
+            topic=topic,
+            partition_result=[
+                _Partition(partition_id=p, error_code=int(code), error_message=message)
+                for p, (code, message) in partitions
+            ],
+        )
+        for topic, partitions in by_topic(outcomes).items()
+    ]
+    names = error_names(code for code, _ in outcomes.values())
+    answer = ElectLeadersResponse(error_code=0, replica_election_results=results)
+    return Response(answer, error_names=names)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    """The error at the top and at every partition that was named (v0 has only the latter)."""
+    outcomes: dict[TopicPartition, Outcome] = {
+        TopicPartition(t.topic, p): (code, None)
+        for t in request.topic_partitions or ()
+        for p in t.partitions
+    }
+    response = _answer(outcomes)
+    response.message.error_code = int(code)
+    return response

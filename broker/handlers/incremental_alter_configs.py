@@ -1,0 +1,51 @@
+"""IncrementalAlterConfigs, API 44, v0-1: sets, deletes, appends to or subtracts from overrides
+(KIP-339).
+
+Any broker does it; two that change one topic at once do not undo each other, as the write is
+conditional. Deviation: a broker's own properties cannot be changed while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin import configs
+from broker.admin.requests import error_names
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.messages import IncrementalAlterConfigsResponse
+
+API = Api(key=44, name="IncrementalAlterConfigs", versions=(0, 1))
+
+_Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    results, codes = [], []
+    resources = [(r.resource_type, r.resource_name) for r in request.resources]
+    for resource in request.resources:
+        code, message = ErrorCode.NONE, None
+        try:
+            if resources.count((resource.resource_type, resource.resource_name)) > 1:
+                detail = "the resource is named more than once"
+                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+            await configs.alter(
+                ctx.services,
+                resource.resource_type,
+                resource.resource_name,
+                [(c.name, c.config_operation, c.value) for c in resource.configs],
+                bool(request.validate_only),
+            )
+        except ApiError as e:
+            code, message = e.code, e.detail
+        results.append(
+            _Result(
+                error_code=int(code),
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+        codes.append(code)
+    answer = IncrementalAlterConfigsResponse(responses=results)
+    return Response(answer, error_names=error_names(codes))

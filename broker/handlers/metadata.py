@@ -1,0 +1,119 @@
+"""Metadata, API 3, v0-12: brokers, the controller, and the partitions of topics with their leaders.
+
+Answered from the metadata cache, on any broker, with the endpoints of the listener that the
+question came in on.  A topic that does not exist is created first where the request allows it (v4;
+before, always) and auto.create.topics.enable is set, and is answered LEADER_NOT_AVAILABLE then: the
+client asks again.
+
+v0 means all topics by an empty list, later ones by null.  Topic ids (v10; asked for by v12) do not
+exist below inter.broker.protocol.version 2.8: they are zero in answers, and UNKNOWN_TOPIC_ID when
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from broker.admin.topics import auto_create
+from broker.context import Api, Context, Reply, Response
+from broker.metadata_encoding import (
+    EncodedTopics,
+    encode_answer,
+    encode_topic,
+    operations_of_topic,
+    unknown_topic_id,
+)
+from highwater.common.errors import ApiError, ErrorCode
+
+API = Api(key=3, name="Metadata", versions=(0, 12))
+
+FIRST_WITH_IDS = 12
+NO_ID = bytes(16)
+
+
+def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
+    names, ids = _asked_for(ctx, request)
+    cache = ctx.services.metadata
+    if names is None or (not ids and (not _creates(ctx, request) or _all_known(ctx, names))):
+        body = cache.answer(
+            ctx.version,
+            ctx.listener,
+            names,
+            topic_operations=bool(request.include_topic_authorized_operations),
+            cluster_operations=bool(request.include_cluster_authorized_operations),
+        )
+        return Response(parts=(body,))
+    return _answer_slowly(ctx, request, names, ids)
+
+
+def _asked_for(ctx: Context, request: Any) -> tuple[tuple[str, ...] | None, list[bytes]]:
+    """The names asked for, each once (None: all topics), and the topic ids."""
+    topics = request.topics
+    if topics is None or (ctx.version == 0 and not topics):
+        return None, []
+    ids: list[bytes] = []
+    names: dict[str, None] = {}
+    for topic in topics:
+        topic_id = topic.topic_id.bytes if topic.topic_id is not None else NO_ID
+        if ctx.version < FIRST_WITH_IDS and (topic.name is None or topic_id != NO_ID):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "topics are named by name before v12")
+        if topic_id != NO_ID:
+            ids.append(topic_id)
+        elif topic.name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id")
+        else:
+            names[topic.name] = None
+    return (() if ids else tuple(names)), ids
+
+
+def _creates(ctx: Context, request: Any) -> bool:
+    allowed = ctx.version < 4 or request.allow_auto_topic_creation
+    return bool(allowed) and ctx.services.config.auto_create_topics_enable
+
+
+def _all_known(ctx: Context, names: tuple[str, ...]) -> bool:
+    has_topic = ctx.services.metadata.has_topic
+    return all(has_topic(name) for name in names)
+
+
+async def _answer_slowly(
+    ctx: Context, request: Any, names: tuple[str, ...], ids: list[bytes]
+) -> Reply:
+    """With topics to be created, or ids that nobody has: an answer that is not kept."""
+    cache, version = ctx.services.metadata, ctx.version
+    operations = bool(request.include_topic_authorized_operations)
+    created = {
+        name: await auto_create(ctx.services, name) for name in names if not cache.has_topic(name)
+    }
+    encoder = EncodedTopics(version, ctx.listener)
+    parts = [unknown_topic_id(version, topic_id) for topic_id in ids]
+    for name in names:
+        known = cache.partitions_of(name)
+        if known or name not in created:
+            parts.append(encoder.part(name, known or None, cache.brokers(), operations))
+        else:
+            error = encode_topic(version, name, created[name], ())
+            parts.append(error + operations_of_topic(version, operations))
+    body = encode_answer(
+        version,
+        cache.brokers().values(),
+        ctx.listener,
+        cache.cluster_id,
+        cache.controller_id,
+        parts,
+        bool(request.include_cluster_authorized_operations),
+    )
+    return Response(parts=(body,))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    """The error at every topic that was named; no brokers."""
+    operations = operations_of_topic(ctx.version, False)
+    parts = [
+        encode_topic(ctx.version, topic.name or "", code, ()) + operations
+        for topic in request.topics or ()
+    ]
+    cluster_id = ctx.services.metadata.cluster_id
+    body = encode_answer(ctx.version, (), ctx.listener, cluster_id, -1, parts)
+    return Response(parts=(body,), error_names=(code.name,))

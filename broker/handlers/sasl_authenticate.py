@@ -1,0 +1,25 @@
+"""SaslAuthenticate, API 36, v0-2: one step of an authentication that SaslHandshake began.
+
+Only PLAINTEXT listeners are built, where it is out of place: ILLEGAL_SASL_STATE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ErrorCode
+from highwater.common.wire.messages import SaslAuthenticateResponse
+
+API = Api(key=36, name="SaslAuthenticate", versions=(0, 2))
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    return error_response(ctx, request, ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    answer = SaslAuthenticateResponse(
+        error_code=int(code), error_message="this listener does not use SASL", auth_bytes=b""
+    )
+    return Response(answer, error_names=(code.name,))

@@ -1,0 +1,49 @@
+"""UpdateMetadata, API 6, v0-6, control plane: the controller tells this broker of brokers and
+partitions.
+
+Incremental: partitions that are not named stay as they are; a leader of -2 removes one.  Refused
+with STALE_CONTROLLER_EPOCH from an older controller, and with STALE_BROKER_EPOCH where it was meant
+for an earlier life of this broker.  What waits for leaders or for a topic's end looks again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.context import Api, Context, Plane, Reply, Response
+from broker.control import check_broker_epoch
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import ControllerEpoch, TopicPartition
+from highwater.common.wire.control import UpdateMetadataResponse
+
+API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    services = ctx.services
+    try:
+        check_broker_epoch(ctx, request.broker_epoch)
+        if request.controller_epoch < services.replicas.controller_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+    except ApiError as e:
+        answer = UpdateMetadataResponse(error_code=int(e.code))
+        return Response(answer, error_names=(e.code.name,))
+    services.replicas.controller_epoch = ControllerEpoch(request.controller_epoch)
+    services.metadata.apply(request)
+    partitions = _partitions(request)
+    services.purgatories.check("topic", dict.fromkeys(tp.topic for tp in partitions))
+    services.purgatories.check("ElectLeader", partitions)
+    return Response(UpdateMetadataResponse(error_code=0))
+
+
+def _partitions(request: Any) -> list[TopicPartition]:
+    if request.topic_states:
+        return [
+            TopicPartition(topic.topic_name, p.partition_index)
+            for topic in request.topic_states
+            for p in topic.partition_states
+        ]
+    return [
+        TopicPartition(p.topic_name, p.partition_index)
+        for p in request.ungrouped_partition_states or ()
+    ]

@@ -1,0 +1,220 @@
+"""What this broker knows of the cluster: live brokers, and each partition's leader, ISR and
+replicas.
+
+The controller is the only source: it sends UpdateMetadata to every broker, incrementally, so this
+is a copy that lags a little, on every broker alike.  Nothing here decides anything; a leader learns
+that it leads from LeaderAndIsr, never from here.
+
+Metadata requests are frequent and their answers large, so that answers are kept as bytes.  Two
+levels: each topic's part (for one version and listener) is thrown away when UpdateMetadata names
+that topic, or when the set of live brokers changes, as that changes which leaders count as
+available; a whole answer is thrown away at any change.  A change of one partition among thousands
+therefore costs one topic's encoding and a join of bytes, and never a copy of the whole state.
+
+Source: kafka.server.metadata.ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from broker.metadata_encoding import EncodedTopics, encode_answer
+from highwater.common.config_listeners import SECURITY_PROTOCOLS
+from highwater.common.types import (
+    LEADER_DURING_DELETE,
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+
+_MAX_ANSWERS = 256
+_NOTHING: Mapping[int, PartitionMetadata] = {}
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as the controller last described it."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...] = ()
+    zk_version: ZkVersion = ZkVersion(0)
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+
+
+class MetadataCache:
+    """One broker's copy of the cluster's metadata."""
+
+    def __init__(self, broker_id: BrokerId, cluster_id: str | None = None) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.controller_id: BrokerId = NO_BROKER
+        self.generation = 0
+        """Grows with each change."""
+        self._brokers: dict[BrokerId, BrokerInfo] = {}
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._partitions = 0
+        self._encoded: dict[tuple[int, str], EncodedTopics] = {}
+        self._answers: dict[tuple[object, ...], bytes] = {}
+
+    # ---- reading
+
+    def brokers(self) -> Mapping[BrokerId, BrokerInfo]:
+        """The live brokers; their `epoch` is unknown here."""
+        return self._brokers
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._brokers
+
+    def topics(self) -> Iterable[str]:
+        return self._topics
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def partitions_of(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """By partition id; empty where the topic is not known."""
+        return self._topics.get(topic, _NOTHING)
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        return self._topics.get(tp.topic, _NOTHING).get(tp.partition)
+
+    def leader_of(self, tp: TopicPartition) -> BrokerId:
+        """NO_BROKER where there is none, or the partition is not known."""
+        found = self.partition(tp)
+        return NO_BROKER if found is None else found.leader
+
+    def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where that listener of a live broker is reached."""
+        broker = self._brokers.get(BrokerId(broker_id))
+        return None if broker is None else broker.endpoint(listener)
+
+    def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
+        for topic, partitions in self._topics.items():
+            for index, state in partitions.items():
+                yield TopicPartition(topic, index), state
+
+    def __len__(self) -> int:
+        """How many partitions are known."""
+        return self._partitions
+
+    # ---- the controller's updates
+
+    def apply(self, request: Any) -> list[TopicPartition]:
+        """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted."""
+        self.generation += 1
+        self._answers.clear()
+        self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
+        brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
+        if brokers != self._brokers:
+            self._brokers = dict(sorted(brokers.items()))
+            self._encoded.clear()
+        deleted: dict[TopicPartition, None] = {}
+        for topic, states in _by_topic(request):
+            for encoded in self._encoded.values():
+                encoded.forget(topic)
+            self._apply_topic(topic, states, deleted)
+        return list(deleted)
+
+    def _apply_topic(
+        self, topic: str, states: Iterable[Any], deleted: dict[TopicPartition, None]
+    ) -> None:
+        partitions = self._topics.setdefault(topic, {})
+        before = len(partitions)
+        for state in states:
+            tp = TopicPartition(topic, state.partition_index)
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+                deleted[tp] = None
+                continue
+            deleted.pop(tp, None)
+            partitions[state.partition_index] = PartitionMetadata(
+                state.leader,
+                state.leader_epoch,
+                tuple(state.isr),
+                tuple(state.replicas),
+                tuple(state.offline_replicas or ()),
+                state.zk_version,
+                state.controller_epoch,
+            )
+        self._partitions += len(partitions) - before
+        if not partitions:
+            del self._topics[topic]
+
+    # ---- answers
+
+    def answer(
+        self,
+        version: int,
+        listener: str,
+        topics: tuple[str, ...] | None,
+        *,
+        topic_operations: bool = False,
+        cluster_operations: bool = False,
+    ) -> bytes:
+        """The body of a Metadata answer; `topics` None means all of them.
+
+        Unknown names are answered with the error for them; whoever wants them created does that
+        first.
+        """
+        key = (version, listener, topics, topic_operations, cluster_operations)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= _MAX_ANSWERS:
+                self._answers.clear()
+            answer = encode_answer(
+                version,
+                self._brokers.values(),
+                listener,
+                self.cluster_id,
+                self.controller_id,
+                self._topic_parts(version, listener, topics, topic_operations),
+                cluster_operations,
+            )
+            self._answers[key] = answer
+        return answer
+
+    def _topic_parts(
+        self, version: int, listener: str, topics: tuple[str, ...] | None, operations: bool
+    ) -> list[bytes]:
+        encoded = self._encoded.get((version, listener))
+        if encoded is None:
+            encoded = EncodedTopics(version, listener)
+            self._encoded[version, listener] = encoded
+        asked: Iterable[str] = self._topics if topics is None else topics
+        return [
+            encoded.part(topic, self._topics.get(topic), self._brokers, operations)
+            for topic in asked
+        ]
+
+
+def _by_topic(request: Any) -> Iterator[tuple[str, Iterable[Any]]]:
+    """The states of a request, topic by topic (v5 and later group them on the wire)."""
+    if request.topic_states:
+        for group in request.topic_states:
+            yield group.topic_name, group.partition_states
+        return
+    groups: dict[str, list[Any]] = {}
+    for state in request.ungrouped_partition_states or ():
+        groups.setdefault(state.topic_name, []).append(state)
+    yield from groups.items()
+
+
+def _broker(broker: Any) -> BrokerInfo:
+    if broker.endpoints:
+        endpoints = []
+        for e in broker.endpoints:
+            protocol = SECURITY_PROTOCOLS[e.security_protocol]
+            # before v3 a listener has no name of its own: it is its protocol's
+            endpoints.append(Endpoint(e.listener or protocol, protocol, e.host, e.port))
+    else:
+        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port)]
+    return BrokerInfo(BrokerId(broker.id), BrokerEpoch(-1), tuple(endpoints), broker.rack)
