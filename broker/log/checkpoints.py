@@ -1,0 +1,119 @@
+"""The small text files of a log directory, as Kafka writes them.
+
+Checkpoints are a version, a count, and a line for each entry:
+
+    recovery-point-offset-checkpoint   below it everything is on the disk (fsync), and needs no
+    check replication-offset-checkpoint      high watermarks log-start-offset-checkpoint
+    where DeleteRecords or retention moved the start of a log cleaner-offset-checkpoint          how
+    far compaction got <partition>/leader-epoch-checkpoint
+
+`meta.properties` says whose directory it is; `.kafka_cleanshutdown` is there after a shutdown that
+flushed everything, and is removed as soon as it was seen.
+
+Only formats live here: bytes in, values out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from highwater.common.types import TopicPartition
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+PARTITION_METADATA = "partition.metadata"
+LOCK = ".lock"
+
+_VERSION = 0
+
+
+class MalformedFileError(ValueError):
+    """A checkpoint that is not what Kafka or we would have written."""
+
+
+def _encode_lines(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "".join(f"{line}\n" for line in (str(_VERSION), str(len(body)), *body)).encode()
+
+
+def _decode_lines(data: bytes) -> list[list[str]]:
+    """The entries, split at blanks.  An empty file has none, as Kafka creates the file first."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise MalformedFileError("it is not text") from error
+    if len(lines) < 2:
+        if lines and lines[0] != str(_VERSION):
+            raise MalformedFileError(f"version {lines[0]!r} is unknown")
+        return []
+    if lines[0] != str(_VERSION):
+        raise MalformedFileError(f"version {lines[0]!r} is unknown")
+    entries = [line.split() for line in lines[2:]]
+    if not lines[1].isdigit() or int(lines[1]) != len(entries):
+        raise MalformedFileError(f"it says {lines[1]!r} entries and has {len(entries)}")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """`topic partition offset` for each, in order of the names."""
+    return _encode_lines(
+        f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())
+    )
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Raises MalformedFileError."""
+    offsets = {}
+    for entry in _decode_lines(data):
+        try:
+            topic, partition, offset = entry
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as error:
+            raise MalformedFileError(f"the line {' '.join(entry)!r} is no offset") from error
+    return offsets
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """`epoch startOffset` for each."""
+    return _encode_lines(f"{epoch} {start}" for epoch, start in entries)
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    """Raises MalformedFileError."""
+    entries = []
+    for entry in _decode_lines(data):
+        try:
+            epoch, start = map(int, entry)
+        except ValueError as error:
+            raise MalformedFileError(f"the line {' '.join(entry)!r} is no epoch") from error
+        if epoch < 0 or start < 0:
+            raise MalformedFileError(f"the line {' '.join(entry)!r} is no epoch")
+        entries.append((epoch, start))
+    return entries
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """A Java properties file (of plain keys and values)."""
+    return "".join(f"{key}={value}\n" for key, value in properties.items()).encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Keys and values as they stand; comments are left out."""
+    properties = {}
+    for line in data.decode(errors="replace").splitlines():
+        text = line.strip()
+        if text and not text.startswith(("#", "!")):
+            key, _, value = text.partition("=")
+            properties[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return properties
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """What `.kafka_cleanshutdown` holds since KIP-966."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()

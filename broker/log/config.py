@@ -1,0 +1,94 @@
+"""What a log needs to know of its topic's configuration.
+
+A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Kafka spells a few
+of the broker's defaults in several units, where the finer one wins: log.retention.ms, then
+.minutes, then .hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from highwater.common.config import LONG_MAX, Config
+
+HOUR_MS = 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's log settings; immutable, so a change is the assignment of another one."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 168 * HOUR_MS
+    segment_index_bytes: int = 10 << 20
+    retention_ms: int = 168 * HOUR_MS
+    """-1: for ever."""
+    retention_bytes: int = -1
+    """-1: any size."""
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1048588
+    cleanup_policy: str = "delete"
+    message_timestamp_type: str = "CreateTime"
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    file_delete_delay_ms: int = 60000
+    producer_id_expiration_ms: int = 86400000
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by time and size (a log that is only compacted keeps them)."""
+        return "delete" in self.cleanup_policy
+
+    @classmethod
+    def of(cls, config: Config, overrides: Mapping[str, str] | None = None) -> LogConfig:
+        """The broker's defaults, and over them a topic's properties.  Unknown ones are left out."""
+        roll_ms, retention_ms = config.log_roll_ms, config.log_retention_ms
+        flush_ms = config.log_flush_interval_ms
+        base = cls(
+            segment_bytes=config.log_segment_bytes,
+            segment_ms=config.log_roll_hours * HOUR_MS if roll_ms is None else roll_ms,
+            segment_index_bytes=config.log_index_size_max_bytes,
+            retention_ms=(
+                config.log_retention_hours * HOUR_MS if retention_ms is None else retention_ms
+            ),
+            retention_bytes=config.log_retention_bytes,
+            index_interval_bytes=config.log_index_interval_bytes,
+            max_message_bytes=config.message_max_bytes,
+            cleanup_policy=config.log_cleanup_policy,
+            message_timestamp_type=config.log_message_timestamp_type,
+            flush_messages=config.log_flush_interval_messages,
+            flush_ms=config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms,
+            file_delete_delay_ms=config.log_segment_delete_delay_ms,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        return base.with_overrides(overrides) if overrides else base
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
+        """A topic's properties, by their names in Kafka, over these settings."""
+        changes: dict[str, int | str] = {}
+        for name, attribute in _TOPIC_INTS.items():
+            if name in overrides:
+                changes[attribute] = int(overrides[name])
+        for name, attribute in _TOPIC_STRINGS.items():
+            if name in overrides:
+                changes[attribute] = overrides[name]
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+_TOPIC_INTS = {
+    "segment.bytes": "segment_bytes",
+    "segment.ms": "segment_ms",
+    "segment.index.bytes": "segment_index_bytes",
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "index.interval.bytes": "index_interval_bytes",
+    "max.message.bytes": "max_message_bytes",
+    "flush.messages": "flush_messages",
+    "flush.ms": "flush_ms",
+    "file.delete.delay.ms": "file_delete_delay_ms",
+}
+_TOPIC_STRINGS = {
+    "cleanup.policy": "cleanup_policy",
+    "message.timestamp.type": "message_timestamp_type",
+}

@@ -1,0 +1,115 @@
+"""The leader-epoch cache: at which offset each leader began (KIP-101), and where an epoch ends.
+
+A follower that comes back cannot trust its high watermark to tell what it must cut off: the HW
+arrives one fetch late.  So every batch carries the epoch of the leader that took it, and each
+replica keeps the list of (epoch, first offset).  "Where did your epoch e end?" then gives the
+offset at which two logs parted.
+
+KIP-279 made the answer exact over several quick changes of leader: it names the largest epoch that
+is not above the one asked for, together with its end, and the asker repeats the question if it does
+not know that epoch itself.
+
+Entries rise strictly in both numbers.  An entry is written before its first batch is (a new leader
+enters its epoch at its LEO), and the file is written before the memory changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+Entry = tuple[int, int]
+
+
+class EpochCache:
+    """The entries of one log; `write` puts them into its leader-epoch-checkpoint (may raise
+    OSError).
+    """
+
+    def __init__(self, entries: Iterable[Entry], write: Callable[[list[Entry]], None]) -> None:
+        self._entries: list[Entry] = []
+        self._write = write
+        self.dirty = True
+        """Changed since the file was last known to be on the disk (see Log.flush)."""
+        for epoch, start in entries:
+            if self._is_new(epoch, start):
+                self._entries = [*self._without_conflicts(epoch, start), (epoch, start)]
+        self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+        """The epoch of the last entry; -1 where there is none."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(self._entries)
+
+    def _is_new(self, epoch: int, start: int) -> bool:
+        if not self._entries:
+            return True
+        last_epoch, last_start = self._entries[-1]
+        return epoch != last_epoch or start < last_start
+
+    def _without_conflicts(self, epoch: int, start: int) -> list[Entry]:
+        kept = len(self._entries)
+        while kept and (self._entries[kept - 1][0] >= epoch or self._entries[kept - 1][1] >= start):
+            kept -= 1
+        return self._entries[:kept]
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """This epoch begins here; entries that contradict it go."""
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} cannot start at offset {start_offset}")
+        if self._is_new(epoch, start_offset):
+            kept = self._without_conflicts(epoch, start_offset)
+            self._become([*kept, (epoch, start_offset)])
+
+    def _become(self, entries: list[Entry]) -> None:
+        self._write(entries)
+        self._entries = entries
+        self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
+        self.dirty = True
+
+    def restore(self, entries: list[Entry]) -> None:
+        """Undoes an assignment whose append failed."""
+        if entries != self._entries:
+            self._become(entries)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> Entry:
+        """The largest known epoch not above this one, and where it ends; (-1, -1) where nothing is
+        known.
+
+        An epoch older than the first entry is answered with itself and the first entry's start: its
+        data is gone from this log, and the asker begins where the log does.
+        """
+        if epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        above = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        if above == len(self._entries):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        end = self._entries[above][1]
+        return (epoch if above == 0 else self._entries[above - 1][0]), end
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch whose leader wrote this offset; -1 where it is not known."""
+        index = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[index - 1][0] if index else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or above this offset."""
+        kept = bisect_left(self._entries, end_offset, key=lambda entry: entry[1])
+        if kept < len(self._entries):
+            self._become(self._entries[:kept])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that end at or below this offset; the one that spans it begins there now.
+        """
+        index = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
+        if index > 1 or (index == 1 and self._entries[0][1] != start_offset):
+            epoch = self._entries[index - 1][0]
+            self._become([(epoch, start_offset), *self._entries[index:]])
+
+    def clear(self) -> None:
+        if self._entries:
+            self._become([])

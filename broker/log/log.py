@@ -1,0 +1,498 @@
+"""One partition's log: segments in a folder, and what is known about their content.
+
+A leader appends what producers send: it gives offsets and its epoch to a batch, in place, and
+writes the bytes as they came.  A follower appends what its leader has, offsets and epochs included.
+Either way an append is one system call, and nothing of the state (end offset, epochs, producers,
+indexes) changes before the bytes are in the file; if the write fails, what got there is cut off
+again and the OSError goes to the caller, which takes the whole directory offline.
+
+Three offsets bound a log: log start offset <= high watermark <= log end offset (LEO, the next one).
+The recovery point is below them all on its own way: up to it everything was flushed, so that
+recovery after a crash begins there.
+
+Append and read never await.  `flush` does; it is the only thing that moves the recovery point.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from broker.log import checkpoints
+from broker.log.config import LogConfig
+from broker.log.epochs import EpochCache
+from broker.log.parts import (
+    AppendInfo,
+    LogHooks,
+    LogSlice,
+    UnexpectedOffsetError,
+    part_of,
+    split_by_segment,
+)
+from broker.log.producers import ProducerStates
+from broker.log.replay import replay
+from broker.log.retention import above_age, above_size, below_log_start
+from broker.log.segment import MAX_RELATIVE_OFFSET, Segment
+from broker.log.timestamps import find_max_timestamp, find_timestamp
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.records import (
+    LOG_APPEND_TIME,
+    BatchHeader,
+    marker_of,
+    set_base_offset_and_epoch,
+    set_log_append_time,
+)
+from highwater.common.world.api import Clock, Disk
+
+NO_TIMESTAMP = -1
+
+
+class Log:
+    """Made by `loading.load_log`; one writer, the trio thread."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        clock: Clock,
+        folder: str,
+        tp: TopicPartition,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: EpochCache,
+        producers: ProducerStates,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        hooks: LogHooks,
+    ) -> None:
+        self.disk = disk
+        self.tp = tp
+        self.dir = folder
+        self.config = config
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = 0
+        """As `update_high_watermark` was last told; bounds deletion and the first unstable offset.
+        """
+        self.hooks = hooks
+        self._clock = clock
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._truncations = 0
+        self._names_changed = True
+        self._folder_synced = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.tp}, {self.log_start_offset}..{self.log_end_offset} in {self.dir})"
+
+    @property
+    def segments(self) -> list[Segment]:
+        return list(self._segments)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.file.size for segment in self._segments)
+
+    @property
+    def unflushed(self) -> int:
+        """Offsets that a power loss could take."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def flush_due(self) -> bool:
+        """log.flush.interval.messages is reached: await `flush` before the append counts."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    # ----------------------------------------------------------------------------- appending
+
+    def append_as_leader(
+        self,
+        view: memoryview | bytearray,
+        headers: Sequence[BatchHeader],
+        leader_epoch: int,
+        now_wall_ms: int,
+        *,
+        client: bool = True,
+    ) -> AppendInfo:
+        """Appends validated batches, which stand one after the other in `view`.
+
+        `client=False` is for the broker's own batches (markers, offset commits): no sequence
+        numbers. Raises ApiError (nothing changed) and OSError (nothing changed, the disk is at
+        fault).
+        """
+        base = self.log_end_offset
+        prepared = self.producers.prepare(
+            headers, base, client=client, marker_of=lambda header: marker_of(view, header)
+        )
+        duplicate = prepared.duplicate
+        if duplicate is not None:
+            return AppendInfo(
+                duplicate.first_offset,
+                duplicate.last_offset,
+                duplicate.timestamp,
+                self.log_start_offset,
+                True,
+            )
+        size = headers[-1].position + headers[-1].size - headers[0].position
+        if size > self.config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes do not fit into a segment of {self.config.segment_bytes}",
+            )
+        append_time = NO_TIMESTAMP
+        if self.config.message_timestamp_type == "LogAppendTime":
+            append_time = now_wall_ms
+            headers = [header._replace(max_timestamp=now_wall_ms) for header in headers]
+        end, largest = base, NO_TIMESTAMP
+        for header in headers:
+            if append_time >= 0:
+                set_log_append_time(view, header, append_time)
+            elif header.attributes & LOG_APPEND_TIME:
+                raise ApiError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    "a producer must not set the timestamp type to LogAppendTime",
+                )
+            set_base_offset_and_epoch(view, header, end, leader_epoch)
+            end += header.last_offset_delta + 1
+            if header.max_timestamp > largest:
+                largest = header.max_timestamp
+        segment = self._segment_for(size, base, end - 1, largest, now_wall_ms)
+        epochs = self.epochs
+        if leader_epoch != epochs.latest:
+            before = epochs.entries
+            epochs.assign(leader_epoch, base)
+            try:
+                segment.append(part_of(view, headers), headers, base)
+            except OSError:
+                epochs.restore(before)
+                raise
+        else:
+            segment.append(part_of(view, headers), headers, base)
+        self.log_end_offset = end
+        self.producers.commit(prepared, end)
+        return AppendInfo(base, end - 1, append_time, self.log_start_offset)
+
+    def append_as_follower(
+        self, view: memoryview | bytearray | bytes, headers: Sequence[BatchHeader]
+    ) -> AppendInfo:
+        """Appends batches of the leader, which stand one after the other in `view`, as they are.
+
+        They must begin at or after the log end offset (a compacted log has gaps), else
+        UnexpectedOffsetError; only an empty log may begin inside a batch (after DeleteRecords).
+        """
+        first = headers[0].base_offset
+        if first < self.log_end_offset:
+            empty = self.log_end_offset == self.log_start_offset
+            if not empty or headers[0].last_offset < self.log_end_offset:
+                raise UnexpectedOffsetError(first, self.log_end_offset)
+            start = self.log_start_offset
+            self.truncate_fully_and_start_at(first)
+            self.log_start_offset = start
+        expected = self.log_end_offset
+        for header in headers:
+            if header.base_offset < expected:
+                raise UnexpectedOffsetError(header.base_offset, expected)
+            expected = header.base_offset + header.last_offset_delta + 1
+        for run in split_by_segment(headers, self._active.file.size, self.config.segment_bytes):
+            self._append_run(view, run)
+        return AppendInfo(first, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
+
+    def _append_run(
+        self, view: memoryview | bytearray | bytes, headers: Sequence[BatchHeader]
+    ) -> None:
+        last = headers[-1]
+        size = last.position + last.size - headers[0].position
+        largest = max(header.max_timestamp for header in headers)
+        prepared = self.producers.prepare(
+            headers, None, client=False, marker_of=lambda header: marker_of(view, header)
+        )
+        segment = self._segment_for(
+            size, headers[0].base_offset, last.last_offset, largest, self._clock.wall_ms()
+        )
+        epochs = self.epochs
+        before = epochs.entries if last.partition_leader_epoch != epochs.latest else None
+        try:
+            for header in headers:
+                epoch = header.partition_leader_epoch
+                if epoch != epochs.latest and epoch >= 0:
+                    epochs.assign(epoch, header.base_offset)
+            segment.append(part_of(view, headers), headers, None)
+        except OSError:
+            if before is not None:
+                epochs.restore(before)
+            raise
+        self.log_end_offset = last.last_offset + 1
+        self.producers.commit(prepared, self.log_end_offset)
+
+    def _segment_for(
+        self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one if that is full, too old, or its indexes are."""
+        active, config = self._active, self.config
+        used = active.file.size
+        fits = last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
+        if used == 0 and fits:
+            return active
+        if (
+            not fits
+            or used > config.segment_bytes - size
+            or active.age_for_roll(now_ms, timestamp) > config.segment_ms
+            or active.index_bytes >= config.segment_index_bytes
+        ):
+            return self.roll(max(first_offset, self.log_end_offset), now_ms)
+        return active
+
+    def roll(self, base_offset: int | None = None, now_ms: int | None = None) -> Segment:
+        """Begins a new active segment, with a snapshot of the producers at its base offset."""
+        base = self.log_end_offset if base_offset is None else base_offset
+        now = self._clock.wall_ms() if now_ms is None else now_ms
+        active = self._active
+        if base == active.base_offset:
+            return active
+        active.write_indexes(final=True)
+        self.producers.end_offset = base
+        self.producers.take_snapshot()
+        segment = self._new_segment(base, now)
+        if active.size:
+            self._segments.append(segment)
+            self._bases.append(base)
+        else:  # the next offset is too far away for relative offsets of an empty segment
+            self._segments[-1], self._bases[-1] = segment, base
+            self._discard([active])
+        self._active = segment
+        self.hooks.rolled(self)
+        return segment
+
+    def _new_segment(self, base: int, now_ms: int) -> Segment:
+        self._names_changed = True
+        interval = self.config.index_interval_bytes
+        return Segment(self.disk, self.dir, base, now_ms, interval, create=True)
+
+    # ------------------------------------------------------------------------------- reading
+
+    def read(
+        self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True
+    ) -> LogSlice:
+        """Whole batches from the one that holds `offset`, all of whose offsets are below the limit.
+
+        Raises ApiError(OFFSET_OUT_OF_RANGE).  Size 0: there is nothing (yet).
+        """
+        end = self.log_end_offset
+        if offset > end or offset < self.log_start_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.tp} is not in {self.log_start_offset}..{end}",
+            )
+        active = self._active
+        if offset >= limit_offset or offset == end:
+            return LogSlice(active.file, 0, 0, offset, offset)
+        if offset >= active.base_offset:
+            if limit_offset >= end:
+                place = active.read(offset, max_bytes, end, True, min_one)
+            else:
+                place = active.read(offset, max_bytes, limit_offset, False, min_one)
+            return LogSlice(active.file, place[0], place[1], offset, place[2])
+        return self._read_older(offset, max_bytes, limit_offset, min_one)
+
+    def _read_older(
+        self, offset: int, max_bytes: int, limit_offset: int, min_one: bool
+    ) -> LogSlice:
+        index = bisect_right(self._bases, offset) - 1
+        for segment, following in zip(
+            self._segments[index:], [*self._bases[index + 1 :], self.log_end_offset], strict=True
+        ):
+            whole = limit_offset >= following
+            limit = following if whole else limit_offset
+            position, size, next_offset = segment.read(offset, max_bytes, limit, whole, min_one)
+            if size or not whole or position < segment.size:
+                return LogSlice(segment.file, position, size, offset, next_offset)
+            # compaction left nothing at or after this offset here: the next segment has it
+        return LogSlice(self._active.file, 0, 0, offset, offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """Timestamp, offset and leader epoch of the first record that is not earlier."""
+        return find_timestamp(self._segments, timestamp, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+        """Timestamp, offset and leader epoch of the latest record."""
+        return find_max_timestamp(self._segments)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest undecided (or not yet replicated) transaction begins: LSO = min(HW,
+        this).
+        """
+        first = self.producers.first_unstable_offset
+        return None if first is None else max(first, self.log_start_offset)
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions in a range; there is no index yet."""
+        return []
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Tells the log how far it is replicated."""
+        self.high_watermark = offset
+        self.producers.replicated_to(offset)
+
+    # ------------------------------------------------------------------------------- cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes everything from this offset on.
+
+        A batch that spans the offset goes as a whole, so the log may end a little before it.
+        """
+        if offset < 0:
+            raise ValueError(f"{self.tp} cannot be truncated to {offset}")
+        if offset >= self.log_end_offset:
+            # a leader that appended nothing has an epoch entry at its end
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._before_truncation(offset)
+        kept = bisect_right(self._bases, offset)
+        gone = self._segments[kept:]
+        del self._segments[kept:]
+        del self._bases[kept:]
+        self._active = active = self._segments[-1]
+        self._discard(gone)
+        active.truncate(offset)
+        end = self._end_of(active)
+        self.log_end_offset = end
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self.epochs.truncate_from_end(end)
+        self._rewind_producers(end)
+
+    def _end_of(self, segment: Segment) -> int:
+        if not segment.size:
+            return segment.base_offset
+        return segment.last_offset() + 1
+
+    def _rewind_producers(self, end: int) -> None:
+        producers = self.producers
+        if producers.unchanged_by_truncation(end):
+            producers.delete_snapshots([s for s in producers.snapshots if s > end])
+            producers.end_offset = end
+            return
+        producers.reload(self.log_start_offset, end, self._clock.wall_ms())
+        replay(producers, self._segments, end)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Removes everything; the next offset is this one."""
+        self._before_truncation(offset)
+        gone = self._segments
+        self._discard(gone)
+        segment = self._new_segment(offset, self._clock.wall_ms())
+        self._segments, self._bases, self._active = [segment], [offset], segment
+        self.log_start_offset = self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.clear()
+        self.producers.clear(offset)
+
+    def _before_truncation(self, offset: int) -> None:
+        self._truncations += 1
+        self._names_changed = True
+        self.hooks.before_truncation(self, offset)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Moves the log start offset up (DeleteRecords, or the leader's); whole segments go later.
+        """
+        if offset <= self.log_start_offset:
+            return False
+        if offset > self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.tp} cannot start at {offset}: it ends at {self.log_end_offset}",
+            )
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.replicated_to(offset)
+        return True
+
+    def delete_old_segments(self, now_wall_ms: int, high_watermark: int) -> int:
+        """Retention: by log start offset, then size, then time.  Nothing at or above the HW goes.
+        """
+        deleted = 0
+        for count_deletable in (below_log_start, above_size, above_age):
+            count = count_deletable(self, now_wall_ms)
+            deleted += self._delete_oldest(count, high_watermark, now_wall_ms)
+        return deleted
+
+    def _delete_oldest(self, count: int, high_watermark: int, now_ms: int) -> int:
+        ends = [*self._bases[1:], self.log_end_offset]
+        while count and ends[count - 1] > high_watermark:
+            count -= 1
+        if count == len(self._segments):
+            if self._active.size:
+                self.roll(now_ms=now_ms)  # one segment stays
+            else:
+                count -= 1
+        if not count:
+            return 0
+        gone, self._segments = self._segments[:count], self._segments[count:]
+        del self._bases[:count]
+        self._names_changed = True
+        self.advance_log_start(self._bases[0])
+        self.producers.delete_snapshots([segment.base_offset for segment in gone])
+        self._discard(gone)
+        return count
+
+    def _discard(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            paths = segment.rename_for_deletion()
+            self.hooks.discard(self, [segment.file], paths)
+        if segments:
+            self._names_changed = True
+
+    # ----------------------------------------------------------------------------- durability
+
+    async def flush(self, up_to: int | None = None) -> None:
+        """Makes everything below `up_to` (all of it) survive a power loss; moves the recovery
+        point.
+        """
+        target = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        if target <= self.recovery_point and not self.epochs.dirty:
+            return
+        truncations = self._truncations
+        index = max(0, bisect_right(self._bases, self.recovery_point) - 1)
+        for segment in self._segments[index:]:
+            if segment.base_offset < target and segment in self._segments:
+                await segment.flush()
+        if self.epochs.dirty:
+            self.epochs.dirty = False
+            data = checkpoints.encode_epochs(self.epochs.entries)
+            await self.disk.replace_durably(f"{self.dir}/{checkpoints.LEADER_EPOCHS}", data)
+        if self._names_changed:
+            self._names_changed = False
+            await self.disk.sync_dir(self.dir)
+        if not self._folder_synced:
+            self._folder_synced = True
+            await self.disk.sync_dir(self.dir.rpartition("/")[0])
+        if self._truncations == truncations:
+            self.recovery_point = max(self.recovery_point, target)
+
+    def trim_memory(self) -> None:
+        """Inactive segments that nobody reads give their indexes back."""
+        for segment in self._segments[:-1]:
+            segment.forget_indexes()
+
+    def close(self) -> None:
+        """Writes what is only in memory (indexes, producers), and closes the files."""
+        self._active.write_indexes(final=True)
+        for segment in self._segments[:-1]:
+            segment.write_indexes()
+        self.producers.take_snapshot()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Without writing: the disk has failed, or the log is being deleted."""
+        for segment in self._segments:
+            segment.close()

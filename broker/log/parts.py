@@ -1,0 +1,103 @@
+"""What a log takes and gives: the small types around `Log`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from highwater.common.wire.records import BatchHeader
+from highwater.common.world.api import Buffer, File
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic has LogAppendTime."""
+    log_start_offset: int
+    duplicate: bool = False
+    """A producer's retry: nothing was written, the offsets are those of the first time."""
+
+
+class LogSlice(NamedTuple):
+    """Whole batches in a file, to be sent from there."""
+
+    file: File
+    position: int
+    size: int
+    base_offset: int
+    """The offset that was asked for (the first batch may begin before it)."""
+    next_offset: int
+
+
+class UnexpectedOffsetError(Exception):
+    """A follower was given batches that lie below its log end offset."""
+
+    def __init__(self, first_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"a batch at offset {first_offset} does not follow {log_end_offset}")
+        self.first_offset = first_offset
+        self.log_end_offset = log_end_offset
+
+
+class LogHooks(Protocol):
+    """What a log asks of its surroundings."""
+
+    def before_truncation(self, log: Log, offset: int) -> None:
+        """Offsets from here on go: no checkpoint file may say more (called before they go)."""
+
+    def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
+        """Files to close and delete after file.delete.delay.ms: readers may still send from them.
+        """
+
+    def rolled(self, log: Log) -> None:
+        """A segment became inactive, and should be flushed."""
+
+
+class NoHooks:
+    """For logs without a manager."""
+
+    def before_truncation(self, log: Log, offset: int) -> None: ...
+
+    def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
+        for file in files:
+            file.close()
+        for path in paths:
+            log.disk.remove(path)
+
+    def rolled(self, log: Log) -> None: ...
+
+
+def part_of(view: Buffer, headers: Sequence[BatchHeader]) -> Buffer:
+    """The bytes of these batches, which stand one after the other."""
+    start, end = headers[0].position, headers[-1].position + headers[-1].size
+    if start == 0 and end == len(view):
+        return view
+    return memoryview(view)[start:end]
+
+
+def split_by_segment(
+    headers: Sequence[BatchHeader], used: int, room: int
+) -> list[Sequence[BatchHeader]]:
+    """Batches in runs, each of which goes into one segment: mostly all of them.
+
+    The active segment holds `used` bytes of `room`; a batch larger than that gets one of its own.
+    """
+    size = headers[-1].position + headers[-1].size - headers[0].position
+    if used + size <= room:
+        return [headers]
+    runs: list[Sequence[BatchHeader]] = []
+    run: list[BatchHeader] = []
+    for header in headers:
+        if used + header.size > room:
+            if run:
+                runs.append(run)
+            run, used = [], 0
+        run.append(header)
+        used += header.size
+    runs.append(run)
+    return runs

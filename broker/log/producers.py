@@ -1,0 +1,372 @@
+"""Producer state: what makes a producer's retry harmless (KIP-98), for one partition.
+
+Every batch of an idempotent producer carries its id, its epoch and the sequence number of its first
+record.  The leader keeps, for each id, the epoch and the last five batches (a producer may have
+five requests in flight):
+
+* a batch that is one of those five is a retry: it is answered with the offset it got the first
+  time;
+* any other batch must continue the sequence, which runs from 0 to 2^31-1 and then from 0 again;
+* a lower epoch is a zombie; a higher one fences the zombie, and begins at sequence 0;
+* an id nobody remembers (expired, or its records are gone) may begin anywhere.
+
+Followers take what the leader took, unchecked, so that any of them can go on.  The state is a
+function of the log, thus it is rebuilt by reading batch headers; a snapshot for each segment
+(`.snapshot`, at its base offset) bounds how much has to be read.  A snapshot keeps one batch of the
+five.
+
+An append is prepared (checked) against this state and committed after its bytes are in the file:
+entries are immutable, so a failed append leaves no trace.
+
+Transactions: an id's first transactional batch opens one, a marker (control batch) ends it.
+Offsets from the first open one on are unstable, and so are ended ones until their marker is below
+the HW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.log.producer_entry import (
+    NO_EPOCH,
+    Batch,
+    CorruptSnapshotError,
+    ProducerEntry,
+    decode_snapshot,
+    encode_snapshot,
+)
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.records import (
+    CONTROL,
+    MAX_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Marker,
+)
+from highwater.common.world.api import Disk
+
+BATCHES_KEPT = 5
+
+
+class Transaction(NamedTuple):
+    """An ended transaction: the offsets of its first record and of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What an append will have changed once it is in the log."""
+
+    entries: dict[int, ProducerEntry] = field(default_factory=dict)
+    started: list[tuple[int, int]] = field(default_factory=list)
+    """(first offset, producer id)"""
+    ended: list[Transaction] = field(default_factory=list)
+    duplicate: Batch | None = None
+
+
+NOTHING = Prepared()
+MarkerOf = Callable[[BatchHeader], Marker | None]
+
+
+class ProducerStates:
+    """The producers of one log, and their snapshots in its folder."""
+
+    def __init__(self, disk: Disk, folder: str, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        self._disk = disk
+        self._folder = folder
+        self._entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: list[Transaction] = []
+        self.end_offset = 0
+        """The state is that of the log up to here."""
+        self.snapshots: list[int] = []
+        """Offsets of the snapshot files, rising."""
+        self._last_snapshot = -1
+
+    # ------------------------------------------------------------------------------- reading
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    @property
+    def entries(self) -> list[ProducerEntry]:
+        """All of them, by id (DescribeProducers)."""
+        return [self._entries[producer_id] for producer_id in sorted(self._entries)]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of an open transaction, or of an ended one whose marker is not
+        replicated.
+        """
+        if not self._ongoing and not self._unreplicated:
+            return None
+        offsets = [*self._ongoing, *(txn.first_offset for txn in self._unreplicated)]
+        return min(offsets)
+
+    def last_stable_offset_after(self, ended: Transaction) -> int:
+        """What the LSO becomes with this marker: the next open transaction, or past the marker."""
+        others = [first for first in self._ongoing if first != ended.first_offset]
+        return min(others, default=ended.last_offset + 1)
+
+    # ------------------------------------------------------------------- appending, in two steps
+
+    def prepare(
+        self,
+        headers: Sequence[BatchHeader],
+        base_offset: int | None,
+        *,
+        client: bool,
+        marker_of: MarkerOf,
+    ) -> Prepared:
+        """Checks batches against this state.  Offsets are those of the headers, or run from
+        `base_offset`.
+
+        With `client`, epochs and sequences are enforced and duplicates found; else only epochs of a
+        leader's own appends (`base_offset` given) are, and a follower's (None) never fail.
+        """
+        prepared = NOTHING
+        offset = base_offset
+        for header in headers:
+            first = header.base_offset if offset is None else offset
+            last = first + header.last_offset_delta
+            if offset is not None:
+                offset = last + 1
+            if header.producer_id < 0:
+                continue
+            if prepared is NOTHING:
+                prepared = Prepared()
+            entry = prepared.entries.get(header.producer_id) or self._entries.get(
+                header.producer_id
+            )
+            if client and entry is not None and entry.epoch == header.producer_epoch:
+                duplicate = _find(entry, header)
+                if duplicate is not None:
+                    prepared.duplicate = duplicate
+                    return prepared
+            if entry is None:
+                entry = ProducerEntry(header.producer_id)
+            if base_offset is not None and header.producer_epoch < entry.epoch:
+                raise ApiError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+                    f"and {entry.epoch} was seen",
+                )
+            if header.attributes & CONTROL:
+                self._prepare_marker(prepared, entry, header, last, marker_of, base_offset is None)
+                continue
+            if client:
+                _check_sequence(entry, header)
+            self._prepare_batch(prepared, entry, header, first, last, base_offset is None)
+        return prepared
+
+    def _prepare_batch(
+        self,
+        prepared: Prepared,
+        entry: ProducerEntry,
+        header: BatchHeader,
+        first: int,
+        last: int,
+        follower: bool,
+    ) -> None:
+        transaction = entry.txn_first_offset
+        if header.attributes & TRANSACTIONAL:
+            if transaction < 0:
+                transaction = first
+                prepared.started.append((first, header.producer_id))
+        elif transaction >= 0 and not follower:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction, "
+                "and sent a batch that is not part of it",
+            )
+        kept = entry.batches if entry.epoch == header.producer_epoch else ()
+        batch = Batch(header.base_sequence, header.last_sequence, first, last, header.max_timestamp)
+        prepared.entries[header.producer_id] = ProducerEntry(
+            header.producer_id,
+            header.producer_epoch,
+            entry.coordinator_epoch,
+            header.max_timestamp,
+            transaction,
+            (*kept[-(BATCHES_KEPT - 1) :], batch),
+            last,
+        )
+
+    def _prepare_marker(
+        self,
+        prepared: Prepared,
+        entry: ProducerEntry,
+        header: BatchHeader,
+        last: int,
+        marker_of: MarkerOf,
+        follower: bool,
+    ) -> None:
+        marker = marker_of(header)
+        if marker is None:  # emptied by compaction
+            return
+        if entry.coordinator_epoch > marker.coordinator_epoch and not follower:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {header.producer_id} came from coordinator epoch "
+                f"{marker.coordinator_epoch}, and {entry.coordinator_epoch} was seen",
+            )
+        if entry.txn_first_offset >= 0:
+            ended = Transaction(header.producer_id, entry.txn_first_offset, last, not marker.commit)
+            prepared.ended.append(ended)
+        prepared.entries[header.producer_id] = ProducerEntry(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.max_timestamp,
+            -1,
+            entry.batches if entry.epoch == header.producer_epoch else (),
+            last,
+        )
+
+    def commit(self, prepared: Prepared, end_offset: int) -> None:
+        """The batches are in the log now."""
+        self.end_offset = end_offset
+        if prepared is NOTHING:
+            return
+        self._entries.update(prepared.entries)
+        if prepared.started:
+            self._ongoing.update(prepared.started)
+        for ended in prepared.ended:
+            self._ongoing.pop(ended.first_offset, None)
+            self._unreplicated.append(ended)
+
+    def replicated_to(self, high_watermark: int) -> None:
+        """Markers below the high watermark count."""
+        if self._unreplicated:
+            self._unreplicated = [
+                txn for txn in self._unreplicated if txn.last_offset >= high_watermark
+            ]
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets ids that wrote nothing for producer.id.expiration.ms and have no open
+        transaction.
+        """
+        old = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in old:
+            del self._entries[producer_id]
+        return len(old)
+
+    # ------------------------------------------------------------------------ snapshots, reloads
+
+    def find_snapshots(self) -> None:
+        """Looks which snapshot files there are."""
+        self.snapshots = sorted(
+            int(name[:20])
+            for name in self._disk.list(self._folder)
+            if len(name) == 29 and name.endswith(".snapshot") and name[:20].isdigit()
+        )
+
+    def snapshot_path(self, offset: int) -> str:
+        return f"{self._folder}/{offset:020d}.snapshot"
+
+    def take_snapshot(self) -> None:
+        """Writes the state at `end_offset`, unless that was the last thing written."""
+        if self.end_offset == self._last_snapshot or self.end_offset <= 0:
+            return
+        self._disk.replace(self.snapshot_path(self.end_offset), encode_snapshot(self.entries))
+        if self.end_offset not in self.snapshots:
+            self.snapshots = sorted([*self.snapshots, self.end_offset])
+        self._last_snapshot = self.end_offset
+
+    def delete_snapshots(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            if offset in self.snapshots:
+                self.snapshots.remove(offset)
+                if self._disk.exists(self.snapshot_path(offset)):
+                    self._disk.remove(self.snapshot_path(offset))
+
+    def clear(self, end_offset: int) -> None:
+        """An empty log that starts here."""
+        self.delete_snapshots(list(self.snapshots))
+        self._forget()
+        self.end_offset = end_offset
+
+    def _forget(self) -> None:
+        self._entries = {}
+        self._ongoing = {}
+        self._unreplicated = []
+        self._last_snapshot = -1
+
+    def unchanged_by_truncation(self, offset: int) -> bool:
+        """Whether no producer wrote at this offset or above: then there is nothing to reload."""
+        return not self._unreplicated and all(
+            -1 < entry.last_offset < offset for entry in self._entries.values()
+        )
+
+    def reload(self, log_start_offset: int, offset: int, now_ms: int) -> None:
+        """Goes back to the newest readable snapshot at or below `offset`; later ones are deleted.
+
+        Afterwards `end_offset` says from where the log has to be replayed.
+        """
+        self.delete_snapshots([s for s in self.snapshots if s > offset or s <= log_start_offset])
+        self._forget()
+        while self.snapshots:
+            newest = self.snapshots[-1]
+            try:
+                loaded = decode_snapshot(self._disk.read_all(self.snapshot_path(newest)))
+            except CorruptSnapshotError:
+                self.delete_snapshots([newest])
+                continue
+            for entry in loaded:
+                if entry.txn_first_offset >= 0:
+                    self._ongoing[entry.txn_first_offset] = entry.producer_id
+                elif now_ms - entry.last_timestamp >= self.expiration_ms:
+                    continue
+                # what it wrote last is not in the snapshot: at most the offset before it
+                self._entries[entry.producer_id] = entry._replace(last_offset=newest - 1)
+            self.end_offset = self._last_snapshot = newest
+            return
+        self.end_offset = log_start_offset
+
+    def replay(self, header: BatchHeader, marker_of: MarkerOf) -> list[Transaction]:
+        """Takes a batch that is in the log; gives the transaction it ended."""
+        prepared = self.prepare([header], None, client=False, marker_of=marker_of)
+        self.commit(prepared, header.base_offset + header.last_offset_delta + 1)
+        return prepared.ended
+
+
+def _find(entry: ProducerEntry, header: BatchHeader) -> Batch | None:
+    sequence = header.base_sequence
+    for batch in entry.batches:
+        if batch.first_sequence == sequence and batch.last_sequence == header.last_sequence:
+            return batch
+    return None
+
+
+def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if entry.epoch == NO_EPOCH:
+        return
+    if header.producer_epoch != entry.epoch:
+        if sequence == 0:
+            return
+        raise ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} began epoch {header.producer_epoch} at sequence "
+            f"{sequence}, and must begin at 0",
+        )
+    last = entry.last_sequence
+    if sequence == last + 1 or (sequence == 0 and last == MAX_SEQUENCE):
+        return
+    raise ApiError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} sent sequence {sequence} after {last}",
+    )

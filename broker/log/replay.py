@@ -1,0 +1,28 @@
+"""Rebuilding producer state from the log: from a snapshot on, by the headers of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.log.producers import ProducerStates
+from broker.log.segment import Segment
+from highwater.common.wire.records import BatchHeader, Marker, marker_of
+
+
+def marker_in(segment: Segment, header: BatchHeader) -> Marker | None:
+    """What a control batch in a segment says."""
+    data = segment.file.read(header.position, header.size)
+    return marker_of(data, header, header.position)
+
+
+def replay(producers: ProducerStates, segments: Sequence[Segment], end: int) -> None:
+    """Brings the producers from their `end_offset` to `end`, where the last of these segments ends.
+    """
+    start = producers.end_offset
+    for n, segment in enumerate(segments):
+        if n + 1 < len(segments) and segments[n + 1].base_offset <= start:
+            continue
+        for header in segment.walk(segment.locate(start)):
+            if header.last_offset >= start:
+                producers.replay(header, lambda h, s=segment: marker_in(s, h))  # type: ignore[misc]
+    producers.end_offset = end

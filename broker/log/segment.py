@@ -1,0 +1,405 @@
+"""A segment: one `.log` file of batches from its base offset on, with its two indexes.
+
+Three ways lead from an offset to a position, the cheap one first:
+
+1. The tail: of the batches appended last, offsets and positions are kept in two lists, which are
+   bisected.  Followers and consumers that keep up never need more, and nothing is read from the
+   file.
+2. A reader's next position: a reader that lags asks next for what follows what it was given; a few
+   of these pairs are remembered.
+3. The offset index, and from its entry on a walk over batch headers: a few hundred bytes to 4 KiB.
+
+A read never looks into a batch, and returns a place in the file rather than bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from broker.log.index import IndexFile, OffsetIndex, TimeIndex
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.records import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+)
+from highwater.common.world.api import Buffer, Disk, File
+
+TAIL_BATCHES = 2048
+READERS = 64
+WALK_BYTES = 4096 + HEADER_SIZE
+MAX_RELATIVE_OFFSET = 2**31 - 1
+NO_TIMESTAMP = -1
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+
+
+class CorruptSegmentError(ApiError):
+    """The bytes at a position are no batch."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, detail)
+
+
+def segment_path(folder: str, base_offset: int, suffix: str = ".log") -> str:
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """One writer; everything is synchronous but `flush`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        created_ms: int,
+        index_interval: int,
+        *,
+        create: bool,
+    ) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.index_interval = index_interval
+        self.file: File = disk.open(segment_path(folder, base_offset), create=create)
+        if create and self.file.size:
+            self.file.truncate(0)  # left behind by a roll that failed
+        self._offset_index: OffsetIndex | None = OffsetIndex() if create else None
+        self._time_index: TimeIndex | None = TimeIndex() if create else None
+        written = -1 if create else 0
+        self._offset_file = IndexFile(segment_path(folder, base_offset, ".index"), written)
+        self._time_file = IndexFile(segment_path(folder, base_offset, ".timeindex"), written)
+        self._index_used = False
+        self._since_entry = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self._max_known = create
+        self._first_timestamp: int | None = None
+        self._tail_last: list[int] = []
+        self._tail_position: list[int] = []
+        self._tail_start = base_offset
+        self._readers: dict[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    # ------------------------------------------------------------------------------- indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        self._index_used = True
+        if self._offset_index is None:
+            data = self.disk.read_all(self._offset_file.path)
+            self._offset_index = OffsetIndex.decode(data, self.size)
+            self._offset_file.written = len(self._offset_index)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            path = self._time_file.path
+            exists = self.disk.exists(path)
+            self._time_index = TimeIndex.decode(self.disk.read_all(path) if exists else b"")
+            self._time_file.written = len(self._time_index) if exists else -1
+        return self._time_index
+
+    def reset_indexes(self) -> None:
+        """Before recovery, which fills them again."""
+        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._offset_file.written = self._time_file.written = -1
+        self._since_entry = 0
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._max_known = True
+        self._forget_positions()
+
+    def _forget_positions(self) -> None:
+        self._tail_last.clear()
+        self._tail_position.clear()
+        self._readers.clear()
+
+    def write_indexes(self, final: bool = False) -> None:
+        """Brings both files up to date; `final` adds the segment's largest timestamp (roll, close).
+        """
+        if final and self.size:
+            self.time_index.maybe_append(self.max_timestamp, self._relative_max())
+        if self._offset_index is not None:
+            self._offset_file.write(self.disk, self._offset_index)
+        if self._time_index is not None:
+            self._time_file.write(self.disk, self._time_index)
+
+    def forget_indexes(self) -> None:
+        """Gives their memory back, if nobody looked into them since the last call."""
+        if not self._index_used and self._offset_index is not None:
+            self._know_max_timestamp()
+            self.write_indexes()
+            self._offset_index = self._time_index = None
+        self._index_used = False
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of the larger of the two index files."""
+        offsets, times = self.offset_index, self.time_index
+        return max(len(offsets) * offsets.ENTRY, len(times) * times.ENTRY)
+
+    def _relative_max(self) -> int:
+        return self._max_timestamp_offset - self.base_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of all records; -1 where none has one."""
+        self._know_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch with the largest timestamp."""
+        self._know_max_timestamp()
+        return self._max_timestamp_offset
+
+    def _know_max_timestamp(self) -> None:
+        """After loading: the last entry of the time index says it, since roll and close put it
+        there.
+        """
+        if not self._max_known:
+            times = self.time_index
+            if len(times):
+                self._max_timestamp = times.timestamps[-1]
+                self._max_timestamp_offset = self.base_offset + times.offsets[-1]
+            self._max_known = True
+
+    def _find_max_timestamp(self) -> None:
+        """After a truncation: from the time index, and from the batches after its last entry."""
+        times = self.time_index
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._max_known = False
+        self._know_max_timestamp()
+        start = self.offset_index.lookup(times.offsets[-1]) if len(times) else 0
+        for header in self.walk(start):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention by time compares: of the records, or when the segment was made or loaded.
+        """
+        largest = self.max_timestamp
+        return largest if largest >= 0 else self.created_ms
+
+    def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
+        """How long the segment takes batches already: by the records' clock where they have one."""
+        first = self._first_timestamp
+        if first is None:
+            if not self.size:
+                return now_ms - self.created_ms
+            first = next((h.max_timestamp for h in self.walk(0)), NO_TIMESTAMP)
+            self._first_timestamp = first
+        return batch_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    # ----------------------------------------------------------------------------- appending
+
+    def append(
+        self, view: Buffer, headers: Sequence[BatchHeader], first_offset: int | None
+    ) -> None:
+        """Writes batches that stand one after the other in `view`, as they are.
+
+        Offsets run from `first_offset`, or are the headers'.  A failed write is cut off again.
+        """
+        file = self.file
+        position = file.size
+        try:
+            file.append([view])
+        except OSError:
+            file.truncate(position)
+            raise
+        for header in headers:
+            if first_offset is None:
+                last = header.base_offset + header.last_offset_delta
+            else:
+                last = first_offset + header.last_offset_delta
+                first_offset = last + 1
+            self.note(position, last, header)
+            position += header.size
+
+    def note(self, position: int, last_offset: int, header: BatchHeader) -> None:
+        """Takes a batch that is in the file into indexes, tail and timestamps."""
+        timestamp = header.max_timestamp
+        if self._first_timestamp is None:
+            self._first_timestamp = timestamp
+        if not self._max_known:
+            self._know_max_timestamp()
+        if timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_timestamp_offset = timestamp, last_offset
+        if self._since_entry > self.index_interval:
+            self.offset_index.append(last_offset - self.base_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._relative_max())
+            self._since_entry = 0
+        self._since_entry += header.size
+        lasts = self._tail_last
+        if not lasts:
+            self._tail_start = last_offset - header.last_offset_delta
+        elif len(lasts) >= TAIL_BATCHES:
+            half = TAIL_BATCHES // 2
+            self._tail_start = lasts[half - 1] + 1
+            del lasts[:half]
+            del self._tail_position[:half]
+        lasts.append(last_offset)
+        self._tail_position.append(position)
+
+    # ------------------------------------------------------------------------------- reading
+
+    def walk(self, position: int, end: int | None = None) -> Iterator[BatchHeader]:
+        """The headers of the batches from `position` to `end` (the file's); what is partial ends
+        it.
+
+        Raises CorruptSegmentError where no header can be.
+        """
+        end = self.file.size if end is None else end
+        chunk, start = b"", position
+        while end - position >= HEADER_SIZE:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, start, at = self.file.read(position, WALK_BYTES), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    return
+            header = parse_header(chunk, at, start)
+            if header.magic != MAGIC or header.size < HEADER_SIZE:
+                raise CorruptSegmentError(
+                    f"{self.file.path}: no record batch begins at byte {position}"
+                )
+            if position + header.size > end:
+                return
+            yield header
+            position += header.size
+
+    def locate(self, offset: int) -> int:
+        """The position of the first batch that ends at or after this offset; the file's end if
+        none.
+        """
+        lasts = self._tail_last
+        if lasts and offset >= self._tail_start:
+            index = bisect_left(lasts, offset)
+            return self._tail_position[index] if index < len(lasts) else self.file.size
+        known = self._readers.get(offset)
+        if known is not None:
+            return known
+        for header in self.walk(self.offset_index.lookup(offset - self.base_offset)):
+            if header.last_offset >= offset:
+                return header.position
+        return self.file.size
+
+    def read(
+        self, offset: int, max_bytes: int, limit_offset: int, limit_is_end: bool, min_one: bool
+    ) -> tuple[int, int, int]:
+        """Position, size and next offset of the whole batches from `offset` to below
+        `limit_offset`.
+
+        The limit lies in this segment or at its end (`limit_is_end`).  At most `max_bytes`, but
+        with `min_one` never less than one batch, where there is one below the limit.
+        """
+        start = self.locate(offset)
+        end = self.file.size if limit_is_end else self.locate(limit_offset)
+        if end <= start:
+            return start, 0, offset
+        if end - start > max_bytes:
+            return self._cut(start, start + max_bytes, end, offset, min_one)
+        self._remember(limit_offset, end)
+        return start, end - start, limit_offset
+
+    def _cut(
+        self, start: int, wish: int, end: int, offset: int, min_one: bool
+    ) -> tuple[int, int, int]:
+        """The last batch boundary at or below `wish`, or the one after the first batch."""
+        positions = self._tail_position
+        if positions and positions[0] <= start:
+            index = bisect_right(positions, wish) - 1
+            if positions[index] <= start:
+                if not min_one:
+                    return start, 0, offset
+                index += 1
+            position = positions[index] if index < len(positions) else self.file.size
+            return start, min(position, end) - start, self._tail_last[index - 1] + 1
+        boundary, next_offset = start, offset
+        for header in self.walk(max(start, self.offset_index.position_below(wish)), end):
+            after = header.position + header.size
+            if after > wish:
+                if header.position > start:
+                    boundary, next_offset = header.position, header.base_offset
+                elif min_one:
+                    boundary, next_offset = after, header.last_offset + 1
+                break
+            boundary, next_offset = after, header.last_offset + 1
+        if boundary > start:
+            self._remember(next_offset, boundary)
+        return start, boundary - start, next_offset
+
+    def _remember(self, next_offset: int, position: int) -> None:
+        readers = self._readers
+        if self._tail_last and next_offset >= self._tail_start:
+            return
+        if len(readers) >= READERS:
+            del readers[next(iter(readers))]
+        readers[next_offset] = position
+
+    # ---------------------------------------------------------------------- cutting, leaving
+
+    def truncate(self, offset: int) -> None:
+        """Cuts off every batch that holds this offset or a later one."""
+        position = self.locate(offset)
+        if position >= self.file.size:
+            return
+        offsets, times = self.offset_index, self.time_index
+        offsets.truncate(offset - self.base_offset, position)
+        times.truncate(offset - self.base_offset)
+        self._offset_file.cut(self.disk, len(offsets), offsets.ENTRY)
+        self._time_file.cut(self.disk, len(times), times.ENTRY)
+        self.file.truncate(position)
+        self._since_entry = 0
+        if position == 0:
+            self._first_timestamp = None
+        keep = bisect_left(self._tail_position, position)
+        del self._tail_last[keep:]
+        del self._tail_position[keep:]
+        self._readers.clear()
+        self._find_max_timestamp()
+
+    def last_offset(self) -> int:
+        """The last offset in the file; base offset - 1 where it is empty.
+
+        Raises CorruptSegmentError if the file does not end where a batch does.
+        """
+        if self._tail_last:
+            return self._tail_last[-1]
+        last, position = self.base_offset - 1, self.offset_index.position_below(self.size)
+        for header in self.walk(position):
+            last, position = header.last_offset, header.position + header.size
+        if position != self.size:
+            raise CorruptSegmentError(
+                f"{self.file.path}: {self.size - position} bytes at its end are no record batch"
+            )
+        return last
+
+    async def flush(self) -> None:
+        """All of the segment as it is now survives a power loss."""
+        self.write_indexes()
+        await self.file.flush()
+        await self._offset_file.flush(self.disk)
+        await self._time_file.flush(self.disk)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def rename_for_deletion(self) -> list[str]:
+        """Gives its files the suffix `.deleted`; the open file stays readable."""
+        paths = []
+        for suffix in SUFFIXES:
+            path = segment_path(self.folder, self.base_offset, suffix)
+            if self.disk.exists(path):
+                self.disk.rename(path, path + ".deleted")
+                paths.append(path + ".deleted")
+        return paths

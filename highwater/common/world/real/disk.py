@@ -1,0 +1,219 @@
+"""The disk of the operating system, behind `world.api.Disk`.
+
+Appends and reads are plain system calls, made in the trio thread: they go to the page cache, and
+cost a few microseconds.  What may take longer (fsync, recovery, cold reads) runs in worker threads,
+a few at a time.  A file that is closed while a thread still flushes it is closed after that:
+otherwise its number could already belong to another file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import trio
+import trio.to_thread
+
+from highwater.common.world.api import Buffer
+
+T = TypeVar("T")
+
+_THREADS = 8
+_IOV_MAX = 1024
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class RealFile:
+    """An open file; one writer.  `fileno` is for sendfile, and only this implementation has it."""
+
+    __slots__ = ("_closing", "_fd", "_flushing", "_limiter", "path", "size")
+
+    def __init__(self, path: str, fd: int, limiter: trio.CapacityLimiter) -> None:
+        self.path = path
+        self.size = os.fstat(fd).st_size
+        self._fd = fd
+        self._limiter = limiter
+        self._flushing = 0
+        self._closing = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def append(self, views: Sequence[Buffer]) -> None:
+        if len(views) == 1:
+            view = views[0]
+            expected = len(view)
+            written = os.pwrite(self._fd, view, self.size)
+            self.size += written
+            if written != expected:
+                self._append_rest(memoryview(view)[written:])
+            return
+        for start in range(0, len(views), _IOV_MAX):
+            some = views[start : start + _IOV_MAX]
+            expected = sum(map(len, some))
+            written = os.pwritev(self._fd, some, self.size)
+            self.size += written
+            if written != expected:
+                self._append_rest(memoryview(b"".join(some))[written:])
+
+    def _append_rest(self, view: memoryview) -> None:
+        """A short write: go on, until all is there or the system says why not (ENOSPC)."""
+        while view:
+            written = os.pwrite(self._fd, view, self.size)
+            if written == 0:
+                raise OSError(errno.EIO, "the write took nothing", self.path)
+            self.size += written
+            view = view[written:]
+
+    def read(self, position: int, n: int) -> bytes:
+        data = os.pread(self._fd, n, position)
+        if len(data) == n or position + len(data) >= self.size:
+            return data
+        parts = [data]
+        while n := n - len(data):
+            position += len(data)
+            data = os.pread(self._fd, n, position)
+            if not data:
+                break
+            parts.append(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        if position + len(data) > self.size:
+            raise ValueError(f"{self.path}: a write at {position} would pass the end {self.size}")
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, position)
+            position += written
+            view = view[written:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self.size = size
+
+    async def flush(self) -> None:
+        if self._closing:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        self._flushing += 1
+        try:
+            await trio.to_thread.run_sync(_sync, self._fd, limiter=self._limiter)
+        finally:
+            self._flushing -= 1
+            self._close_if_asked()
+
+    def close(self) -> None:
+        self._closing = True
+        self._close_if_asked()
+
+    def _close_if_asked(self) -> None:
+        if self._closing and not self._flushing and self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class RealLock:
+    """An flock: it ends with the process, however the process ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """Paths are absolute strings; errors are OSError, as the operating system words them."""
+
+    def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(_THREADS)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        fd = os.open(path, flags, 0o644)
+        try:
+            return RealFile(path, fd, self._limiter)
+        except OSError:
+            os.close(fd)
+            raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read_all(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._replace(path, data, durably=False)
+
+    async def replace_durably(self, path: str, data: bytes) -> None:
+        await self.run(lambda: self._replace(path, data, durably=True))
+
+    def _replace(self, path: str, data: bytes, durably: bool) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if durably:
+                os.fsync(fd)
+        except OSError:
+            os.close(fd)
+            with suppress(OSError):
+                os.remove(temporary)
+            raise
+        os.close(fd)
+        os.replace(temporary, path)
+        if durably:
+            self._sync_dir(os.path.dirname(path))
+
+    async def sync_dir(self, path: str) -> None:
+        await self.run(lambda: self._sync_dir(path))
+
+    def _sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return RealLock(fd)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self._limiter)
