@@ -1,0 +1,210 @@
+"""From what the checks found to one word: valid, invalid, unknown or void.
+
+* invalid: a check found a violation.  Nothing excuses that, not even a void run.
+* void: the run proves nothing.  An operation never succeeded, a fault had no visible effect or
+  never fired, a check examined nothing, or a loss that was arranged was not seen: a harness that
+  cannot see the expected loss would not have seen another one either.
+* unknown: a check could not be decided (no full read at the end, the engines disagree).
+* valid: none of these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from highwater.chaos.checks.location import catalog
+
+Word = Literal["valid", "invalid", "unknown", "void"]
+EXIT_CODES: dict[str, int] = {"valid": 0, "invalid": 1, "void": 2, "unknown": 2}
+
+SEEN = (
+    "not_leader",
+    "leader_changes",
+    "isr_shrinks",
+    "isr_expands",
+    "truncated_bytes",
+    "hw_below_leo_at_leader_death",
+    "controller_moves",
+)
+OPERATIONS = ("acked", "failed", "unknown", "polled")
+
+
+@dataclass(slots=True)
+class CheckOutcome:
+    name: str
+    status: Literal["passed", "idle", "violated", "void", "unknown"]
+    """idle: there was nothing to examine, and there need not have been."""
+    examined: int
+    violations: int
+    expected: int = 0
+    """Findings that the topic's promise allows (acks=1)."""
+    counted: int = 0
+    """Findings that are a number and no fault (duplicates without idempotence)."""
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """verdict.json."""
+
+    verdict: Word
+    seed: int | None
+    runtime: str | None
+    checks: dict[str, CheckOutcome]
+    seen: dict[str, int]
+    expected_losses: int
+    operations: dict[str, int]
+    faults: list[dict[str, Any]]
+    notes: list[str]
+    """Why the verdict is what it is, and what it rests on: one line each."""
+    engine: str = "duckdb"
+    spark: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    def write(self, path: Path) -> None:
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+
+def decide(
+    results: dict[str, Any],
+    info: dict[str, Any],
+    faults: Sequence[dict[str, Any]],
+    *,
+    final_read: bool,
+    disagreements: Sequence[str] = (),
+) -> Verdict:
+    """`results` is what an engine found; `info` is run.json (empty where there is none)."""
+    outcomes = {c.id: _outcome(c, results["checks"][c.id], final_read) for c in catalog().checks()}
+    expected_losses = outcomes["C4"].expected
+    facts = results["facts"]
+    loss_arranged = facts["acked_where_loss_is_expected"] > 0
+    missing = _vacuities(outcomes, info, faults, loss_arranged and not expected_losses)
+    outcomes["L4"].violations += len(missing)
+    outcomes["L4"].examples = [*outcomes["L4"].examples, *missing]
+    if outcomes["L4"].violations:
+        outcomes["L4"].status = "void"
+    if info:
+        outcomes["L2"] = _health(info)
+    notes = _notes(outcomes, final_read, disagreements)
+    return Verdict(
+        verdict=_word(outcomes, disagreements),
+        seed=info.get("seed"),
+        runtime=info.get("runtime"),
+        checks=outcomes,
+        seen=dict.fromkeys(SEEN, 0) | dict(info.get("seen", {})),
+        expected_losses=expected_losses,
+        operations={name: facts[name] for name in OPERATIONS},
+        faults=[{k: f.get(k) for k in ("name", "target", "t", "effect")} for f in faults],
+        notes=notes,
+        engine=results["engine"],
+    )
+
+
+def _outcome(check: Any, result: dict[str, Any], final_read: bool) -> CheckOutcome:
+    found = result["found"]
+    violations = found.get("violation", 0)
+    outcome = CheckOutcome(
+        name=check.name,
+        status="violated" if violations else "passed",
+        examined=result["examined"],
+        violations=violations,
+        expected=found.get("expected", 0),
+        counted=found.get("counted", 0),
+        examples=[readable(e) for e in _violations_first(result["examples"])],
+    )
+    if check.needs_final_read and not final_read:
+        outcome.status, outcome.violations = "unknown", 0
+    elif not violations and not check.required and not outcome.examined:
+        outcome.status = "idle"
+    elif (check.voids and violations) or (
+        check.required and not outcome.examined and not violations
+    ):
+        outcome.status = "void"
+    return outcome
+
+
+def _violations_first(examples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    order = {"violation": 0, "expected": 1, "counted": 2}
+    return sorted(examples, key=lambda e: order[e["kind"]])
+
+
+def readable(example: dict[str, Any]) -> str:
+    """`orders-0 offset 17, value r1|p|3: acknowledged to p, in no read`"""
+    where = ""
+    if example["topic"] is not None:
+        partition = example["partition"]
+        where = str(example["topic"]) + ("" if partition is None else f"-{partition}")
+    if example["offset"] is not None:
+        where += f" offset {example['offset']}"
+    if example["value"] is not None:
+        where += f", value {str(example['value'])[:60]}"
+    prefix = "" if example["kind"] == "violation" else f"({example['kind']}) "
+    return f"{prefix}{where}: {example['detail']}" if where else f"{prefix}{example['detail']}"
+
+
+def _vacuities(
+    outcomes: dict[str, CheckOutcome],
+    info: dict[str, Any],
+    faults: Sequence[dict[str, Any]],
+    loss_unseen: bool,
+) -> list[str]:
+    found = [
+        f"{id_} examined nothing"
+        for id_, o in outcomes.items()
+        if o.status == "void" and id_ != "L4"
+    ]
+    planned = int(info.get("planned_faults") or 0)
+    if planned > len(faults):
+        found.append(f"{planned} faults were planned, {len(faults)} fired")
+    if loss_unseen:
+        found.append("no acknowledged record was lost on the topic that was to lose some (acks=1)")
+    return found
+
+
+def _health(info: dict[str, Any]) -> CheckOutcome:
+    problems = [str(p) for p in info.get("problems", [])]
+    if not info.get("healed", True):
+        problems.insert(0, "the cluster did not become whole again after healing")
+    return CheckOutcome(
+        name="health",
+        status="violated" if problems else "passed",
+        examined=1,
+        violations=len(problems),
+        examples=problems[:5],
+    )
+
+
+def _word(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str]) -> Word:
+    statuses = {o.status for o in outcomes.values()}
+    if "violated" in statuses:
+        return "invalid"
+    if "void" in statuses:
+        return "void"
+    if "unknown" in statuses or disagreements:
+        return "unknown"
+    return "valid"
+
+
+def _notes(
+    outcomes: dict[str, CheckOutcome], final_read: bool, disagreements: Sequence[str]
+) -> list[str]:
+    notes = [
+        f"{i} {o.name}: {o.violations} violations"
+        for i, o in outcomes.items()
+        if o.status == "violated"
+    ]
+    if outcomes["L4"].status == "void":
+        notes += [f"void: {example}" for example in outcomes["L4"].examples]
+    if not final_read:
+        undecided = ", ".join(i for i, o in outcomes.items() if o.status == "unknown")
+        notes.append(f"no full read at the end reached all offsets: {undecided} undecided")
+    return notes + [f"the engines disagree: {d}" for d in disagreements]

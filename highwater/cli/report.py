@@ -1,0 +1,29 @@
+"""`highwater report RUN`: the HTML page of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from highwater.chaos import report as html
+from highwater.chaos.checks.tables import RunUnreadable
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write it there.  [default: RUN/report.html]"
+)
+def report(run: Path, out: Path | None) -> None:
+    """Write the HTML report of a run's folder: one file that needs nothing else.
+
+    \b
+    Example:
+      highwater report runs/7
+    """
+    try:
+        click.echo(html.write(run, out))
+    except RunUnreadable as error:
+        click.echo(f"highwater: {error}", err=True)
+        raise SystemExit(3) from None

@@ -1,0 +1,32 @@
+-- C3 lost write
+-- required: yes
+-- needs: final read
+--
+-- A reader went past the place of an acknowledged record, and nobody ever read that record.  A record of unknown
+-- outcome counts too when another record of the same operation was read: the operation took place as a whole.
+-- Implies C4 where the record was acknowledged.
+-- :examined
+SELECT count(*) AS examined FROM sends s WHERE s.acked AND s.offset IS NOT NULL
+-- :findings
+SELECT
+  CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
+  s.topic, s.partition, s.offset, s.value,
+  'acknowledged to ' || s.process || ' at offset ' || CAST(s.offset AS STRING) || ', never read although offset '
+    || CAST(h.highest AS STRING) || ' was' AS detail
+FROM sends s
+JOIN (SELECT r.topic, r.partition, max(r.offset) AS highest FROM reads r GROUP BY r.topic, r.partition) h
+  ON h.topic = s.topic AND h.partition = s.partition AND h.highest >= s.offset
+LEFT JOIN log_starts l ON l.topic = s.topic AND l.partition = s.partition
+LEFT JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) seen ON seen.topic = s.topic AND seen.value = s.value
+WHERE s.acked AND s.offset >= coalesce(l.log_start, 0) AND seen.value IS NULL
+UNION ALL
+SELECT
+  CASE WHEN max(CASE WHEN u.expect_loss OR u.acks <> -1 THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  u.topic, u.partition, CAST(NULL AS BIGINT) AS offset, u.value,
+  'of unknown outcome, never read although ' || substr(min(b.value), 1, 60) || ' of the same operation was' AS detail
+FROM sends u
+JOIN sends b ON b.op = u.op AND b.value <> u.value
+JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) sibling ON sibling.topic = b.topic AND sibling.value = b.value
+LEFT JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) seen ON seen.topic = u.topic AND seen.value = u.value
+WHERE u.outcome = 'info' AND u.siblings > 1 AND seen.value IS NULL
+GROUP BY u.topic, u.partition, u.value

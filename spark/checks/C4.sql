@@ -1,0 +1,17 @@
+-- C4 unseen
+-- required: yes
+-- needs: final read
+--
+-- Acknowledged, and in no read by the end of the final full read.  What was acknowledged with acks=1, or on a topic
+-- that may lose, is an expected loss: counted apart.
+-- :examined
+SELECT count(*) AS examined FROM sends s WHERE s.acked
+-- :findings
+SELECT
+  CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
+  s.topic, s.partition, s.offset, s.value,
+  'acknowledged to ' || s.process || ' (acks ' || CAST(s.acks AS STRING) || '), in no read' AS detail
+FROM sends s
+LEFT JOIN log_starts l ON l.topic = s.topic AND l.partition = s.partition
+LEFT JOIN (SELECT DISTINCT r.topic, r.value FROM reads r) seen ON seen.topic = s.topic AND seen.value = s.value
+WHERE s.acked AND seen.value IS NULL AND (s.offset IS NULL OR s.offset >= coalesce(l.log_start, 0))

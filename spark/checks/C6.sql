@@ -1,0 +1,19 @@
+-- C6 aborted read (G1a)
+-- required: no
+--
+-- A read returned a value whose only attempts definitely failed.
+-- :examined
+SELECT count(*) AS examined FROM sends s WHERE s.outcome = 'fail'
+-- :findings
+SELECT
+  'violation' AS kind,
+  r.topic, r.partition, r.offset, r.value,
+  'read by ' || min(r.process) || ', although the attempt of ' || min(s.process) || ' failed for certain' AS detail
+FROM reads r
+JOIN (
+  SELECT f.topic, f.value, min(f.process) AS process
+  FROM sends f
+  GROUP BY f.topic, f.value
+  HAVING min(f.outcome) = 'fail' AND max(f.outcome) = 'fail'
+) s ON s.topic = r.topic AND s.value = r.value
+GROUP BY r.topic, r.partition, r.offset, r.value

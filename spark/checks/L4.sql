@@ -1,0 +1,26 @@
+-- L4 non-vacuity
+-- required: yes
+-- verdict: void
+--
+-- A kind of operation that never succeeded, a fault whose effect nobody saw: such a run proves nothing, whatever the
+-- other checks say.  A check that examined nothing is added to these findings by the runner.
+-- :examined
+SELECT
+  (SELECT count(DISTINCT h.f) FROM history h WHERE h.type = 'invoke') + (SELECT count(*) FROM faults x) AS examined
+-- :findings
+SELECT
+  'violation' AS kind,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS BIGINT) AS offset,
+  CAST(NULL AS STRING) AS value,
+  'no ' || h.f || ' ever succeeded' AS detail
+FROM history h
+GROUP BY h.f
+HAVING max(CASE WHEN h.type = 'ok' THEN 1 ELSE 0 END) = 0
+UNION ALL
+SELECT
+  'violation' AS kind,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS BIGINT) AS offset,
+  CAST(NULL AS STRING) AS value,
+  'fault ' || x.name || ' on ' || coalesce(x.target, 'nothing') || ' had no visible effect' AS detail
+FROM faults x
+WHERE x.effect IS NULL

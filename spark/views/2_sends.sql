@@ -1,0 +1,41 @@
+-- One row for each record that a producer attempted, with how it ended.
+-- outcome: ok; fail (certainly not appended); info (nobody knows, which is also an attempt without an ending).
+-- An acknowledgement *binds* when it was given for acks=all on a topic that promises to lose nothing.
+-- Clients book an unknown offset as -1 (a duplicate that the broker recognised): NULL here.
+-- tries: how often the application attempted this value; two attempts may leave two copies by right.
+SELECT
+  s.op, s.topic, s.value, s.process, s.client, s.key, s.asked_partition, s.partition, s.offset, s.leader_epoch,
+  s.outcome, s.place, s.started_ns, s.acked_ns, s.acks, s.idempotent, s.in_order, s.expect_loss,
+  s.outcome = 'ok' AND s.acks <> 0 AS acked,
+  s.outcome = 'ok' AND s.acks = -1 AND NOT s.expect_loss AS binding,
+  count(*) OVER (PARTITION BY s.topic, s.value) AS tries,
+  count(*) OVER (PARTITION BY s.op) AS siblings
+FROM (
+  SELECT
+    h.op,
+    h.topic,
+    h.value,
+    min(h.process) AS process,
+    min(h.client) AS client,
+    max(h.key) AS key,
+    max(CASE WHEN h.type = 'invoke' THEN h.partition END) AS asked_partition,
+    coalesce(max(CASE WHEN h.type = 'ok' THEN h.partition END), max(h.partition)) AS partition,
+    max(CASE WHEN h.type = 'ok' AND h.offset >= 0 THEN h.offset END) AS offset,
+    max(CASE WHEN h.type = 'ok' AND h.leader_epoch >= 0 THEN h.leader_epoch END) AS leader_epoch,
+    CASE
+      WHEN max(CASE WHEN h.type = 'ok' THEN 1 ELSE 0 END) = 1 THEN 'ok'
+      WHEN max(CASE WHEN h.type = 'fail' THEN 1 ELSE 0 END) = 1 THEN 'fail'
+      ELSE 'info'
+    END AS outcome,
+    min(h.index) AS place,
+    min(h.t_ns) AS started_ns,
+    min(CASE WHEN h.type = 'ok' THEN h.t_ns END) AS acked_ns,
+    coalesce(max(h.acks), -1) AS acks,
+    max(CASE WHEN h.idempotent THEN 1 ELSE 0 END) = 1 AS idempotent,
+    max(CASE WHEN h.idempotent OR h.max_in_flight = 1 THEN 1 ELSE 0 END) = 1 AS in_order,
+    max(CASE WHEN h.expect_loss OR r.expect_loss OR r.unclean THEN 1 ELSE 0 END) = 1 AS expect_loss
+  FROM history h
+  LEFT JOIN topic_rules r ON r.topic = h.topic
+  WHERE h.f = 'send'
+  GROUP BY h.op, h.topic, h.value
+) s
