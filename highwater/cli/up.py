@@ -58,9 +58,22 @@ _dir_option = click.option(
     show_default=True,
     help="`test`: quick failover; `kafka`: Apache Kafka's defaults.",
 )
+@click.option(
+    "--program",
+    type=click.Choice(["highwater", "apache"]),
+    default="highwater",
+    show_default=True,
+    help="What runs as brokers: `apache` fetches Apache Kafka, to compare with.",
+)
 @_dir_option
 def up(
-    brokers: int, runtime: str, detach: bool, port: int, profile: str, folder: Path | None
+    brokers: int,
+    runtime: str,
+    detach: bool,
+    port: int,
+    profile: str,
+    program: str,
+    folder: Path | None,
 ) -> None:
     """Start a cluster: ZooKeeper and brokers on 127.0.0.1:9092, 9093, 9094.
 
@@ -73,9 +86,9 @@ def up(
     if runtime == "compose":
         _up_compose(detach)
     elif detach:
-        _up_detached(brokers, port, profile, folder)
+        _up_detached(brokers, port, profile, program, folder)
     else:
-        _up_here(brokers, port, profile, folder)
+        _up_here(brokers, port, profile, program, folder)
 
 
 def _up_compose(detach: bool) -> None:
@@ -85,10 +98,12 @@ def _up_compose(detach: bool) -> None:
         compose_up(detach)
 
 
-def _up_here(brokers: int, port: int, profile: str, folder: Path) -> None:
+def _up_here(brokers: int, port: int, profile: str, program: str, folder: Path) -> None:
     import trio
 
+    from highwater.chaos.clusters import apache
     from highwater.chaos.clusters.process import Settings, process_cluster
+    from highwater.chaos.clusters.programs import Highwater
 
     async def supervise() -> None:
         settings = Settings(
@@ -97,6 +112,7 @@ def _up_here(brokers: int, port: int, profile: str, folder: Path) -> None:
             profile=profile,
             external_ports=tuple(range(port, port + brokers)),
             zookeeper_port=2181,
+            program=apache.program() if program == "apache" else Highwater(),
         )
         started = time.monotonic()
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -108,8 +124,8 @@ def _up_here(brokers: int, port: int, profile: str, folder: Path) -> None:
 
                 nursery.start_soon(watch_signals)
                 async with process_cluster(settings) as cluster:
-                    cluster.write_state(ready=True)
                     _print_up(cluster, time.monotonic() - started)
+                    cluster.write_state(ready=True)  # now --detach passes on what was printed
                     told: set[str] = set()
                     while True:
                         await trio.sleep(0.5)
@@ -132,12 +148,13 @@ def _print_up(cluster: Any, seconds: float) -> None:
     sys.stdout.flush()
 
 
-def _up_detached(brokers: int, port: int, profile: str, folder: Path) -> None:
+def _up_detached(brokers: int, port: int, profile: str, program: str, folder: Path) -> None:
     """The same command in the background, with its output in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "supervisor.log"
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "up"]
-    command += [f"--brokers={brokers}", f"--port={port}", f"--profile={profile}", f"--dir={folder}"]
+    command += [f"--brokers={brokers}", f"--port={port}", f"--profile={profile}"]
+    command += [f"--program={program}", f"--dir={folder}"]
     with output.open("wb") as sink:
         process = subprocess.Popen(
             command,

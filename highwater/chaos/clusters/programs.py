@@ -68,6 +68,8 @@ class ApacheKafka:
 
     home: Path
     name: str = "apache"
+    jvm: tuple[str, ...] = ("-Xmx400m", "-XX:+UseSerialGC")
+    """Small and quick to start; `apache.SERVER_JVM` is what Kafka's own start script uses."""
     registration_refused: str = "NodeExistsException"
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
@@ -83,8 +85,7 @@ class ApacheKafka:
     def command(self, properties: Path, profile: str) -> list[str]:
         return [
             find_java(),
-            "-Xmx400m",
-            "-XX:+UseSerialGC",
+            *self.jvm,
             f"-Dlog4j.configuration=file:{properties.parent / 'log4j.properties'}",
             "-cp",
             f"{self.home}/libs/*",

@@ -1,4 +1,4 @@
-"""What Apache Kafka is started with, and what is said where it cannot be fetched."""
+"""Where Apache Kafka's jars come from, and what is said where they cannot be had."""
 
 from __future__ import annotations
 
@@ -9,23 +9,6 @@ import pytest
 from highwater.chaos.clusters import apache
 from highwater.chaos.clusters.maven import Artifact, fetch_jars, pom
 from highwater.chaos.clusters.processes import StartError
-
-
-def test_properties_of_a_small_cluster_ask_for_no_more_replicas_than_brokers(
-    tmp_path: Path,
-) -> None:
-    cluster = apache.ApacheCluster(tmp_path, 1, ports=[19999], zookeeper_port=12999)
-    lines = cluster.server_properties(1).splitlines()
-    assert "listeners=PLAINTEXT://127.0.0.1:19999" in lines
-    assert "zookeeper.connect=127.0.0.1:12999" in lines
-    assert "offsets.topic.replication.factor=1" in lines
-    assert "min.insync.replicas=1" in lines
-
-
-def test_given_properties_win(tmp_path: Path) -> None:
-    cluster = apache.ApacheCluster(tmp_path, 3, properties={"min.insync.replicas": "3"})
-    assert "min.insync.replicas=3\n" in cluster.server_properties(2)
-    assert "broker.id=2\n" in cluster.server_properties(2)
 
 
 def test_without_maven_the_remedy_is_named(tmp_path: Path) -> None:
@@ -54,4 +37,15 @@ def test_the_pom_names_each_artifact() -> None:
 def test_a_home_without_jars_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIGHWATER_APACHE_KAFKA_HOME", str(tmp_path))
     with pytest.raises(StartError, match="holds no Kafka jars"):
-        apache.jars()
+        apache.home()
+
+
+def test_a_home_with_jars_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "kafka_2.13-3.9.2.jar").write_bytes(b"")
+    monkeypatch.setenv("HIGHWATER_APACHE_KAFKA_HOME", str(tmp_path))
+    command = apache.program().command(tmp_path / "server.properties", "kafka")
+    assert f"{tmp_path}/libs/*" in command
+    assert "-XX:+UseG1GC" in command
