@@ -61,6 +61,7 @@ from broker.handlers import (
     txn_offset_commit,
     update_metadata,
 )
+from broker.network.handler_pool import handler_table
 
 HANDLERS: tuple[ModuleType, ...] = (
     # records
@@ -121,3 +122,6 @@ HANDLERS: tuple[ModuleType, ...] = (
     describe_client_quotas,
     alter_client_quotas,
 )
+
+TABLE = handler_table(HANDLERS)
+"""By API key, as the handler pools look them up."""

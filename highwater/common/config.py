@@ -179,9 +179,6 @@ class Config:
     controller_quota_window_size_seconds: Int = 1
 
     highwater_broker_probe_ms: Int = 300
-    highwater_host_name: str = "localhost"
-    """Advertised for a listener without a host, where Kafka asks for the machine's canonical name.
-    """
     highwater_metrics_port: Int = -1
     highwater_metrics_dialect: str = "confluent"
 

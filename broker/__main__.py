@@ -1,0 +1,201 @@
+"""`python -I -m broker --config FILE [--override name=value] [--profile test]`: one broker process.
+
+Without --config the environment configures it, as it does the apache/kafka image: KAFKA_* variables
+over /mnt/shared/config/server.properties, where that exists; --environment applies them over files,
+too.
+
+SIGTERM and SIGINT mean a controlled shutdown, a second one ends it at once.  Exit codes: 0 stopped
+as it was told, 1 could not start or had to stop, 2 bad configuration.  Whatever ends it is one line
+on stderr.
+
+Imports are late: a bad configuration is told before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.common.config import Config
+
+SHARED_FILE = "/mnt/shared/config/server.properties"
+OK, FATAL, BAD_CONFIG = 0, 1, 2
+LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
+
+log = logging.getLogger("broker")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a broker until it is told to stop; the process's exit code."""
+    options = _parser().parse_args(arguments)
+    _set_up_logging(options.log_level)
+    from highwater.common.config_checks import ConfigError
+
+    try:
+        config = _configuration(options)
+    except ConfigError as e:
+        for line in e.lines:
+            print(line, file=sys.stderr)
+        return BAD_CONFIG
+    return _run(config)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m broker",
+        description="One Kafka-compatible broker.",
+        epilog="example: python -I -m broker --config server.properties --override broker.id=2",
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a server.properties file; of several the later ones win",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one property, which wins over files and environment",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=("kafka", "test"),
+        help="defaults: Apache Kafka's own, or those of a small, quick cluster",
+    )
+    parser.add_argument(
+        "--environment",
+        action="store_true",
+        help="read KAFKA_* variables, too (without --config they are always read)",
+    )
+    parser.add_argument(
+        "--log-level",
+        default=os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "INFO"),
+        metavar="LEVEL",
+        help="DEBUG, INFO, WARN or ERROR",
+    )
+    return parser  # fmt: skip
+
+
+def _set_up_logging(level: str) -> None:
+    name = level.upper()
+    known = LEVELS.get(name, name)
+    if known not in logging.getLevelNamesMapping():
+        known = "INFO"
+    logging.basicConfig(level=known, format=LOG_FORMAT, stream=sys.stdout)
+    logging.getLogger("kazoo").setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def _configuration(options: argparse.Namespace) -> Config:
+    """The configuration that holds; raises ConfigError."""
+    from highwater.common.config_checks import ConfigError
+    from highwater.common.config_sources import load
+    from highwater.common.world.real.disk import RealDisk
+
+    paths: list[str] = options.config
+    if not paths and os.path.exists(SHARED_FILE):
+        paths = [SHARED_FILE]
+    disk = RealDisk()
+    files = []
+    for path in paths:
+        try:
+            files.append((path, disk.read_all(os.path.abspath(path)).decode()))
+        except OSError as e:
+            line = f"{path}: {e.strerror}; give --config the path of a server.properties"
+            raise ConfigError([line]) from e
+        except UnicodeDecodeError as e:
+            raise ConfigError([f"{path}: not a text file ({e})"]) from e
+    use_environment = options.environment or not options.config
+    environment = dict(os.environ) if use_environment else {}
+    loaded = load(files, environment, options.override, options.profile)
+    if loaded.config.broker_id < 0:
+        line = "broker.id is not set: ids are not generated; give each broker one of its own"
+        raise ConfigError([line])
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    return loaded.config
+
+
+def _run(config: Config) -> int:
+    import trio
+
+    try:
+        trio.run(_serve, config)
+    except KeyboardInterrupt:
+        return FATAL
+    except BaseException as e:
+        return _report(config, e)
+    return OK
+
+
+async def _serve(config: Config) -> None:
+    import trio
+
+    from broker.server import serve
+    from highwater.common.world.real import RealWorld
+
+    shutdown, started = trio.Event(), trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def signals(*, task_status: trio.TaskStatus[None]) -> None:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+                task_status.started()
+                async for number in received:
+                    log.info("%s received", signal.Signals(number).name)
+                    if shutdown.is_set() or not started.is_set():
+                        nursery.cancel_scope.cancel()  # nothing to hand over, or told twice
+                    shutdown.set()
+
+        async def broker(*, task_status: trio.TaskStatus[object]) -> None:
+            host_name = os.uname().nodename
+            await serve(
+                config, RealWorld(), shutdown=shutdown, host_name=host_name, task_status=task_status
+            )
+            nursery.cancel_scope.cancel()
+
+        await nursery.start(signals)
+        await nursery.start(partial(broker))
+        started.set()
+        print(f"started broker {config.broker_id} in process {os.getpid()}", flush=True)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _report(config: Config, error: BaseException) -> int:
+    """One line for what was foreseen; for anything else the traceback, and one line."""
+    from broker.registration import StartError
+    from highwater.common.config_checks import ConfigError
+    from highwater.common.config_listeners import ListenerError
+
+    causes = list(_leaves(error))
+    code = FATAL
+    for cause in causes:
+        if isinstance(cause, ConfigError | ListenerError):
+            code = BAD_CONFIG
+        elif not isinstance(cause, StartError | OSError):
+            log.critical("broker %d had to stop", config.broker_id, exc_info=error)
+            break
+    cause = causes[0]
+    text = str(cause) or type(cause).__name__
+    print(f"broker {config.broker_id} stops: {text}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
