@@ -30,8 +30,9 @@ from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, Topic
 from highwater.common.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
 
 if TYPE_CHECKING:
-    from broker.log.log import AppendInfo, Log, LogSlice
+    from broker.log.log import Log
     from broker.log.manager import LogManager
+    from broker.log.parts import AppendInfo, LogSlice
     from highwater.common.config import Config
     from highwater.common.wire.records import BatchHeader
     from highwater.common.world.api import World, ZooKeeper
@@ -48,7 +49,7 @@ def monotonic_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """One partition of a fetch: offsets as they stood at the read, and the run of batches to send."""
+    """One partition of a fetch: offsets as they stood at the read, and the batches to send."""
 
     high_watermark: int
     last_stable_offset: int
@@ -181,7 +182,7 @@ class ReplicaManager:
         return None
 
     def follower_progress(self, asked: FetchPartition, replica_id: int) -> None:
-        """Records a follower's fetch that was read without an error (Partition.follower_fetched)."""
+        """Records a follower's fetch that was read without an error."""
         partition = self.partition(asked.tp)
         moved, change = partition.follower_fetched(
             replica_id, asked.fetch_offset, asked.log_start_offset, monotonic_ms()

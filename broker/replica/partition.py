@@ -37,7 +37,8 @@ from highwater.common.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.log.log import AppendInfo, Log
+    from broker.log.log import Log
+    from broker.log.parts import AppendInfo
     from highwater.common.wire.records import BatchHeader
 
 
@@ -102,7 +103,7 @@ class Partition:
         self.removing: tuple[int, ...] = ()
         self.isr = Isr()
         self.followers: dict[int, Follower] = {}
-        self.high_watermark = 0
+        self._high_watermark = 0
         self.epoch_start_offset = 0
         self.min_insync_replicas = 1
         self.generation = 0
@@ -114,6 +115,16 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+        if self.log is not None:
+            self.log.update_high_watermark(offset)
 
     def require_log(self) -> Log:
         """Raises ApiError(KAFKA_STORAGE_ERROR) where the log's directory is offline."""
