@@ -103,8 +103,7 @@ class EpochCache:
             self._become(self._entries[:kept])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or below this offset; the one that spans it begins there now.
-        """
+        """Forget epochs that end at or below this offset; the one that spans it begins there."""
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if index > 1 or (index == 1 and self._entries[0][1] != start_offset):
             epoch = self._entries[index - 1][0]

@@ -91,8 +91,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Timestamps and relative offsets, both rising: no record up to the offset is later than that.
-    """
+    """Timestamps and relative offsets, both rising: no record up to one is later than it says."""
 
     ENTRY = 12
     __slots__ = ("offsets", "timestamps")

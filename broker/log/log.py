@@ -26,6 +26,7 @@ from broker.log.parts import (
     LogHooks,
     LogSlice,
     UnexpectedOffsetError,
+    assign_offsets,
     part_of,
     split_by_segment,
 )
@@ -37,11 +38,8 @@ from broker.log.timestamps import find_max_timestamp, find_timestamp
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import (
-    LOG_APPEND_TIME,
     BatchHeader,
     marker_of,
-    set_base_offset_and_epoch,
-    set_log_append_time,
 )
 from highwater.common.world.api import Clock, Disk
 
@@ -80,6 +78,8 @@ class Log:
         """As `update_high_watermark` was last told; bounds deletion and the first unstable offset.
         """
         self.hooks = hooks
+        self.deleted = False
+        """Its files are closed, or will be soon: nothing must be written any more."""
         self._clock = clock
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -149,19 +149,7 @@ class Log:
         if self.config.message_timestamp_type == "LogAppendTime":
             append_time = now_wall_ms
             headers = [header._replace(max_timestamp=now_wall_ms) for header in headers]
-        end, largest = base, NO_TIMESTAMP
-        for header in headers:
-            if append_time >= 0:
-                set_log_append_time(view, header, append_time)
-            elif header.attributes & LOG_APPEND_TIME:
-                raise ApiError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    "a producer must not set the timestamp type to LogAppendTime",
-                )
-            set_base_offset_and_epoch(view, header, end, leader_epoch)
-            end += header.last_offset_delta + 1
-            if header.max_timestamp > largest:
-                largest = header.max_timestamp
+        end, largest = assign_offsets(view, headers, base, leader_epoch, append_time)
         segment = self._segment_for(size, base, end - 1, largest, now_wall_ms)
         epochs = self.epochs
         if leader_epoch != epochs.latest:
@@ -400,11 +388,12 @@ class Log:
     def _before_truncation(self, offset: int) -> None:
         self._truncations += 1
         self._names_changed = True
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.hooks.before_truncation(self, offset)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Moves the log start offset up (DeleteRecords, or the leader's); whole segments go later.
-        """
+        """Moves the log start offset up (DeleteRecords, or the leader's); segments go later."""
         if offset <= self.log_start_offset:
             return False
         if offset > self.log_end_offset:
@@ -418,8 +407,7 @@ class Log:
         return True
 
     def delete_old_segments(self, now_wall_ms: int, high_watermark: int) -> int:
-        """Retention: by log start offset, then size, then time.  Nothing at or above the HW goes.
-        """
+        """Retention: by log start offset, size and time.  Nothing at or above the HW goes."""
         deleted = 0
         for count_deletable in (below_log_start, above_size, above_age):
             count = count_deletable(self, now_wall_ms)
@@ -484,12 +472,21 @@ class Log:
         for segment in self._segments[:-1]:
             segment.forget_indexes()
 
-    def close(self) -> None:
-        """Writes what is only in memory (indexes, producers), and closes the files."""
-        self._active.write_indexes(final=True)
+    def write_all(self) -> None:
+        """Writes what is only in memory: indexes and producers."""
         for segment in self._segments[:-1]:
             segment.write_indexes()
+        self._active.write_indexes(final=True)
         self.producers.take_snapshot()
+
+    async def flush_for_good(self) -> None:
+        """Before a clean shutdown: the next start reads no batch."""
+        self.write_all()
+        await self.flush()
+
+    def close(self) -> None:
+        """As `write_all`, and closes the files."""
+        self.write_all()
         self.close_files()
 
     def close_files(self) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from highwater.common.wire.records import BatchHeader
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.records import (
+    LOG_APPEND_TIME,
+    BatchHeader,
+    set_base_offset_and_epoch,
+    set_log_append_time,
+)
 from highwater.common.world.api import Buffer, File
 
 if TYPE_CHECKING:
@@ -51,8 +57,7 @@ class LogHooks(Protocol):
         """Offsets from here on go: no checkpoint file may say more (called before they go)."""
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
-        """Files to close and delete after file.delete.delay.ms: readers may still send from them.
-        """
+        """Close and delete these after file.delete.delay.ms: readers may still send from them."""
 
     def rolled(self, log: Log) -> None:
         """A segment became inactive, and should be flushed."""
@@ -78,6 +83,33 @@ def part_of(view: Buffer, headers: Sequence[BatchHeader]) -> Buffer:
     if start == 0 and end == len(view):
         return view
     return memoryview(view)[start:end]
+
+
+def assign_offsets(
+    view: memoryview | bytearray,
+    headers: Sequence[BatchHeader],
+    offset: int,
+    leader_epoch: int,
+    append_time: int,
+) -> tuple[int, int]:
+    """Gives batches their offsets, in place; returns the next offset and the largest timestamp.
+
+    `append_time` is -1 unless the topic has LogAppendTime.
+    """
+    largest = -1
+    for header in headers:
+        if append_time >= 0:
+            set_log_append_time(view, header, append_time)
+        elif header.attributes & LOG_APPEND_TIME:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                "a producer must not set the timestamp type to LogAppendTime",
+            )
+        set_base_offset_and_epoch(view, header, offset, leader_epoch)
+        offset += header.last_offset_delta + 1
+        if header.max_timestamp > largest:
+            largest = header.max_timestamp
+    return offset, largest
 
 
 def split_by_segment(

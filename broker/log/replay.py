@@ -16,8 +16,7 @@ def marker_in(segment: Segment, header: BatchHeader) -> Marker | None:
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], end: int) -> None:
-    """Brings the producers from their `end_offset` to `end`, where the last of these segments ends.
-    """
+    """Brings the producers from their `end_offset` to `end`, which is that of the segments."""
     start = producers.end_offset
     for n, segment in enumerate(segments):
         if n + 1 < len(segments) and segments[n + 1].base_offset <= start:

@@ -123,8 +123,7 @@ class Segment:
         self._readers.clear()
 
     def write_indexes(self, final: bool = False) -> None:
-        """Brings both files up to date; `final` adds the segment's largest timestamp (roll, close).
-        """
+        """Brings both files up to date; `final` (roll, close) adds the largest timestamp."""
         if final and self.size:
             self.time_index.maybe_append(self.max_timestamp, self._relative_max())
         if self._offset_index is not None:
@@ -186,8 +185,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention by time compares: of the records, or when the segment was made or loaded.
-        """
+        """For retention by time: of the records, or when the segment was made or loaded."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self.created_ms
 

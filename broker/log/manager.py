@@ -1,0 +1,411 @@
+"""All logs of a broker: loading at start, making and deleting, and what has to be done now and
+then.
+
+A log directory (log.dirs) fails as a whole: the first OSError from any log in it takes it offline,
+with all of its partitions, and the broker goes on with the others.  `on_dir_failure` tells, and the
+broker ends when none is left.
+
+The sign of a clean shutdown is looked for, and removed, before anything is opened.  With it, logs
+are opened as they are; without it each is recovered from its recovery point on (`loading`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import trio
+
+from broker.log import checkpoints
+from broker.log.config import LogConfig
+from broker.log.directory import LogDirectory, LogDirectoryError, Offsets
+from broker.log.loading import UnsupportedFormatError, load_log
+from broker.log.log import Log
+from broker.log.trash import Trash
+from highwater.common.config import LONG_MAX, Config
+from highwater.common.types import TopicPartition
+from highwater.common.world.api import Clock, Disk, File
+
+__all__ = ["LogDirectoryError", "LogManager"]
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_EXPIRATION_CHECK_MS = 600_000
+FIRST_CHECK_MS = 30_000
+_PARTITION = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)$")
+_LEAVING = re.compile(r"^\S+-\d+\.\S+-(delete|future|stray)$")
+_CHECKPOINTS = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS)
+
+
+class LogManager:
+    """Also the surroundings (`LogHooks`) of each of its logs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        log_dirs: Sequence[str],
+        config: Config,
+        on_dir_failure: Callable[[str, OSError], None],
+        high_watermark: Callable[[TopicPartition], int] = lambda tp: 0,
+    ) -> None:
+        self.disk = disk
+        self.logs: dict[TopicPartition, Log] = {}
+        self.high_watermarks: Offsets = {}
+        """As the checkpoints had them at `load`."""
+        self.offline_dirs: set[str] = set()
+        self.default_config = LogConfig.of(config)
+        self._clock = clock
+        self._config = config
+        self._on_dir_failure = on_dir_failure
+        self._high_watermark = high_watermark
+        self._dirs = {path: LogDirectory(disk, path) for path in log_dirs}
+        self._trash = Trash(disk, clock)
+        self._rolled: dict[TopicPartition, None] = {}
+        self._roll_seen = trio.Event()
+        self._deletions = 0
+
+    def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The broker's defaults with a topic's properties over them."""
+        return self.default_config.with_overrides(overrides)
+
+    def dir_of(self, log: Log) -> str:
+        """The log directory that a log lives in."""
+        return log.dir.rpartition("/")[0]
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        return self.logs.get(tp)
+
+    def _in_dir(self, path: str) -> list[Log]:
+        return [log for _, log in sorted(self.logs.items()) if self.dir_of(log) == path]
+
+    def _live(self) -> list[LogDirectory]:
+        return [d for path, d in self._dirs.items() if path not in self.offline_dirs]
+
+    # ------------------------------------------------------------------------------- loading
+
+    async def load(self, cluster_id: str, broker_id: int) -> None:
+        """Opens every log.  Raises LogDirectoryError, one clear line, where it must not go on."""
+        try:
+            for directory in self._live():
+                with _Guard(self, directory):
+                    directory.lock()
+                    directory.claim(cluster_id, broker_id)
+            for directory in self._live():
+                with _Guard(self, directory):
+                    await self._load_dir(directory)
+        except LogDirectoryError:
+            for directory in self._live():
+                directory.release()
+            raise
+        if not self._live():
+            raise LogDirectoryError(
+                f"none of the log directories can be used: {', '.join(self._dirs)} "
+                "(each one's error is logged above)"
+            )
+
+    async def _load_dir(self, directory: LogDirectory) -> None:
+        await directory.take_clean_shutdown()
+        recovery, starts, marks = map(directory.read, _CHECKPOINTS)
+        folders = self._folders(directory)
+        if folders and not directory.clean:
+            logger.info(
+                "%s was not shut down cleanly: recovering %d logs", directory.path, len(folders)
+            )
+        for tp, folder in folders:
+            await self._load_one(directory, tp, folder, recovery.get(tp, 0), starts.get(tp, 0))
+            if tp in marks:
+                self.high_watermarks[tp] = marks[tp]
+        directory.write(checkpoints.CLEANER_OFFSETS, {})
+
+    async def _load_one(
+        self, directory: LogDirectory, tp: TopicPartition, folder: str, recovery: int, start: int
+    ) -> None:
+        other = self.logs.get(tp)
+        if other is not None:
+            raise LogDirectoryError(
+                f"partition {tp} is in {other.dir} and in {folder}: remove one of the two"
+            )
+        try:
+            log = await self.disk.run(
+                lambda: load_log(
+                    self.disk,
+                    self._clock,
+                    folder,
+                    tp,
+                    self.default_config,
+                    clean=directory.clean,
+                    recovery_point=recovery,
+                    log_start_offset=start,
+                    hooks=self,
+                )
+            )
+        except UnsupportedFormatError as error:
+            raise LogDirectoryError(str(error)) from error
+        self.logs[tp] = log
+
+    def _folders(self, directory: LogDirectory) -> list[tuple[TopicPartition, str]]:
+        found = []
+        for name in self.disk.list(directory.path):
+            folder = f"{directory.path}/{name}"
+            if not self.disk.is_dir(folder):
+                continue
+            leaving = _LEAVING.match(name)
+            match = _PARTITION.match(name)
+            if leaving is not None:
+                if leaving[1] == "delete":
+                    self._trash.add((), (folder,), 0)
+                else:
+                    logger.warning("%s is left alone: Highwater does not move replicas", folder)
+            elif match is not None:
+                found.append((TopicPartition(match["topic"], int(match["partition"])), folder))
+            else:
+                logger.warning("%s is left alone: it is no partition", folder)
+        return found
+
+    # --------------------------------------------------------------------- making, deleting
+
+    def get_or_create(self, tp: TopicPartition, config: LogConfig) -> Log:
+        """The partition's log; a new one goes where the fewest are.  Raises OSError."""
+        log = self.logs.get(tp)
+        if log is None:
+            live = self._live()
+            if not live:
+                raise OSError(f"no log directory is left for {tp}")
+            counts = dict.fromkeys((d.path for d in live), 0)
+            for other in self.logs.values():
+                counts[self.dir_of(other)] += 1
+            path = min(counts, key=lambda p: counts[p])
+            log = self._create(tp, path, config)
+            self.logs[tp] = log
+        return log
+
+    def _create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
+        try:
+            return load_log(self.disk, self._clock, f"{path}/{tp}", tp, config, hooks=self)
+        except OSError as error:
+            self.fail_dir(path, error)
+            raise
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Removes a log: at once from sight, later from the disk.  Raises OSError."""
+        log = self.logs.pop(tp)
+        self.high_watermarks.pop(tp, None)
+        self._rolled.pop(tp, None)
+        path = self.dir_of(log)
+        self._deletions += 1
+        unique = f"{self._clock.wall_ms():016x}{self._deletions:016x}"
+        suffix = f"-{tp.partition}.{unique}-delete"
+        gone = f"{path}/{tp.topic[: 255 - len(suffix)]}{suffix}"
+        try:
+            self.disk.rename(log.dir, gone)
+            self._trash.add(
+                [s.file for s in log.segments], (gone,), log.config.file_delete_delay_ms
+            )
+            log.deleted = True
+            # a topic of the same name must not find the offsets of this one
+            directory = self._dirs[path]
+            for name in _CHECKPOINTS:
+                known = directory.written.get(name, {})
+                if known.get(tp):
+                    directory.write(name, {k: v for k, v in known.items() if k != tp})
+        except OSError as error:
+            self.fail_dir(path, error)
+            raise
+
+    def fail_dir(self, path: str, error: OSError) -> None:
+        """Takes a directory offline, with every log in it.  Does nothing the second time."""
+        if path in self.offline_dirs:
+            return
+        self.offline_dirs.add(path)
+        logger.error("log directory %s is offline: %s", path, error)
+        gone = self._in_dir(path)
+        self._on_dir_failure(path, error)
+        for log in gone:
+            self.logs.pop(log.tp, None)
+            log.deleted = True
+            log.close_files()
+        self._dirs[path].release()
+
+    # ------------------------------------------------------------------------- hooks of logs
+
+    def before_truncation(self, log: Log, offset: int) -> None:
+        """The files must not know offsets above the cut: recovery would trust what comes there."""
+        directory = self._dirs[self.dir_of(log)]
+        for name, value in (
+            (checkpoints.RECOVERY_POINTS, log.recovery_point),
+            (checkpoints.LOG_STARTS, log.log_start_offset),
+        ):
+            known = directory.written.get(name, {})
+            if known.get(log.tp, 0) > offset:
+                directory.write(name, {**known, log.tp: value})
+
+    def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
+        self._trash.add(files, paths, log.config.file_delete_delay_ms)
+
+    def rolled(self, log: Log) -> None:
+        self._rolled[log.tp] = None
+        self._roll_seen.set()
+
+    # --------------------------------------------------------------------------- checkpoints
+
+    def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
+        """Writes them; partitions that nobody told this broker about yet keep theirs."""
+        self._checkpoint(
+            checkpoints.HIGH_WATERMARKS,
+            lambda log: marks.get(log.tp, self.high_watermarks.get(log.tp, 0)),
+        )
+
+    def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Only those that a first segment's name does not say already."""
+        self._checkpoint(
+            checkpoints.LOG_STARTS,
+            lambda log: log.log_start_offset,
+            lambda log: log.log_start_offset > log.segments[0].base_offset,
+        )
+
+    def _checkpoint(
+        self,
+        name: str,
+        value: Callable[[Log], int],
+        wanted: Callable[[Log], bool] = lambda log: True,
+    ) -> None:
+        offsets: dict[str, Offsets] = {d.path: {} for d in self._live()}
+        for tp, log in self.logs.items():
+            if wanted(log):
+                offsets[self.dir_of(log)][tp] = value(log)
+        for directory in self._live():
+            with _Guard(self, directory):
+                directory.write(name, offsets[directory.path])
+
+    # ----------------------------------------------------------------------- now and then
+
+    async def run(self) -> None:
+        """Retention, flushes, checkpoints, late deletions, expiry of producers; until cancelled."""
+        config = self._config
+        flush_ms = min(
+            config.log_flush_scheduler_interval_ms, config.log_flush_interval_ms or LONG_MAX
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._trash.run)
+            nursery.start_soon(self._flush_rolled)
+            nursery.start_soon(
+                self._every, config.log_retention_check_interval_ms, self._retention, FIRST_CHECK_MS
+            )
+            nursery.start_soon(
+                self._every, config.log_flush_offset_checkpoint_interval_ms, self._checkpoints
+            )
+            nursery.start_soon(self._every, PRODUCER_EXPIRATION_CHECK_MS, self._expire_producers)
+            if flush_ms < LONG_MAX:
+                nursery.start_soon(self._every, flush_ms, self._flush_all)
+
+    async def _every(
+        self, interval_ms: int, work: Callable[[], object], first_ms: int | None = None
+    ) -> None:
+        await trio.sleep((interval_ms if first_ms is None else min(first_ms, interval_ms)) / 1000)
+        while True:
+            result = work()
+            if result is not None:
+                await result  # type: ignore[misc]
+            await trio.sleep(interval_ms / 1000)
+
+    async def _each(self, logs: Iterable[Log], work: Callable[[Log], object]) -> None:
+        """One log after the other, and other tasks between them; a failure costs its directory."""
+        for log in logs:
+            if not log.deleted:
+                with _Guard(self, self._dirs[self.dir_of(log)], log):
+                    result = work(log)
+                    if result is not None:
+                        await result  # type: ignore[misc]
+            await trio.lowlevel.checkpoint()
+
+    async def _retention(self) -> None:
+        now = self._clock.wall_ms()
+
+        def clean(log: Log) -> None:
+            count = log.delete_old_segments(now, self._high_watermark(log.tp))
+            if count:
+                logger.info(
+                    "%s: %d segments deleted, begins at %d", log.tp, count, log.log_start_offset
+                )
+            log.trim_memory()
+
+        await self._each([log for _, log in sorted(self.logs.items())], clean)
+
+    def _expire_producers(self) -> None:
+        now = self._clock.wall_ms()
+        for log in self.logs.values():
+            log.producers.expire(now)
+
+    def _checkpoints(self) -> None:
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+
+    async def _flush_all(self) -> None:
+        await self._each([log for _, log in sorted(self.logs.items())], lambda log: log.flush())
+
+    async def _flush_rolled(self) -> None:
+        while True:
+            await self._roll_seen.wait()
+            self._roll_seen = trio.Event()
+            rolled, self._rolled = self._rolled, {}
+            logs = [self.logs[tp] for tp in rolled if tp in self.logs]
+            await self._each(logs, lambda log: log.flush(log.segments[-1].base_offset))
+
+    async def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flushes and closes all logs, and signs each directory as cleanly shut down."""
+        async with trio.open_nursery() as nursery:
+            for directory in self._live():
+                nursery.start_soon(self._shut_down_dir, directory, broker_epoch)
+
+    async def _shut_down_dir(self, directory: LogDirectory, broker_epoch: int) -> None:
+        logs = self._in_dir(directory.path)
+        with _Guard(self, directory):
+            async with trio.open_nursery() as nursery:
+                for log in logs:
+                    nursery.start_soon(log.flush_for_good)
+            self._checkpoints()
+            for name in _CHECKPOINTS:
+                await directory.write_durably(name)
+            for log in logs:
+                log.close_files()
+            await directory.sign_clean_shutdown(broker_epoch)
+        directory.release()
+
+
+class _Guard:
+    """What is inside is about one directory: an OSError takes that offline, and ends here."""
+
+    def __init__(
+        self, manager: LogManager, directory: LogDirectory, log: Log | None = None
+    ) -> None:
+        self._manager = manager
+        self._path = directory.path
+        self._log = log
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, BaseExceptionGroup):
+            if error.split(OSError)[1] is not None:
+                return False
+            error = next(_leaves(error))
+        if not isinstance(error, OSError):
+            return False
+        if self._log is None or not self._log.deleted:  # deleted meanwhile: its files are closed
+            self._manager.fail_dir(self._path, error)
+        return True
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

@@ -1,0 +1,71 @@
+"""Files that go later: readers may still send from them (file.delete.delay.ms, one minute).
+
+They already carry another name (`.deleted`, `-delete`), so that a start in between finds them as
+what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import trio
+
+from highwater.common.world.api import Clock, Disk, File
+
+
+@dataclass(order=True, slots=True)
+class _Item:
+    due_ns: int
+    number: int
+    files: Sequence[File] = field(compare=False)
+    paths: Sequence[str] = field(compare=False)
+
+
+class Trash:
+    """One sleeping task deletes what is due; works on a clock that only has to run evenly."""
+
+    def __init__(self, disk: Disk, clock: Clock) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._items: list[_Item] = []
+        self._count = 0
+        self._added = trio.Event()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, files: Sequence[File], paths: Sequence[str], delay_ms: int) -> None:
+        """Closes these files and deletes these paths (folders too) after the delay."""
+        self._count += 1
+        due = self._clock.perf_ns() + delay_ms * 1_000_000
+        heappush(self._items, _Item(due, self._count, files, paths))
+        self._added.set()
+
+    async def run(self) -> None:
+        """Until cancelled.  What cannot be deleted is left for the next start to try again."""
+        while True:
+            if not self._items:
+                self._added = trio.Event()
+                await self._added.wait()
+            wait_ns = self._items[0].due_ns - self._clock.perf_ns()
+            if wait_ns > 0:
+                self._added = trio.Event()
+                with trio.move_on_after(wait_ns / 1e9):
+                    await self._added.wait()
+                continue
+            item = heappop(self._items)
+            for file in item.files:
+                file.close()
+            for path in item.paths:
+                await self._disk.run(lambda path=path: self._delete(path))  # type: ignore[misc]
+
+    def _delete(self, path: str) -> None:
+        try:
+            if self._disk.is_dir(path):
+                self._disk.remove_tree(path)
+            elif self._disk.exists(path):
+                self._disk.remove(path)
+        except OSError:
+            pass  # the directory has failed, and whoever uses it will say so
