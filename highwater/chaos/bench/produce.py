@@ -1,0 +1,203 @@
+"""`highwater bench produce`: three brokers, RF 3, librdkafka, Highwater and Apache Kafka in turn.
+
+Theory of operation.  Each side is a cluster of the process runtime in a folder of its own, with
+Kafka's own defaults (the profile `kafka`).  First each side is started and stopped some times
+alone, for the time to ready.  Then both stay up; their brokers' memory is read while they idle; and
+for each batch size the load goes to one side and then to the other, each time to a new topic, which
+is deleted afterwards, so that the disk does not fill.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.chaos.bench.load import Load, Measured
+from highwater.chaos.bench.memory import pss_mib
+from highwater.chaos.bench.rows import Row
+from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from highwater.chaos.clusters.processes import StartError
+from highwater.chaos.clusters.programs import Program
+
+KIB = 1024
+BATCHES = (16 * KIB, 128 * KIB, 1024 * KIB)
+Progress = Callable[[str], None]
+
+
+class LoadFailed(StartError):
+    """A load could not be carried out; the message is the client's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    batches: tuple[int, ...] = BATCHES
+    record_bytes: int = 1000
+    acks: str = "all"
+    partitions: int = 3
+    brokers: int = 3
+    rounds: int = 3
+    measure_s: float = 5
+    warm_up_s: float = 2
+    starts: int = 3
+    idle_s: float = 5
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two: `ours` or `theirs`."""
+
+    name: str
+    program: Program
+    folder: Path
+    ready_s: list[float] = field(default_factory=list)
+    memory_mib: list[float] = field(default_factory=list)
+    mb_per_s: dict[int, list[float]] = field(default_factory=dict)
+    _runs: int = 0
+
+    @asynccontextmanager
+    async def cluster(self, plan: Plan) -> AsyncIterator[ProcessCluster]:
+        """A new cluster without data; the time until each broker knows all is kept."""
+        self._runs += 1
+        folder = self.folder / f"run-{self._runs}"
+        settings = Settings(folder, brokers=plan.brokers, profile="kafka", program=self.program)
+        began = time.monotonic()
+        try:
+            async with process_cluster(settings, timeout_s=120) as cluster:
+                self.ready_s.append(time.monotonic() - began)
+                yield cluster
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """The measured rows; the first side is ours."""
+    for number in range(plan.starts - 1):
+        for side in sides:
+            progress(f"start {number + 1} of {plan.starts}: {side.name}")
+            async with side.cluster(plan):
+                pass
+    async with AsyncExitStack() as stack:
+        clusters: list[tuple[Side, ProcessCluster]] = []
+        for side in sides:
+            progress(f"start {plan.starts} of {plan.starts}: {side.name}")
+            clusters.append((side, await stack.enter_async_context(side.cluster(plan))))
+        progress(f"idle for {plan.idle_s:g} s")
+        await trio.sleep(plan.idle_s)
+        for side, cluster in clusters:
+            side.memory_mib = [pss_mib(cluster.pid(f"broker-{n}")) for n in cluster.brokers]
+        for batch in plan.batches:
+            for number in range(plan.rounds):
+                for side, cluster in clusters:
+                    topic = f"bench-{batch // KIB}-{number}"
+                    rate = await _measure(plan, cluster, topic, batch)
+                    side.mb_per_s.setdefault(batch, []).append(rate)
+                    progress(
+                        f"{batch // KIB} KiB batches, round {number + 1} of {plan.rounds}:"
+                        f" {side.name} {rate:.1f} MB/s"
+                    )
+    return _rows(plan, sides)
+
+
+async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) -> float:
+    bootstrap = cluster.direct_bootstrap
+    await trio.to_thread.run_sync(_create_topic, bootstrap, topic, plan.partitions, plan.brokers)
+    load = Load(
+        bootstrap=bootstrap,
+        topic=topic,
+        record_bytes=plan.record_bytes,
+        batch_bytes=batch,
+        acks=plan.acks,
+        warm_up_s=plan.warm_up_s,
+        measure_s=plan.measure_s,
+    )
+    done = await trio.run_process(
+        load.command(), capture_stdout=True, capture_stderr=True, check=False
+    )
+    if done.returncode != 0:
+        raise LoadFailed(_last_line(done))
+    measured = Measured(**json.loads(done.stdout))
+    await trio.to_thread.run_sync(_delete_topic, bootstrap, topic)
+    return measured.mb_per_s(plan.record_bytes)
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"the load ended with exit code {done.returncode}"
+
+
+def _admin(bootstrap: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def _create_topic(bootstrap: str, topic: str, partitions: int, brokers: int) -> None:
+    """Returns when every partition has a leader and all its replicas are in sync."""
+    from confluent_kafka.admin import NewTopic
+
+    replicas = min(3, brokers)
+    config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
+    admin = _admin(bootstrap)
+    try:
+        admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result()
+    except Exception as error:
+        raise LoadFailed(f"topic {topic} could not be created: {error}") from error
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        seen = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
+        if len(whole) == partitions:
+            return
+        time.sleep(0.05)
+    raise LoadFailed(f"topic {topic} was not whole 30 s after its creation")
+
+
+def _delete_topic(bootstrap: str, topic: str) -> None:
+    admin = _admin(bootstrap)  # its futures fail once it is gone
+    try:
+        admin.delete_topics([topic])[topic].result()
+    except Exception as error:
+        raise LoadFailed(f"topic {topic} could not be deleted: {error}") from error
+
+
+def _rows(plan: Plan, sides: Sequence[Side]) -> list[Row]:
+    ours = sides[0]
+    theirs = sides[1] if len(sides) > 1 else None
+    what = f"produce acks={plan.acks}, {plan.brokers} brokers, RF {min(3, plan.brokers)}"
+    rows = [
+        Row(
+            f"{what}, {batch // KIB} KiB batches",
+            "MB/s",
+            tuple(ours.mb_per_s[batch]),
+            tuple(theirs.mb_per_s[batch]) if theirs else (),
+        )
+        for batch in plan.batches
+    ]
+    rows.append(
+        Row(
+            "memory of an idle broker",
+            "MiB PSS",
+            tuple(ours.memory_mib),
+            tuple(theirs.memory_mib) if theirs else (),
+            smaller_is_better=True,
+        )
+    )
+    rows.append(
+        Row(
+            f"ZooKeeper and {plan.brokers} brokers to ready",
+            "s",
+            tuple(ours.ready_s),
+            tuple(theirs.ready_s) if theirs else (),
+            smaller_is_better=True,
+        )
+    )
+    return rows

@@ -1,0 +1,102 @@
+"""`highwater bench`: how fast, how big, and how that compares with Apache Kafka on this machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from highwater.cli.errors import clear_errors
+
+
+@click.group()
+def bench() -> None:
+    """Measure, against Apache Kafka too.
+
+    \b
+    Example:
+      highwater bench produce --against apache --json bench.json
+    """
+
+
+@bench.command()
+@click.option(
+    "--against",
+    type=click.Choice(["apache"]),
+    help="Measure this in turn; `apache` is fetched by Maven the first time.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--batch-kib",
+    "batches",
+    type=click.IntRange(1, 4000),
+    multiple=True,
+    help="Batch size; may be given more than once.  [default: 16, 128, 1024]",
+)
+@click.option("--record-bytes", default=1000, show_default=True, type=click.IntRange(1, 1_000_000))
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
+@click.option("--partitions", default=3, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=5.0, show_default=True, help="Measured time of each load.")
+@click.option("--warm-up", default=2.0, show_default=True, help="Seconds of load before that.")
+@click.option("--starts", default=3, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
+)
+def produce(
+    against: str | None,
+    json_file: Path | None,
+    batches: tuple[int, ...],
+    record_bytes: int,
+    acks: str,
+    brokers: int,
+    partitions: int,
+    rounds: int,
+    seconds: float,
+    warm_up: float,
+    starts: int,
+    folder: Path | None,
+) -> None:
+    """Produce through librdkafka, and report megabytes a second, memory, and time to ready.
+
+    \b
+    Example:
+      highwater bench produce --against apache --json bench.json
+    """
+    import trio
+
+    from highwater.chaos.bench.produce import BATCHES, KIB, Plan, Side, run
+    from highwater.chaos.bench.rows import table
+    from highwater.chaos.clusters import apache
+    from highwater.chaos.clusters.programs import Highwater
+
+    plan = Plan(
+        batches=tuple(b * KIB for b in batches) or BATCHES,
+        record_bytes=record_bytes,
+        acks=acks,
+        partitions=partitions,
+        brokers=brokers,
+        rounds=rounds,
+        measure_s=seconds,
+        warm_up_s=warm_up,
+        starts=starts,
+    )
+    with (
+        clear_errors(),
+        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
+    ):
+        sides = [Side("Highwater", Highwater(), Path(work) / "ours")]
+        if against == "apache":
+            sides.append(
+                Side(f"Apache Kafka {apache.VERSION}", apache.program(), Path(work) / "theirs")
+            )
+        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
+        click.echo(table(rows, sides[1].name if against else "-"))
+        if json_file is not None:
+            json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
