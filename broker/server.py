@@ -33,7 +33,6 @@ from broker.replica.manager import ReplicaManager
 from broker.services import Services
 from controller.candidate import Candidate
 from highwater.common.config import Config
-from highwater.common.config_listeners import parse_listeners
 from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.common.world.api import (
     ConnectionLoss,
@@ -63,7 +62,9 @@ async def serve(
 
     Raises StartError, OSError (a port in use, a data directory) or ConfigError with one clear line.
     """
-    await Broker(config, world, host_name).run(shutdown or trio.Event(), task_status)
+    if shutdown is None:
+        shutdown = trio.Event()
+    await Broker(config, world, host_name).run(shutdown, task_status)
 
 
 class Broker:
@@ -74,7 +75,7 @@ class Broker:
         self.world = world
         self.host_name = host_name
         self.broker_id = BrokerId(config.broker_id)
-        self.listeners = parse_listeners(config)
+        self.listeners = config.parsed_listeners
         self.endpoints: tuple[Endpoint, ...] = ()
         self.metadata = MetadataCache(self.broker_id)
         self.purgatories = Purgatories()
@@ -111,6 +112,8 @@ class Broker:
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
+        self._serving = trio.CancelScope()
+        self._served = trio.Event()
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[Services]) -> None:
         addresses = await self.server.bind()
@@ -118,6 +121,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
+            nursery.start_soon(self._serve_sockets)
             first = await nursery.start(self._sessions, nursery)
             await nursery.start(self._wait_ready, first)
             log.info(
@@ -130,6 +134,11 @@ class Broker:
             await shutdown.wait()
             await self._leave()
             nursery.cancel_scope.cancel()
+
+    async def _serve_sockets(self) -> None:
+        with self._serving:
+            await self.server.run()
+        self._served.set()
 
     # ---------------------------------------------------------------- sessions
 
@@ -234,7 +243,8 @@ class Broker:
         log.info("broker %d shuts down", self.broker_id)
         if self.config.controlled_shutdown_enable:
             await leave_cluster(self.services, self.listeners.inter_broker)
-        self.server.stop()
+        self._serving.cancel()
+        await self._served.wait()
         self.replicas.checkpoint_high_watermarks()
         await self.logs.shutdown()
         log.info("broker %d has stopped", self.broker_id)
