@@ -8,11 +8,18 @@ from contextlib import contextmanager
 
 import click
 
-from highwater.chaos.clusters.api import ClusterError
-from highwater.chaos.clusters.ports import PortInUse
-from highwater.chaos.clusters.processes import StartError
 
-CLEAR = (ClusterError, PortInUse, StartError, FileExistsError, FileNotFoundError, PermissionError)
+def _clear() -> tuple[type[BaseException], ...]:
+    """The errors whose text is meant for people; imported late, so that start-up stays fast."""
+    from highwater.chaos.clusters.api import ClusterError
+    from highwater.chaos.clusters.ports import PortInUse
+    from highwater.chaos.clusters.processes import StartError
+    from highwater.chaos.faults.model import ScheduleError
+    from highwater.chaos.witnesses.zookeeper import WitnessError
+    from highwater.chaos.workloads.control import WorkloadDied
+
+    ours = (ClusterError, PortInUse, ScheduleError, StartError, WitnessError, WorkloadDied)
+    return (*ours, FileExistsError, FileNotFoundError, PermissionError)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -33,7 +40,7 @@ def clear_errors(exit_code: int = 1) -> Iterator[None]:
         found = list(leaves(error))
         if any(isinstance(e, KeyboardInterrupt) for e in found):
             raise SystemExit(130) from None
-        known = [e for e in found if isinstance(e, CLEAR)]
+        known = [e for e in found if isinstance(e, _clear())]
         if known and len(known) == len(found):
             click.echo(f"highwater: {known[0]}", err=True)
             raise SystemExit(exit_code) from None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from highwater.chaos.clusters.api import Cluster
 from highwater.chaos.clusters.processes import StartError
 
 
@@ -46,3 +48,8 @@ def compose_up(detach: bool) -> None:
 
 def compose_down(delete: bool) -> None:
     _compose("down", *(["--volumes"] if delete else []))
+
+
+def compose_cluster(folder: Path) -> AbstractAsyncContextManager[Cluster]:
+    """A cluster in containers, with the harness's proxies on its links."""
+    raise StartError("--runtime compose is not there yet: use --runtime process")

@@ -1,0 +1,139 @@
+"""Carries out a schedule, and writes down of each fault what was seen of it.
+
+One entry after the other; an entry with `for` is ended by a task of its own while the schedule goes
+on.  Whatever happens, `mend` brings everything back at the end: paused members run, links are
+whole, dead members are started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from highwater.chaos.clusters.api import ClusterError
+from highwater.chaos.clusters.processes import StartError
+from highwater.chaos.faults.model import Fault
+from highwater.chaos.faults.stage import Stage
+from highwater.chaos.faults.verbs import VERBS, Done
+from highwater.chaos.history import LineLog
+
+RETRY_S = 10.0
+"""How long a verb whose target is not there yet is tried again."""
+Progress = Callable[[str], None]
+
+
+class Engine:
+    def __init__(self, stage: Stage, log: LineLog, progress: Progress) -> None:
+        self.stage = stage
+        self.log = log
+        self.progress = progress
+        self.fired = 0
+        self._zero_ns = time.monotonic_ns()
+        self._open: list[tuple[Fault, Done, int]] = []
+
+    @staticmethod
+    def planned(schedule: list[Fault]) -> int:
+        return sum(fault.name != "wait" for fault in schedule)
+
+    async def run(self, schedule: list[Fault], until_s: float) -> None:
+        """Fires the schedule; returns when it is over, its open ends too, but not before
+        `until_s`."""
+        self._zero_ns = time.monotonic_ns()
+        begun = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for fault in schedule:
+                due = begun + fault.at if fault.at is not None else trio.current_time()
+                await trio.sleep_until(max(due, trio.current_time()) + fault.after)
+                await self._fire(fault, nursery)
+        await trio.sleep_until(begun + until_s)
+
+    async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
+        t_ns = time.monotonic_ns()
+        try:
+            done = await self._attempt(fault)
+        except (ClusterError, StartError, OSError, KeyError) as error:
+            self._tell(fault, Done(fault.target), t_ns, error=str(error))
+            return
+        if fault.label:
+            self.stage.names[fault.label] = [m for m in done.target.split(",") if m]
+        if fault.name == "wait" and done.effect is not None:
+            return
+        if not done.effect_at_undo:
+            self._tell(fault, done, t_ns)
+        elif fault.lasts is not None:
+            self.progress(f"{fault.name} {done.target}")
+        if done.undo is None:
+            return
+        self._open.append((fault, done, t_ns))
+        if fault.lasts is not None:
+            nursery.start_soon(self._end_later, fault, done, t_ns)
+        elif fault.name == "move_controller":
+            await self._end(fault, done, t_ns)
+
+    async def _attempt(self, fault: Fault) -> Done:
+        deadline = trio.current_time() + RETRY_S
+        while True:
+            try:
+                return await VERBS[fault.name](self.stage, fault)
+            except (ClusterError, KeyError):
+                if trio.current_time() > deadline:
+                    raise
+                await trio.sleep(0.2)
+
+    async def _end_later(self, fault: Fault, done: Done, t_ns: int) -> None:
+        assert fault.lasts is not None
+        await trio.sleep(fault.lasts)
+        await self._end(fault, done, t_ns)
+
+    async def _end(self, fault: Fault, done: Done, t_ns: int) -> None:
+        entry = (fault, done, t_ns)
+        if entry not in self._open or done.undo is None:
+            return
+        self._open.remove(entry)
+        now_ns = time.monotonic_ns()
+        try:
+            effect = await done.undo()
+        except (ClusterError, StartError, OSError) as error:
+            self._tell(Fault(done.undo_name), Done(done.target), now_ns, error=str(error))
+            return
+        if done.effect_at_undo:
+            done.effect = effect
+            self._tell(fault, done, t_ns)
+            effect = effect and "ended"
+        self._tell(Fault(done.undo_name), Done(done.target, effect), now_ns)
+
+    def _tell(self, fault: Fault, done: Done, t_ns: int, error: str | None = None) -> None:
+        if fault.name in VERBS and fault.name != "wait":
+            self.fired += 1
+        line: dict[str, Any] = {
+            "name": fault.name,
+            "target": done.target,
+            "t": round((t_ns - self._zero_ns) / 1e9, 3),
+            "t_ns": t_ns,
+            "params": fault.params,
+            "effect": done.effect,
+        }
+        if error is not None:
+            line["error"] = error
+        self.log.write(**line)
+        saw = done.effect or f"NO VISIBLE EFFECT{': ' + error if error else ''}"
+        self.progress(f"{fault.name} {done.target}: {saw}")
+
+    async def mend(self) -> None:
+        """Ends what is still open, and starts what is still down."""
+        for fault, done, t_ns in list(self._open):
+            if done.effect_at_undo or fault.name == "pause":
+                await self._end(fault, done, t_ns)
+        if self.stage.cluster.links is not None:
+            self.stage.cluster.links.heal_all()
+        for member in sorted(self.stage.stopped_by_pause):
+            await self.stage.cluster.resume(member)
+        self.stage.stopped_by_pause.clear()
+        if self.stage.down:
+            t_ns = time.monotonic_ns()
+            done = await VERBS["start_all"](self.stage, Fault("start_all"))
+            self._tell(Fault("start_all"), done, t_ns)
+        self._open.clear()

@@ -1,0 +1,84 @@
+"""A schedule from a seed: what must be seen comes first, in an order of the seed's own; then
+chance.
+
+Between two acts the cluster is given time to become whole, so that each fault meets a cluster that
+it could break, and at most one broker is away at a time: then nothing acknowledged by acks=all may
+be lost, whatever happens.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from highwater.chaos.faults.model import Fault
+
+HEALTHY = Fault("wait", after=0.3, params={"until": "healthy", "within": 30})
+Act = Callable[[random.Random, str], list[Fault]]
+
+
+def swap_leader(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("swap_leader", tp)]
+
+
+def pause_follower(rng: random.Random, tp: str) -> list[Fault]:
+    """Longer than replica.lag.time.max.ms and the session: the ISR shrinks, and expands again."""
+    return [Fault("pause", f"follower of {tp}", lasts=rng.uniform(4.0, 4.8))]
+
+
+def lose_unreplicated(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("lose_unreplicated", params={"seconds": 0.8})]
+
+
+def move_controller(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("move_controller", params={"how": rng.choice(["delete", "delete", "kill"])})]
+
+
+def kill_leader(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("kill", f"leader of {tp}", lasts=rng.uniform(1.0, 2.5))]
+
+
+def cut_brokers(rng: random.Random, tp: str) -> list[Fault]:
+    """A follower that cannot reach its leader, in both directions or in one."""
+    ends = {"from": f"follower of {tp}", "to": f"leader of {tp}"}
+    one_way = rng.random() < 0.5
+    return [Fault("cut", lasts=rng.uniform(2.5, 4.0), params={**ends, "one_way": one_way})]
+
+
+def cut_zookeeper(rng: random.Random, tp: str) -> list[Fault]:
+    """Longer than the session: the broker lives on without its znode."""
+    ends = {"from": f"leader of {tp}", "to": "zookeeper"}
+    return [Fault("cut", lasts=rng.uniform(3.5, 5.0), params=ends)]
+
+
+def stop_broker(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("stop", f"leader of {tp}", lasts=rng.uniform(0.5, 2.0))]
+
+
+def hold_answer(rng: random.Random, tp: str) -> list[Fault]:
+    """One answer of a leader to a follower's fetch comes late."""
+    ends = {"from": f"leader of {tp}", "to": f"follower of {tp}"}
+    more = {"api": "Fetch", "side": "response"}
+    return [Fault("hold", lasts=rng.uniform(1.0, 2.5), params={**ends, **more})]
+
+
+REQUIRED: tuple[Act, ...] = (swap_leader, pause_follower, lose_unreplicated, move_controller)
+CHANCE: tuple[Act, ...] = (
+    kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, *REQUIRED,
+)  # fmt: skip
+SECONDS_PER_ACT = 7.0
+"""What an act and the recovery from it take, roughly."""
+
+
+def generate(seed: int, duration_s: float, partitions: list[str]) -> list[Fault]:
+    """The required acts, whatever the duration; then acts by chance while time is left."""
+    rng = random.Random(seed)
+    acts = list(REQUIRED)
+    rng.shuffle(acts)
+    further = int((duration_s - len(acts) * SECONDS_PER_ACT) / SECONDS_PER_ACT)
+    acts += [rng.choice(CHANCE) for _ in range(max(0, further))]
+    faults = [Fault("wait", after=1.5, params={"until": "healthy", "within": 30})]
+    for act in acts:
+        faults += act(rng, rng.choice(partitions))
+        faults.append(HEALTHY)
+    return faults

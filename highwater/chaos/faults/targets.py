@@ -1,0 +1,91 @@
+"""Targets by role, resolved at the moment a fault fires.
+
+broker-2, broker 2, 2        that broker
+zookeeper, clients           those members
+controller                   the broker that is the controller now
+leader of safe-0             the leader of that partition now
+follower of safe-0           a member of its ISR that does not lead it (chosen by the seed)
+last ISR member of safe-0    the last of them
+followers of safe-0          all of them
+any broker                   one that runs (chosen by the seed)
+not the controller           one that runs and is not the controller
+other brokers                in `to`: every broker that is not in `from`
+$L                           what an earlier fault called by `as`
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker
+from highwater.chaos.links.rules import CLIENTS
+from highwater.chaos.witnesses.zookeeper import PartitionState
+from highwater.common.types import TopicPartition
+
+_OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(\d+)$", re.I)
+_NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
+
+
+class View(Protocol):
+    """What a resolver must know."""
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, PartitionState]: ...
+
+    @property
+    def controller(self) -> int | None: ...
+
+
+def resolve(
+    text: str,
+    view: View,
+    running: list[int],
+    rng: random.Random,
+    names: Mapping[str, list[str]],
+    others_than: list[str] | None = None,
+) -> list[str]:
+    """The members that a target names now; ClusterError where there are none."""
+    text = text.strip()
+    lower = text.lower()
+    if text.startswith("$"):
+        if text[1:] not in names:
+            raise ClusterError(f"no earlier fault is called {text[1:]}")
+        return list(names[text[1:]])
+    if lower in (ZOOKEEPER, CLIENTS):
+        return [lower]
+    if number := _NUMBER.match(lower):
+        return [broker(int(number.group(1)))]
+    if match := _OF.match(text):
+        tp = TopicPartition(match.group(2), int(match.group(3)))
+        return [broker(n) for n in _of(match.group(1).lower(), tp, view, rng)]
+    if lower == "controller":
+        if view.controller is None:
+            raise ClusterError("there is no controller now")
+        return [broker(view.controller)]
+    if lower == "other brokers" and others_than is not None:
+        return [broker(n) for n in running if broker(n) not in others_than]
+    if lower in ("any broker", "not the controller"):
+        chosen = [n for n in running if lower == "any broker" or n != view.controller]
+        if not chosen:
+            raise ClusterError(f"no broker runs that is {text!r}")
+        return [broker(rng.choice(chosen))]
+    raise ClusterError(f"target {text!r} is not understood")
+
+
+def _of(role: str, tp: TopicPartition, view: View, rng: random.Random) -> list[int]:
+    state = view.partitions.get(tp)
+    if state is None:
+        raise ClusterError(f"there is no partition {tp}")
+    if role == "leader":
+        if state.leader < 0:
+            raise ClusterError(f"{tp} has no leader now")
+        return [state.leader]
+    followers = [n for n in state.isr if n != state.leader]
+    if not followers:
+        raise ClusterError(f"{tp} has no follower in its ISR now")
+    if role == "followers":
+        return followers
+    return [followers[-1] if role == "last isr member" else rng.choice(sorted(followers))]

@@ -1,0 +1,400 @@
+"""The verbs.  Each does one thing, waits for its visible effect, and returns what was seen (None:
+nothing).
+
+A verb with an end (`for`, or a later entry of the schedule) returns an `Undo`, which reports its
+own effect: of a cut or of a held message it can only be told afterwards whether it met any traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker, broker_number
+from highwater.chaos.faults.admin import move_leader
+from highwater.chaos.faults.model import Fault, ScheduleError
+from highwater.chaos.faults.stage import Stage
+from highwater.chaos.links.rules import ANY, Action, Rule, Side
+from highwater.common.types import TopicPartition
+
+Effect = str | None
+
+
+@dataclass(slots=True)
+class Done:
+    """What a verb did: to whom, what was seen, and what ends it."""
+
+    target: str
+    effect: Effect = None
+    undo_name: str = ""
+    undo: Callable[[], Awaitable[Effect]] | None = None
+    effect_at_undo: bool = False
+    """The effect of the fault itself is only known when it ends."""
+
+
+def parse_tp(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isdigit():
+        raise ScheduleError(f"{text!r} is no partition: write topic-number, such as safe-0")
+    return TopicPartition(topic, int(number))
+
+
+# --- processes
+
+
+async def kill(stage: Stage, fault: Fault) -> Done:
+    member = stage.target(fault)
+    effect = await kill_member(stage, member)
+    return Done(member, effect, "start", lambda: start_member(stage, member))
+
+
+async def kill_member(stage: Stage, member: str) -> Effect:
+    if not stage.cluster.running(member):
+        raise ClusterError(f"{member} does not run")
+    led = {} if member == ZOOKEEPER else stage.zookeeper.led_by(broker_number(member))
+    await stage.cluster.kill(member)
+    stage.down.add(member)
+    if stage.cluster.running(member):
+        return None
+    if member != ZOOKEEPER:
+        stage.deaths.died(broker_number(member), led)
+    return f"ended by SIGKILL, leading {', '.join(map(str, led)) or 'nothing'}"
+
+
+async def stop(stage: Stage, fault: Fault) -> Done:
+    member = stage.target(fault)
+    began = trio.current_time()
+    code = await stage.cluster.stop(member)
+    stage.down.add(member)
+    effect = f"ended with code {code} after {trio.current_time() - began:.1f} s"
+    return Done(member, effect, "start", lambda: start_member(stage, member))
+
+
+async def start(stage: Stage, fault: Fault) -> Done:
+    member = stage.target(fault)
+    return Done(member, await start_member(stage, member))
+
+
+async def start_member(stage: Stage, member: str) -> Effect:
+    began = trio.current_time()
+    await stage.cluster.start(member)
+    stage.down.discard(member)
+    return f"serves after {trio.current_time() - began:.1f} s"
+
+
+async def restart(stage: Stage, fault: Fault) -> Done:
+    done = await (kill if fault.params.get("how") == "kill" else stop)(stage, fault)
+    done.effect = f"{done.effect}; {await start_member(stage, done.target)}"
+    done.undo = None
+    return done
+
+
+async def pause(stage: Stage, fault: Fault) -> Done:
+    member = stage.target(fault)
+    await stage.cluster.pause(member)
+    stage.stopped_by_pause.add(member)
+
+    async def resume_member() -> Effect:
+        await stage.cluster.resume(member)
+        stage.stopped_by_pause.discard(member)
+        await trio.sleep(0.05)
+        return "runs again" if not stage.cluster.paused(member) else None
+
+    await trio.sleep(0.05)
+    effect = "stands still" if stage.cluster.paused(member) else None
+    return Done(member, effect, "resume", resume_member)
+
+
+async def resume(stage: Stage, fault: Fault) -> Done:
+    member = stage.target(fault)
+    await stage.cluster.resume(member)
+    stage.stopped_by_pause.discard(member)
+    await trio.sleep(0.05)
+    return Done(member, "runs again" if not stage.cluster.paused(member) else None)
+
+
+async def kill_all(stage: Stage, fault: Fault) -> Done:
+    """Every broker at the same moment."""
+    members = [broker(n) for n in stage.cluster.brokers if stage.cluster.running(broker(n))]
+    led = {m: stage.zookeeper.led_by(broker_number(m)) for m in members}
+    async with trio.open_nursery() as nursery:
+        for member in members:
+            nursery.start_soon(stage.cluster.kill, member)
+    stage.down.update(members)
+    for member in members:
+        stage.deaths.died(broker_number(member), led[member])
+    gone = [m for m in members if not stage.cluster.running(m)]
+
+    async def undo() -> Effect:
+        return await _start_all(stage)
+
+    effect = f"{len(gone)} ended by SIGKILL" if gone == members else None
+    return Done(",".join(members), effect, "start_all", undo)
+
+
+async def start_all(stage: Stage, fault: Fault) -> Done:
+    return Done(",".join(sorted(stage.down)), await _start_all(stage))
+
+
+async def _start_all(stage: Stage) -> Effect:
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for member in sorted(stage.down):
+            nursery.start_soon(start_member, stage, member)
+    return f"all serve after {trio.current_time() - began:.1f} s"
+
+
+# --- links
+
+
+async def cut(stage: Stage, fault: Fault) -> Done:
+    sources = stage.targets(fault.params.get("from") or fault.target)
+    sinks = stage.targets(fault.params.get("to", "other brokers"), others_than=sources)
+    pairs = [(a, b) for a in sources for b in sinks if a != b]
+    if not fault.params.get("one_way"):
+        pairs += [(b, a) for a, b in pairs]
+    return cut_pairs(stage, pairs)
+
+
+async def isolate(stage: Stage, fault: Fault) -> Done:
+    """One broker from all other brokers and from ZooKeeper; clients still reach it."""
+    member = stage.target(fault)
+    others = [broker(n) for n in stage.cluster.brokers if broker(n) != member] + [ZOOKEEPER]
+    return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
+
+
+def cut_pairs(stage: Stage, pairs: list[tuple[str, str]]) -> Done:
+    if not pairs:
+        raise ClusterError("a cut needs two different members")
+    links = stage.links
+    before = {pair: links.stopped[pair] for pair in pairs}
+    for pair in pairs:
+        links.cut(*pair)
+
+    async def undo() -> Effect:
+        met = sum(links.stopped[pair] - before[pair] for pair in pairs)
+        for pair in pairs:
+            links.heal(*pair)
+        return f"stopped {met} streams and connection attempts" if met else None
+
+    text = ", ".join(f"{a}->{b}" for a, b in pairs)
+    return Done(text, None, "heal", undo, effect_at_undo=True)
+
+
+async def heal(stage: Stage, fault: Fault) -> Done:
+    cuts = stage.links.cuts
+    stage.links.heal()
+    return Done(", ".join(f"{a}->{b}" for a, b in cuts), "healed" if cuts else None)
+
+
+async def hold(stage: Stage, fault: Fault) -> Done:
+    return await _rule(stage, fault, Action.HOLD)
+
+
+async def drop(stage: Stage, fault: Fault) -> Done:
+    return await _rule(stage, fault, Action.DROP)
+
+
+async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
+    """`from` and `to` are the message's own: an answer travels from who was asked to who asked."""
+    params = fault.params
+    source, sink = (stage.targets(params[k])[0] if k in params else ANY for k in ("from", "to"))
+    rule = Rule(
+        action,
+        str(params.get("api", "")),
+        Side(params.get("side", "request")),
+        source,
+        sink,
+        path=str(params.get("path", "")),
+        limit=int(params.get("count", 1)),
+    )
+    links = stage.links
+    links.add(rule)
+    if fault.label:
+        stage.rules[fault.label] = rule
+
+    async def undo() -> Effect:
+        links.release(rule)
+        word = "held" if action is Action.HOLD else "dropped"
+        return f"{word} {rule.matched} messages" if rule.matched else None
+
+    text = f"{rule.api} {rule.side.value} {source}->{sink}"
+    return Done(text, None, "release", undo, effect_at_undo=True)
+
+
+async def release(stage: Stage, fault: Fault) -> Done:
+    """The rule that an earlier fault called by `as`, or all of them."""
+    label = str(fault.params.get("rule", ""))
+    rules = [stage.rules[label]] if label in stage.rules else list(stage.links.rules)
+    matched = sum(rule.matched for rule in rules)
+    for rule in rules:
+        stage.links.release(rule)
+    return Done(label, f"released {matched} messages" if matched else None)
+
+
+# --- roles
+
+
+async def swap_leader(stage: Stage, fault: Fault) -> Done:
+    tp = parse_tp(fault.target)
+    state = stage.zookeeper.partitions[tp]
+    followers = sorted(n for n in state.isr if n != state.leader)
+    if not followers:
+        raise ClusterError(f"{tp} has no follower in its ISR: its leader cannot be swapped")
+    wanted = int(fault.params.get("leader", 0)) or stage.rng.choice(followers)
+    await move_leader(stage.cluster, tp, wanted, stage.cluster.brokers)
+    moved = await stage.zookeeper.wait(lambda: stage.zookeeper.partitions[tp].leader == wanted, 15)
+    effect = f"the leader moved from {state.leader} to {wanted}" if moved else None
+    return Done(str(tp), effect)
+
+
+preferred_election = swap_leader
+
+
+async def move_controller(stage: Stage, fault: Fault) -> Done:
+    witness = stage.zookeeper
+    member, epoch = stage.target(fault, "controller"), witness.controller_epoch
+    done = Done(member)
+    if fault.params.get("how", "delete") == "kill":
+        await kill_member(stage, member)
+        done.undo_name, done.undo = "start", lambda: start_member(stage, member)
+    else:
+        await trio.to_thread.run_sync(witness.delete_controller)
+    moved = await witness.wait(
+        lambda: witness.controller_epoch > epoch and witness.controller is not None, 20
+    )
+    if moved:
+        done.effect = f"broker-{witness.controller} is the controller, epoch {epoch + 1} or later"
+    return done
+
+
+async def expire_session(stage: Stage, fault: Fault) -> Done:
+    """A broker is cut from ZooKeeper until its znode is gone."""
+    member = stage.target(fault)
+    done = cut_pairs(stage, [(member, ZOOKEEPER), (ZOOKEEPER, member)])
+    number = broker_number(member)
+    gone = await stage.zookeeper.wait(lambda: number not in stage.zookeeper.brokers, 20)
+    assert done.undo is not None
+    await done.undo()
+    return Done(member, "its znode went" if gone else None)
+
+
+# --- the workload's part
+
+
+async def burst(stage: Stage, fault: Fault) -> Done:
+    before = stage.workload.acked_by("producer-acks1")
+    await stage.workload.burst(float(fault.params.get("rate", 300)))
+    await trio.sleep(float(fault.params.get("seconds", 1)))
+    await stage.workload.burst(0)
+    acked = stage.workload.acked_by("producer-acks1") - before
+    return Done(stage.lossy.name, f"{acked} records acknowledged" if acked else None)
+
+
+async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
+    """The loss that acks=1 allows: both followers are cut off, the leader acknowledges alone, and
+    dies.
+
+    It must be quick: once replica.lag.time.max.ms is over, the ISR is the leader alone, and then
+    nobody else may lead.
+    """
+    tp = TopicPartition(stage.lossy.name, 0)
+    state = stage.zookeeper.partitions[tp]
+    if len(state.isr) < 2 or state.leader < 0:
+        raise ClusterError(f"{tp} has the ISR {list(state.isr)}: no follower could take over")
+    leader = broker(state.leader)
+    others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
+    before = stage.workload.acked_by("producer-acks1")
+    severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
+    assert severed.undo is not None
+    try:
+        await stage.workload.burst(float(fault.params.get("rate", 300)))
+        await trio.sleep(float(fault.params.get("seconds", 0.8)))
+        await kill_member(stage, leader)
+    finally:
+        await severed.undo()
+        await stage.workload.burst(0)
+    acked = stage.workload.acked_by("producer-acks1") - before
+    old = state.leader_epoch
+
+    def taken_over() -> bool:
+        now = stage.zookeeper.partitions[tp]
+        return now.leader not in (-1, state.leader) and now.leader_epoch > old
+
+    moved = await stage.zookeeper.wait(taken_over, 20)
+    await trio.sleep(0.2)
+    stage.deaths.settle(stage.zookeeper.partitions)
+    effect = None
+    if moved and acked:
+        now = stage.zookeeper.partitions[tp]
+        effect = f"{acked} records acknowledged with acks=1 by {leader}; broker-{now.leader} leads"
+    await start_member(stage, leader)
+    return Done(leader, effect)
+
+
+async def wait(stage: Stage, fault: Fault) -> Done:
+    """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L", "no controller"
+    ..."""
+    until = str(fault.params.get("until", ""))
+    within = float(fault.params.get("within", 20))
+    if not until:
+        await trio.sleep(float(fault.params.get("seconds", 1)))
+        return Done("", "waited")
+    if until == "healthy":
+        problems = await stage.wait_healthy(within)
+        return Done("", "the cluster is whole" if not problems else None)
+    words = until.split()
+    if len(words) == 5 and words[:2] == ["isr", "of"] and words[3] == "is" and words[4].isdigit():
+        tp, size = parse_tp(words[2]), int(words[4])
+        came = await stage.zookeeper.wait(
+            lambda: len(stage.zookeeper.partitions[tp].isr) == size, within
+        )
+        return Done(str(tp), f"its ISR has {size} members" if came else None)
+    if len(words) >= 5 and words[:2] == ["leader", "of"] and words[3] in ("is", "changes"):
+        return await _wait_leader(stage, words, within)
+    raise ScheduleError(
+        f"wait: {until!r} is not understood; write healthy, isr of safe-0 is 2,"
+        " leader of safe-0 is $F"
+    )
+
+
+async def _wait_leader(stage: Stage, words: list[str], within: float) -> Done:
+    tp, negated = parse_tp(words[2]), words[4] == "not"
+    (member,) = stage.targets(" ".join(words[5 if negated else 4 :]))
+    number = broker_number(member)
+
+    def holds() -> bool:
+        leader = stage.zookeeper.partitions[tp].leader
+        return leader >= 0 and (leader == number) is not negated
+
+    came = await stage.zookeeper.wait(holds, within)
+    leader = stage.zookeeper.partitions[tp].leader
+    return Done(str(tp), f"broker-{leader} leads" if came else None)
+
+
+Verb = Callable[[Stage, Fault], Awaitable[Done]]
+VERBS: dict[str, Verb] = {
+    "kill": kill,
+    "stop": stop,
+    "start": start,
+    "restart": restart,
+    "pause": pause,
+    "resume": resume,
+    "kill_all": kill_all,
+    "start_all": start_all,
+    "cut": cut,
+    "isolate": isolate,
+    "heal": heal,
+    "hold": hold,
+    "drop": drop,
+    "release": release,
+    "swap_leader": swap_leader,
+    "preferred_election": preferred_election,
+    "move_controller": move_controller,
+    "expire_session": expire_session,
+    "burst": burst,
+    "lose_unreplicated": lose_unreplicated,
+    "wait": wait,
+}

@@ -1,0 +1,336 @@
+"""One chaos run, from an empty folder to a verdict.
+
+    start the cluster  ->  create topics, watch ZooKeeper  ->  workload and faults  ->  mend, wait
+    until whole ->  stop the workload, read everything back  ->  collect what is on disk  ->  checks
+    ->  stop the cluster
+
+Theory of operation.  The cluster is one async context, the workload one process, the faults one
+task; the run is their sequence.  Everything that could make the verdict say too much is written
+down as a problem: a process that died unasked, a cluster that did not become whole, a final read
+that fell short, a fault that could not be seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.chaos.clusters.api import Cluster
+from highwater.chaos.clusters.process import Settings, process_cluster
+from highwater.chaos.clusters.processes import StartError
+from highwater.chaos.clusters.programs import Highwater, Program
+from highwater.chaos.faults.engine import Engine
+from highwater.chaos.faults.model import Fault
+from highwater.chaos.faults.schedule import generate
+from highwater.chaos.faults.stage import Stage
+from highwater.chaos.history import LineLog, encode_line
+from highwater.chaos.progress import Progress
+from highwater.chaos.run_folder import RunFolder, RunInfo, TopicInfo
+from highwater.chaos.topics import create_topics
+from highwater.chaos.witnesses import disk
+from highwater.chaos.witnesses.deaths import DeathWitness
+from highwater.chaos.witnesses.zookeeper import ZooKeeperWitness
+from highwater.chaos.workloads.control import Workload
+from highwater.chaos.workloads.recorder import Spec, Topic
+from highwater.common.errors import ErrorCode
+
+HEAL_S = 60.0
+FINAL_READ_S = 60.0
+
+
+@dataclass(slots=True)
+class Options:
+    out: Path
+    seed: int
+    duration_s: float = 40.0
+    runtime: str = "process"
+    schedule: list[Fault] | None = None
+    """None: generated from the seed."""
+    keep: bool = False
+    """Keep the brokers' data even where the verdict is valid."""
+    rate: float = 100.0
+    program: Program = field(default_factory=Highwater)
+    producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
+    consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
+    engine: str = "auto"
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def choose_runtime(wish: str) -> str:
+    """`auto` is processes: they need no engine, and every verb works on them."""
+    return "process" if wish == "auto" else wish
+
+
+def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
+    if options.runtime == "compose":
+        from highwater.chaos.clusters.compose import compose_cluster
+
+        return compose_cluster(folder.cluster)
+    settings = Settings(
+        folder.cluster,
+        proxies=True,
+        program=options.program,
+        properties={"log.segment.bytes": "1048576", **options.properties},
+    )
+    return _as_cluster(settings)
+
+
+@asynccontextmanager
+async def _as_cluster(settings: Settings) -> AsyncIterator[Cluster]:
+    async with process_cluster(settings) as cluster:
+        yield cluster
+
+
+class Run:
+    def __init__(self, options: Options, progress: Progress) -> None:
+        self.options = options
+        self.progress = progress
+        self.folder = RunFolder(options.out)
+        self.topics = [
+            TopicInfo("safe", 3, 3, 2),
+            TopicInfo("lossy", 1, 3, 1, expect_loss=True),
+        ]
+        self.info = RunInfo(
+            run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
+            seed=options.seed,
+            runtime=options.runtime,
+            duration_s=options.duration_s,
+            started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            topics=self.topics,
+            versions=_versions(),
+        )
+
+    async def execute(self) -> Any:
+        """The verdict (`highwater.chaos.checks.Verdict`)."""
+        self.folder.create()
+        self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")
+        began = time.monotonic()
+        async with open_cluster(self.options, self.folder) as cluster:
+            self.progress.say(
+                f"{len(cluster.brokers)} brokers serve after {time.monotonic() - began:.1f} s:"
+                f" {cluster.bootstrap}"
+            )
+            self.info.bootstrap = cluster.direct_bootstrap
+            self.info.brokers = cluster.brokers
+            await self._break(cluster)
+            verdict = await self._check()
+            self.progress.phase("stopping the cluster")
+        if verdict.verdict == "valid" and not self.options.keep:
+            self._forget_data()
+        return verdict
+
+    async def _break(self, cluster: Cluster) -> None:
+        """Everything between a cluster that serves and a folder that can be checked."""
+        witness_log, sizes_log = (
+            LineLog(self.folder.witness),
+            LineLog(self.folder.cluster / "sizes.jsonl"),
+        )
+        witness = ZooKeeperWitness(cluster.zookeeper_connect, witness_log)
+        sizes = disk.SizeWitness({n: cluster.data_dirs(n) for n in cluster.brokers}, sizes_log)
+        deaths = DeathWitness(cluster.data_dirs)
+        await trio.to_thread.run_sync(witness.start)
+        try:
+            self.progress.phase("creating topics")
+            await create_topics(cluster, self.topics)
+            for topic in self.topics:
+                await trio.to_thread.run_sync(witness.watch_topic, topic.name, topic.partitions)
+            sizes.start()
+            await self._workload_and_faults(cluster, witness, deaths)
+            sizes.close()
+            deaths.settle(witness.partitions)
+            self._collect(cluster)
+        finally:
+            await trio.to_thread.run_sync(witness.close)
+            self._count(cluster, witness, sizes, deaths)
+            witness_log.close()
+            sizes_log.close()
+
+    async def _workload_and_faults(
+        self, cluster: Cluster, witness: ZooKeeperWitness, deaths: DeathWitness
+    ) -> None:
+        workload = Workload(self._spec(cluster), self.folder.path, self.progress.stats)
+        stage = Stage(
+            cluster, witness, deaths, workload, self.topics, random.Random(self.options.seed)
+        )
+        faults_log = LineLog(self.folder.faults)
+        engine = Engine(stage, faults_log, self.progress.say)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(workload.run)
+                nursery.start_soon(_settle_often, stage)
+                await workload.wait_for("started", 30)
+                schedule = self._schedule()
+                self.info.planned_faults = engine.planned(schedule)
+                self.progress.phase("workload runs, faults are injected", self.options.duration_s)
+                await engine.run(schedule, self.options.duration_s)
+                self.progress.phase("healing")
+                await engine.mend()
+                await self._wait_whole(stage)
+                self.progress.phase("producers flush, consumers catch up")
+                await workload.order("stop")
+                late = (await workload.wait_for("stopped", 120))["late"]
+                self.info.problems += [f"client {name} did not stop" for name in late]
+                await self._final_read(workload)
+                nursery.cancel_scope.cancel()
+        finally:
+            faults_log.close()
+            await workload.close()
+
+    async def _wait_whole(self, stage: Stage) -> None:
+        problems = await stage.wait_healthy(HEAL_S)
+        self.info.healed = not problems
+        self.info.problems += [f"{HEAL_S:g} s after healing, {p}" for p in problems]
+
+    async def _final_read(self, workload: Workload) -> None:
+        self.progress.phase("reading everything back")
+        await workload.order("final", timeout_s=FINAL_READ_S)
+        problems = (await workload.wait_for("final", FINAL_READ_S + 30))["problems"]
+        self.info.final_read = not problems
+        self.info.problems += [f"final read: {p}" for p in problems]
+        await workload.order("exit")
+        await workload.wait_for("closed", 30)
+
+    def _schedule(self) -> list[Fault]:
+        if self.options.schedule is not None:
+            return self.options.schedule
+        partitions = [f"safe-{p}" for p in range(self.topics[0].partitions)]
+        return generate(self.options.seed, self.options.duration_s, partitions)
+
+    def _spec(self, cluster: Cluster) -> Spec:
+        safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics)
+        return Spec(
+            run=self.info.run,
+            seed=self.options.seed,
+            bootstrap=cluster.bootstrap,
+            history=str(self.folder.history),
+            safe=safe,
+            lossy=lossy,
+            rate=self.options.rate,
+            producers=self.options.producers,
+            consumers=self.options.consumers,
+        )
+
+    def _count(
+        self,
+        cluster: Cluster,
+        witness: ZooKeeperWitness,
+        sizes: disk.SizeWitness,
+        deaths: DeathWitness,
+    ) -> None:
+        """What was seen, into run.json: also where the run breaks off."""
+        not_leader = str(ErrorCode.NOT_LEADER_OR_FOLLOWER.value)
+        answers = dict(cluster.links.error_counts("Produce")) if cluster.links is not None else {}
+        names = ("leader_changes", "isr_shrinks", "isr_expands", "controller_moves")
+        self.info.seen = {
+            "not_leader": answers.get(not_leader, 0),
+            **{name: witness.seen[name] for name in names},
+            "truncated_bytes": sizes.truncated_bytes,
+            "hw_below_leo_at_leader_death": deaths.hw_below_leo,
+            "leader_deaths": len(deaths.deaths),
+        }
+        self.info.problems += cluster.unexpected_ends()
+        self.folder.write_info(self.info)
+        lines = b"".join(encode_line(_death_line(d)) for d in deaths.deaths)
+        (self.folder.cluster / "deaths.jsonl").write_bytes(lines)
+
+    def _collect(self, cluster: Cluster) -> None:
+        """Every replica's records and epochs, as they are on disk after the final read."""
+        self.progress.phase("reading the brokers' segments")
+        names = {t.name for t in self.topics}
+        with (
+            (self.folder.cluster / "records.jsonl").open("wb") as records,
+            (self.folder.cluster / "epochs.jsonl").open("wb") as epochs,
+        ):
+            for number in cluster.brokers:
+                for tp, path in disk.partition_dirs(cluster.data_dirs(number)):
+                    if tp.topic not in names:
+                        continue
+                    place = {"broker": number, "topic": tp.topic, "partition": tp.partition}
+                    for record in disk.stored_records(path):
+                        records.write(encode_line({**place, **asdict(record)}))
+                    for epoch, start in disk.epoch_entries(path):
+                        epochs.write(encode_line({**place, "epoch": epoch, "start_offset": start}))
+
+    async def _check(self) -> Any:
+        """SPARK's part: the checks, while the cluster still runs, so that Spark can read it too."""
+        from highwater.chaos import checks, report
+
+        self.progress.phase("checking")
+        engine: Any = self.options.engine
+
+        def work() -> Any:
+            verdict = checks.run(self.folder.path, engine, self.progress.say_from_thread)
+            report.write(self.folder.path)
+            return verdict
+
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+    def _forget_data(self) -> None:
+        """The brokers' data of a valid run: what was in it is in records.jsonl."""
+        for folder in self.folder.cluster.iterdir():
+            for name in ("data",):
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+
+async def _settle_often(stage: Stage) -> None:
+    """Where epochs start is read soon after each election: entries without records do not last."""
+    while True:
+        stage.deaths.settle(stage.zookeeper.partitions)
+        await trio.sleep(0.1)
+
+
+def _death_line(death: Any) -> dict[str, Any]:
+    line = asdict(death)
+    tp = line.pop("tp")
+    return {**line, "topic": tp[0], "partition": tp[1], "below": death.below}
+
+
+def _versions() -> dict[str, str]:
+    from importlib import metadata
+
+    found = {"python": sys.version.split()[0]}
+    for package in ("highwater-kafka", "trio", "kafka-python", "confluent-kafka", "pyspark"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def execute(options: Options, progress: Progress) -> Any:
+    """Runs it under trio; Ctrl-C and SIGTERM stop everything in order."""
+    run = Run(options, progress)
+    return trio.run(with_signals, run.execute)
+
+
+async def with_signals(work: Callable[[], Any]) -> Any:
+    """SIGTERM and SIGHUP end the work as Ctrl-C does."""
+    import signal
+
+    result: Any = None
+    stopped = False
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                nonlocal stopped
+                async for _ in signals:
+                    stopped = True
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            result = await work()
+            nursery.cancel_scope.cancel()
+    if stopped:
+        raise StartError("stopped before it was over: no verdict")
+    return result

@@ -1,0 +1,2 @@
+"""Those who watch without taking part: ZooKeeper's znodes, the sizes of logs, the brokers'
+disks."""

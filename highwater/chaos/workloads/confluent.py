@@ -1,0 +1,225 @@
+"""librdkafka, through confluent-kafka: a producer, an acks=1 producer, a consumer, and the final
+full read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from highwater.chaos.workloads.pace import Pace
+from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+
+CLIENT = "confluent-kafka"
+_NAMES = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PART":
+          "UNKNOWN_TOPIC_OR_PARTITION"}  # fmt: skip
+
+
+def _quiet(*_: object) -> None:
+    """Errors of single connections are librdkafka's own business; endings tell what matters."""
+
+
+def _common(bootstrap: str, name: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": name,
+        "error_cb": _quiet,
+        "logger": _silent_logger(),
+        "reconnect.backoff.max.ms": 500,
+        "socket.timeout.ms": 5000,
+        "topic.metadata.refresh.interval.ms": 3000,
+        "allow.auto.create.topics": False,
+    }
+
+
+def _silent_logger() -> Any:
+    import logging
+
+    logger = logging.getLogger("librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+class ConfluentProducer:
+    """Sends at a pace until stopped; a fatal error ends this instance, and the next one goes on."""
+
+    def __init__(
+        self, recorder: Recorder, topic: Topic, pace: Pace, *, acks: int, name: str
+    ) -> None:
+        self.recorder = recorder
+        self.topic = topic
+        self.pace = pace
+        self.acks = acks
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        instance = 0
+        while not self.stopping.is_set():
+            self._instance(f"{self.name}-{instance}")
+            instance += 1
+
+    def _instance(self, process: str) -> None:
+        spec = self.recorder.spec
+        idempotent = self.acks == -1
+        sender = Sender(self.recorder, process, CLIENT, acks=self.acks, idempotent=idempotent)
+        producer = confluent_kafka.Producer(
+            {
+                **_common(spec.bootstrap, process),
+                "acks": self.acks,
+                "enable.idempotence": idempotent,
+                "linger.ms": 5,
+                "message.timeout.ms": int(spec.delivery_timeout_s * 1000),
+            }
+        )
+        fatal = False
+
+        def delivered(op: int) -> Callable[[Any, Any], None]:
+            def callback(error: Any, message: Any) -> None:
+                nonlocal fatal
+                if error is None:
+                    sender.ok(op, message.offset())
+                else:
+                    fatal = fatal or error.fatal()
+                    sender.error(op, _NAMES.get(error.name(), error.name()))
+
+            return callback
+
+        while not self.stopping.is_set() and not fatal:
+            producer.poll(self.pace.wait())
+            if sender.outstanding >= spec.max_outstanding or not self.pace.take():
+                continue
+            partition = sender.sequence % self.topic.partitions
+            op, key, value = sender.invoke(self.topic, partition)
+            try:
+                producer.produce(
+                    self.topic.name,
+                    value=value.encode(),
+                    key=key.encode(),
+                    partition=partition,
+                    on_delivery=delivered(op),
+                )
+            except (BufferError, confluent_kafka.KafkaException) as error:
+                sender.error(op, type(error).__name__)
+        producer.flush(0.1 if fatal else spec.delivery_timeout_s)
+        sender.abandon()
+
+
+class ConfluentConsumer:
+    """Reads all partitions of both topics from the start, by assign."""
+
+    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
+        self.recorder = recorder
+        self.topics = topics
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        reader = Reader(self.recorder, self.name, CLIENT)
+        consumer = new_consumer(self.recorder.spec.bootstrap, self.name)
+        assign_all(consumer, reader, self.topics)
+        while not self.stopping.is_set():
+            poll_once(consumer, reader, 0.2)
+        consumer.close()
+
+
+def new_consumer(bootstrap: str, name: str) -> confluent_kafka.Consumer:
+    return confluent_kafka.Consumer(
+        {
+            **_common(bootstrap, name),
+            "group.id": name,  # required, but nothing joins a group: partitions are assigned
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 200,
+            "isolation.level": "read_uncommitted",
+        }
+    )
+
+
+def assign_all(consumer: confluent_kafka.Consumer, reader: Reader, topics: list[Topic]) -> None:
+    partitions = [(t.name, p) for t in topics for p in range(t.partitions)]
+    for topic, partition in partitions:
+        reader.assign(topic, partition, 0)
+    consumer.assign([TopicPartition(t, p, OFFSET_BEGINNING) for t, p in partitions])
+
+
+def poll_once(
+    consumer: confluent_kafka.Consumer, reader: Reader, timeout_s: float
+) -> dict[tuple[str, int], int]:
+    """One poll into the history; the next offset of each partition that had records."""
+    poll_id = reader.poll_invoke()
+    try:
+        messages = consumer.consume(500, timeout_s)
+    except (confluent_kafka.KafkaException, RuntimeError) as error:
+        reader.poll_end(poll_id, 0, type(error).__name__)
+        return {}
+    records = [m for m in messages if m.error() is None]
+    errors = [m.error().name() for m in messages if m.error() is not None]
+    ends: dict[tuple[str, int], int] = {}
+    for m in records:
+        tp = (m.topic(), m.partition())
+        ends[tp] = m.offset() + 1
+        reader.record(
+            poll_id,
+            len(records),
+            *tp,
+            m.offset(),
+            m.key(),
+            m.value(),
+            leader_epoch=m.leader_epoch() if m.leader_epoch() is not None else -1,
+        )
+    if not records:
+        reader.poll_end(poll_id, 0, errors[0] if errors else None)
+    return ends
+
+
+def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> list[str]:
+    """Reads every partition from its start to its end; what could not be read, in words."""
+    name = "final-confluent-kafka"
+    reader = Reader(recorder, name, CLIENT)
+    consumer = new_consumer(recorder.spec.bootstrap, name)
+    deadline = time.monotonic() + timeout_s
+    ends: dict[tuple[str, int], int] = {}
+    at: dict[tuple[str, int], int] = {}
+    for topic in topics:
+        for partition in range(topic.partitions):
+            limits = _limits(consumer, reader, topic.name, partition, deadline)
+            if limits is None:
+                consumer.close()
+                return [f"{topic.name}-{partition} did not tell its offsets"]
+            at[topic.name, partition], ends[topic.name, partition] = limits
+    assign_all(consumer, reader, topics)
+    while any(at[tp] < end for tp, end in ends.items()) and time.monotonic() < deadline:
+        at |= poll_once(consumer, reader, 0.5)
+    consumer.close()
+    return [f"{t}-{p} was read to {at[t, p]} of {e}" for (t, p), e in ends.items() if at[t, p] < e]
+
+
+def _limits(
+    consumer: confluent_kafka.Consumer, reader: Reader, topic: str, partition: int, deadline: float
+) -> tuple[int, int] | None:
+    """Earliest and latest offset, asked until the deadline."""
+    while time.monotonic() < deadline:
+        op = reader.recorder.writer.new_id()
+        reader.list_offsets(topic, partition, "earliest", op)
+        op_latest = reader.recorder.writer.new_id()
+        reader.list_offsets(topic, partition, "latest", op_latest)
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+        except confluent_kafka.KafkaException as error:
+            name = error.args[0].name()
+            reader.list_offsets(topic, partition, "earliest", op, error=name)
+            reader.list_offsets(topic, partition, "latest", op_latest, error=name)
+            time.sleep(0.2)
+            continue
+        reader.list_offsets(topic, partition, "earliest", op, offset=low)
+        reader.list_offsets(topic, partition, "latest", op_latest, offset=high)
+        return low, high
+    return None

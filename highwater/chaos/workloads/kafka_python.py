@@ -1,0 +1,158 @@
+"""kafka-python: an idempotent producer and a consumer, each in a thread."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import Any
+
+import kafka
+from kafka.errors import KafkaError
+
+from highwater.chaos.workloads.pace import Pace
+from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+
+CLIENT = "kafka-python"
+
+
+def error_name(error: BaseException) -> str:
+    """Kafka's name of the error: NotLeaderForPartitionError is NOT_LEADER_OR_FOLLOWER."""
+    name = type(error).__name__.removesuffix("Error")
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+    return {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}.get(words, words)
+
+
+class KafkaPythonProducer:
+    def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
+        self.recorder = recorder
+        self.topic = topic
+        self.pace = pace
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        instance = 0
+        while not self.stopping.is_set():
+            self._instance(f"{self.name}-{instance}")
+            instance += 1
+
+    def _instance(self, process: str) -> None:
+        spec = self.recorder.spec
+        sender = Sender(self.recorder, process, CLIENT, acks=-1, idempotent=True)
+        timeout_ms = int(spec.delivery_timeout_s * 1000)
+        try:
+            producer = kafka.KafkaProducer(
+                bootstrap_servers=spec.bootstrap.split(","),
+                client_id=process,
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=5,
+                request_timeout_ms=5000,
+                delivery_timeout_ms=timeout_ms,
+                max_block_ms=5000,
+                reconnect_backoff_max_ms=500,
+                metadata_max_age_ms=3000,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+        except KafkaError:
+            time.sleep(0.5)
+            return
+        broken = False
+        while not self.stopping.is_set() and not broken:
+            time.sleep(self.pace.wait())
+            if sender.outstanding >= spec.max_outstanding or not self.pace.take():
+                continue
+            broken = not self._send(producer, sender)
+        try:
+            producer.close(timeout=0.1 if broken else spec.delivery_timeout_s)
+        except KafkaError:
+            pass
+        sender.abandon()
+
+    def _send(self, producer: Any, sender: Sender) -> bool:
+        """False where this instance cannot go on."""
+        partition = sender.sequence % self.topic.partitions
+        op, key, value = sender.invoke(self.topic, partition)
+        try:
+            future = producer.send(
+                self.topic.name, value=value.encode(), key=key.encode(), partition=partition
+            )
+        except (KafkaError, AssertionError, ValueError) as error:
+            sender.error(op, error_name(error))
+            return isinstance(error, KafkaError) and getattr(error, "retriable", False)
+        future.add_callback(lambda metadata: sender.ok(op, metadata.offset))
+        future.add_errback(lambda error: sender.error(op, error_name(error)))
+        return True
+
+
+class KafkaPythonConsumer:
+    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
+        self.recorder = recorder
+        self.topics = topics
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _consumer(self) -> Any:
+        while not self.stopping.is_set():
+            try:
+                return kafka.KafkaConsumer(
+                    bootstrap_servers=self.recorder.spec.bootstrap.split(","),
+                    client_id=self.name,
+                    group_id=None,
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                    fetch_max_wait_ms=200,
+                    request_timeout_ms=5000,
+                    reconnect_backoff_max_ms=500,
+                    metadata_max_age_ms=3000,
+                    allow_auto_create_topics=False,
+                    metrics_enabled=False,
+                )
+            except KafkaError:
+                time.sleep(0.5)
+        return None
+
+    def _run(self) -> None:
+        consumer = self._consumer()
+        if consumer is None:
+            return
+        reader = Reader(self.recorder, self.name, CLIENT)
+        tps = [kafka.TopicPartition(t.name, p) for t in self.topics for p in range(t.partitions)]
+        for tp in tps:
+            reader.assign(tp.topic, tp.partition, 0)
+        consumer.assign(tps)
+        for tp in tps:
+            consumer.seek(tp, 0)
+        while not self.stopping.is_set():
+            self._poll(consumer, reader)
+        consumer.close()
+
+    def _poll(self, consumer: Any, reader: Reader) -> None:
+        poll_id = reader.poll_invoke()
+        try:
+            polled = consumer.poll(timeout_ms=200)
+        except KafkaError as error:
+            reader.poll_end(poll_id, 0, error_name(error))
+            time.sleep(0.1)
+            return
+        n = sum(len(records) for records in polled.values())
+        for tp, records in polled.items():
+            hw = consumer.highwater(tp)
+            for r in records:
+                epoch = r.leader_epoch if r.leader_epoch is not None else -1
+                reader.record(
+                    poll_id,
+                    n,
+                    tp.topic,
+                    tp.partition,
+                    r.offset,
+                    r.key,
+                    r.value,
+                    leader_epoch=epoch,
+                    hw=hw,
+                )
+        reader.poll_end(poll_id, n)

@@ -1,0 +1,168 @@
+"""`highwater chaos` and `highwater demo`: a cluster, a workload, faults, and a verdict."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from highwater.cli.errors import clear_errors
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _options(duration: float) -> Callable[[F], F]:
+    """The options that both commands share."""
+    options = [
+        click.option("--seed", type=int, help="Decides the faults.  [default: by chance]"),
+        click.option(
+            "--duration",
+            default=duration,
+            show_default=True,
+            type=click.FloatRange(1, 86400),
+            help="Seconds of workload; longer where the faults that must be seen need more.",
+        ),
+        click.option(
+            "--runtime",
+            type=click.Choice(["auto", "process", "compose"]),
+            default="auto",
+            show_default=True,
+            help="Processes on this machine, or containers; auto is process.",
+        ),
+        click.option(
+            "--faults",
+            type=click.Path(path_type=Path, dir_okay=False, exists=True),
+            help="A schedule (JSON, YAML) instead of the seed's.",
+        ),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="The run's folder.  [default: runs/TIME-SEED]",
+        ),
+        click.option("--keep", is_flag=True, help="Keep the brokers' data after a valid run too."),
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "spark", "duckdb"]),
+            default="auto",
+            show_default=True,
+            help="Who runs the checks; auto is Spark where it is there.",
+        ),
+        click.option(
+            "--rate", default=100.0, show_default=True, help="Records a second per producer."
+        ),
+        click.option(
+            "--apache",
+            type=click.Path(path_type=Path, file_okay=False, exists=True),
+            help="Break Apache Kafka from this folder instead (the oracle).",
+        ),
+        click.option(
+            "--broker-source",
+            type=click.Path(path_type=Path, file_okay=False, exists=True),
+            hidden=True,
+            help="Run the brokers from this copy of the source.",
+        ),
+        click.option(
+            "--json",
+            "json_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write the verdict there too.",
+        ),
+    ]
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@click.command()
+@_options(40.0)
+def demo(**options: Any) -> None:
+    """The whole story: start a cluster, break it under load, and prove what held.
+
+    \b
+    Example:
+      highwater demo --seed 7 --duration 40
+    """
+    _run(**options)
+
+
+@click.command()
+@_options(60.0)
+def chaos(**options: Any) -> None:
+    """Run a workload of real clients, inject faults, and give a verdict.
+
+    Exit code: 0 valid, 1 invalid, 2 void or unknown, 3 where the run could not be carried out.
+
+    \b
+    Examples:
+      highwater chaos --seed 3 --duration 120
+      highwater chaos --faults my-faults.json --out runs/mine
+    """
+    _run(**options)
+
+
+def _run(
+    *,
+    seed: int | None,
+    duration: float,
+    runtime: str,
+    faults: Path | None,
+    out: Path | None,
+    keep: bool,
+    engine: str,
+    rate: float,
+    apache: Path | None,
+    broker_source: Path | None,
+    json_file: Path | None,
+) -> None:
+    from highwater.chaos import run as chaos_run
+    from highwater.chaos.clusters.programs import ApacheKafka, Highwater, Program
+    from highwater.chaos.faults.model import load
+    from highwater.chaos.progress import Progress
+
+    if seed is None:
+        seed = random.SystemRandom().randrange(1_000_000)
+    with clear_errors(exit_code=3):
+        program: Program = ApacheKafka(apache) if apache is not None else Highwater(broker_source)
+        options = chaos_run.Options(
+            out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
+            seed=seed,
+            duration_s=duration,
+            runtime=chaos_run.choose_runtime(runtime),
+            schedule=load(faults) if faults is not None else None,
+            keep=keep,
+            rate=rate,
+            engine=engine,
+            program=program,
+        )
+        with Progress() as progress:
+            progress.say(f"seed {seed}, folder {options.out}")
+            verdict = chaos_run.execute(options, progress)
+        _show(verdict, options.out)
+        if json_file is not None:
+            json_file.write_text((options.out / "verdict.json").read_text())
+        raise SystemExit(verdict.exit_code)
+
+
+def _show(verdict: Any, out: Path) -> None:
+    from rich.console import Console
+
+    from highwater.chaos.report.table import example_lines, verdict_table
+
+    console = Console()
+    console.print(verdict_table(verdict))
+    for line in [*example_lines(verdict), *verdict.notes]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\nverdict   {verdict.verdict}", highlight=False)
+    console.print(f"folder    {out.absolute()}", highlight=False, soft_wrap=True)
+    console.print(f"report    {out.absolute() / 'report.html'}", highlight=False, soft_wrap=True)
+    seen = json.dumps(verdict.seen)
+    console.print(f"seen      {seen}", markup=False, highlight=False, soft_wrap=True)
