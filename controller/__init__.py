@@ -1,0 +1,14 @@
+"""The controller: one broker of the cluster decides about leaders, topics and replicas for all.
+
+What is decided is pure (`state`, `election`, `partitions`, `replicas`, `topic_deletion`,
+`reassignment`, `brokers`, `failover`, put together by `machine`): events in, effects out.  Three
+thin shells do what is decided: `candidate` races for /controller, `runtime` feeds the machine and
+executes its effects, `sender` brings requests to each broker in order.
+
+A procedure such as the failure of a broker asks ZooKeeper several times on its way.  It is written
+as a generator that yields what it wants from ZooKeeper and is resumed with the answer, so that it
+reads from top to bottom like the description of the protocol, and yet nothing in it waits: the
+machine hands the question out as an effect and goes on when the answer comes in as an event.  Only
+one procedure runs at a time, as Kafka's controller has one event thread; that is what makes its
+view of the cluster whole at the start of each.
+"""

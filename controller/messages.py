@@ -1,0 +1,169 @@
+"""The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import pack_into
+from typing import TYPE_CHECKING
+
+from highwater.common.config_listeners import SECURITY_PROTOCOL_IDS
+from highwater.common.wire import control
+
+if TYPE_CHECKING:
+    from controller.effects import (
+        LeaderAndIsrPartition,
+        SendLeaderAndIsr,
+        SendStopReplica,
+        SendUpdateMetadata,
+        StopReplicaPartition,
+    )
+    from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
+
+_BROKER_EPOCH_POSITION = 8
+"""In UpdateMetadata from v5 on, after the controller's id and epoch."""
+
+
+def leader_and_isr(
+    effect: SendLeaderAndIsr,
+    controller_id: BrokerId,
+    controller_epoch: ControllerEpoch,
+    inter_broker_listener: str,
+) -> bytes:
+    topics: dict[str, list[LeaderAndIsrPartition]] = {}
+    for p in effect.partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    leaders = []
+    for broker in effect.leaders:
+        endpoint = broker.endpoint(inter_broker_listener)
+        if endpoint is not None:
+            leaders.append(
+                control.LeaderAndIsrLiveLeader(
+                    broker_id=broker.id, host_name=endpoint.host, port=endpoint.port
+                )
+            )
+    request = control.LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        topic_states=[
+            control.LeaderAndIsrTopicState(
+                topic_name=topic,
+                partition_states=[
+                    control.LeaderAndIsrPartitionState(
+                        partition_index=p.tp.partition,
+                        controller_epoch=p.state.controller_epoch,
+                        leader=p.state.leader,
+                        leader_epoch=p.state.leader_epoch,
+                        isr=p.state.isr,
+                        partition_epoch=p.state.zk_version,
+                        replicas=p.assignment.replicas,
+                        adding_replicas=p.assignment.adding,
+                        removing_replicas=p.assignment.removing,
+                        is_new=p.is_new,
+                    )
+                    for p in partitions
+                ],
+            )
+            for topic, partitions in topics.items()
+        ],
+        live_leaders=leaders,
+    )
+    return bytes(request.encode(version=control.LEADER_AND_ISR_VERSION))
+
+
+def stop_replica(
+    effect: SendStopReplica, controller_id: BrokerId, controller_epoch: ControllerEpoch
+) -> bytes:
+    topics: dict[str, list[StopReplicaPartition]] = {}
+    for p in effect.partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    request = control.StopReplicaRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        topic_states=[
+            control.StopReplicaTopicState(
+                topic_name=topic,
+                partition_states=[
+                    control.StopReplicaPartitionState(
+                        partition_index=p.tp.partition,
+                        leader_epoch=p.leader_epoch,
+                        delete_partition=p.delete,
+                    )
+                    for p in partitions
+                ],
+            )
+            for topic, partitions in topics.items()
+        ],
+    )
+    return bytes(request.encode(version=control.STOP_REPLICA_VERSION))
+
+
+class UpdateMetadataBody:
+    """One UpdateMetadata for many brokers: encoded once, when the first of them is sent to."""
+
+    def __init__(
+        self,
+        effect: SendUpdateMetadata,
+        controller_id: BrokerId,
+        controller_epoch: ControllerEpoch,
+    ) -> None:
+        self._effect = effect
+        self._controller = (controller_id, controller_epoch)
+        self._body: bytes | None = None
+
+    def for_broker(self, broker_epoch: BrokerEpoch) -> bytearray:
+        if self._body is None:
+            self._body = _update_metadata(self._effect, *self._controller)
+        body = bytearray(self._body)
+        pack_into(">q", body, _BROKER_EPOCH_POSITION, broker_epoch)
+        return body
+
+
+def _update_metadata(
+    effect: SendUpdateMetadata, controller_id: BrokerId, controller_epoch: ControllerEpoch
+) -> bytes:
+    topics: dict[str, list[object]] = {}
+    for p in effect.partitions:
+        topics.setdefault(p.tp.topic, []).append(
+            control.UpdateMetadataPartitionState(
+                partition_index=p.tp.partition,
+                controller_epoch=p.state.controller_epoch,
+                leader=p.state.leader,
+                leader_epoch=p.state.leader_epoch,
+                isr=p.state.isr,
+                zk_version=p.state.zk_version,
+                replicas=p.replicas,
+                offline_replicas=p.offline,
+            )
+        )
+    request = control.UpdateMetadataRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=-1,
+        topic_states=[
+            control.UpdateMetadataTopicState(topic_name=topic, partition_states=states)
+            for topic, states in topics.items()
+        ],
+        live_brokers=_live(effect.live),
+    )
+    return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
+
+
+def _live(brokers: Iterable[BrokerInfo]) -> list[object]:
+    return [
+        control.UpdateMetadataBroker(
+            id=broker.id,
+            rack=broker.rack,
+            endpoints=[
+                control.UpdateMetadataEndpoint(
+                    port=e.port,
+                    host=e.host,
+                    listener=e.listener,
+                    security_protocol=SECURITY_PROTOCOL_IDS.get(e.security_protocol, 0),
+                )
+                for e in broker.endpoints
+            ],
+        )
+        for broker in brokers
+    ]

@@ -1,0 +1,153 @@
+"""The batch: one LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker and change.
+
+The order of the three matters.  UpdateMetadata after LeaderAndIsr, so that clients are not led to a
+leader that does not know of it yet; StopReplica last, so that a replica that moves is followed
+elsewhere before it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.effects import (
+    LeaderAndIsrPartition,
+    MetadataPartition,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    StopReplicaPartition,
+)
+from controller.state import Batch, State
+from highwater.common.types import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    UNKNOWN_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+
+
+def add_leader_and_isr(
+    state: State, brokers: Iterable[BrokerId], tp: TopicPartition, is_new: bool
+) -> None:
+    """The partition's state to these brokers, and its metadata to all."""
+    batch = state.batch
+    for broker in brokers:
+        if broker >= 0:
+            partitions = batch.leader_and_isr.setdefault(broker, {})
+            partitions[tp] = is_new or partitions.get(tp, False)
+    batch.metadata_to_all = True
+    batch.metadata_partitions[tp] = None
+
+
+def add_stop_replica(
+    state: State, brokers: Iterable[BrokerId], tp: TopicPartition, delete: bool
+) -> None:
+    for broker in brokers:
+        if broker >= 0:
+            partitions = state.batch.stop_replica.setdefault(broker, {})
+            partitions[tp] = delete or partitions.get(tp, False)
+
+
+def add_update_metadata(
+    state: State,
+    partitions: Iterable[TopicPartition] = (),
+    *,
+    to: Iterable[BrokerId] | None = None,
+) -> None:
+    """Live brokers, and these partitions' states, to some brokers or to all."""
+    if to is None:
+        state.batch.metadata_to_all = True
+    else:
+        state.batch.metadata_brokers.update(dict.fromkeys(to))
+    state.batch.metadata_partitions.update(dict.fromkeys(partitions))
+
+
+def send_update_metadata(
+    state: State,
+    partitions: Iterable[TopicPartition] = (),
+    *,
+    to: Iterable[BrokerId] | None = None,
+) -> None:
+    add_update_metadata(state, partitions, to=to)
+    flush(state)
+
+
+def flush(state: State) -> None:
+    """Turns the batch into effects."""
+    batch, state.batch = state.batch, Batch()
+    for broker in sorted(batch.leader_and_isr):
+        info = state.brokers.get(broker)
+        if info is not None:
+            _leader_and_isr(state, broker, batch.leader_and_isr[broker])
+    _update_metadata(state, batch)
+    for broker in sorted(batch.stop_replica):
+        info = state.brokers.get(broker)
+        if info is not None:
+            state.effects.append(
+                SendStopReplica(
+                    broker,
+                    info.epoch,
+                    tuple(
+                        StopReplicaPartition(tp, _stop_epoch(state, tp), delete)
+                        for tp, delete in batch.stop_replica[broker].items()
+                    ),
+                )
+            )
+
+
+def _leader_and_isr(state: State, broker: BrokerId, wanted: dict[TopicPartition, bool]) -> None:
+    leadership = state.leadership
+    partitions = tuple(
+        LeaderAndIsrPartition(tp, leadership[tp], state.assignment(tp), is_new)
+        for tp, is_new in wanted.items()
+        if tp in leadership
+    )
+    if partitions:
+        leaders = sorted({p.state.leader for p in partitions})
+        state.effects.append(
+            SendLeaderAndIsr(
+                broker,
+                state.brokers[broker].epoch,
+                partitions,
+                tuple(state.brokers[b] for b in leaders if b in state.brokers),
+            )
+        )
+
+
+def _update_metadata(state: State, batch: Batch) -> None:
+    targets = state.brokers if batch.metadata_to_all else batch.metadata_brokers
+    brokers = tuple((b, state.brokers[b].epoch) for b in sorted(targets) if b in state.brokers)
+    if not brokers:
+        return
+    state.effects.append(
+        SendUpdateMetadata(
+            brokers,
+            tuple(
+                _metadata(state, tp) for tp in batch.metadata_partitions if tp in state.leadership
+            ),
+            tuple(state.brokers[b] for b in sorted(state.brokers)),
+        )
+    )
+
+
+def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:
+    known = state.leadership[tp]
+    if tp.topic in state.to_be_deleted:
+        known = known._replace(
+            leader=LEADER_DURING_DELETE, leader_epoch=LeaderEpoch(0), zk_version=ZkVersion(0)
+        )
+    replicas = state.replicas(tp)
+    return MetadataPartition(
+        tp, known, replicas, tuple(r for r in replicas if not state.is_online(r, tp))
+    )
+
+
+def _stop_epoch(state: State, tp: TopicPartition) -> LeaderEpoch:
+    """The replica stops only if it knows of no later leader epoch; -2 overrides any (KIP-570)."""
+    if tp.topic in state.to_be_deleted:
+        return EPOCH_DURING_DELETE
+    known = state.leadership.get(tp)
+    return UNKNOWN_EPOCH if known is None else known.leader_epoch
