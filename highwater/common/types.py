@@ -35,6 +35,7 @@ UNKNOWN_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 NO_SEQUENCE = -1
+ANY_VERSION = ZkVersion(-1)
 
 
 class TopicPartition(NamedTuple):
