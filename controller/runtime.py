@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -160,7 +161,9 @@ class Runtime:
                     self._wake = trio.Event()
                     await self._wake.wait()
                 event = self._events.popleft()
-                if type(event).__hash__ is not None and event in self._queued:
+                with suppress(
+                    TypeError
+                ):  # answers carry mappings; only watches are ever queued once
                     self._queued.discard(event)
                 await self._process(event, nursery)
         except ControllerMoved as e:
