@@ -1,0 +1,69 @@
+"""What is shipped fits together: the broker's image has what the broker imports, all pins agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BROKER = ("broker", "controller", "highwater/common")
+HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/chaos/clusters/probe.py")
+OURS = {"broker", "controller", "highwater"}
+DISTRIBUTION_OF = {"google_crc32c": "google-crc32c", "kafka": "kafka-python"}
+
+
+def third_party(files: Iterator[Path]) -> dict[str, Path]:
+    """Distributions that these files import, each with a file that does."""
+    found: dict[str, Path] = {}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            for name in (full.partition(".")[0] for full in names):
+                if name not in OURS and name not in sys.stdlib_module_names:
+                    found[DISTRIBUTION_OF.get(name, name)] = path
+    return found
+
+
+def pins(path: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(), re.MULTILINE))
+
+
+def test_the_broker_image_installs_what_the_broker_imports_and_no_more() -> None:
+    imported = third_party(path for folder in BROKER for path in (ROOT / folder).rglob("*.py"))
+    lines = (ROOT / "docker/broker/requirements.in").read_text().splitlines()
+    installed = {line for line in lines if not line.startswith("#")}
+    assert installed == set(imported), imported
+
+
+def test_the_health_check_needs_the_standard_library_alone() -> None:
+    assert third_party(ROOT / name for name in HEALTH_CHECK) == {}
+
+
+@pytest.mark.parametrize("image", ["broker", "spark"])
+def test_images_are_pinned_as_the_lock_file_pins(image: str) -> None:
+    locked = pins(ROOT / "requirements.lock")
+    pinned = pins(ROOT / f"docker/{image}/requirements.txt")
+    assert pinned
+    assert {name: locked.get(name) for name in pinned} == pinned
+
+
+def test_every_dependency_of_the_project_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    declared = [
+        *project["project"]["dependencies"],
+        *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
+        *project["dependency-groups"]["dev"],
+        *project["build-system"]["requires"],
+    ]
+    names = {re.split(r"[\[<>=~ ]", line)[0] for line in declared}
+    assert names - set(pins(ROOT / "requirements.lock")) == set()
