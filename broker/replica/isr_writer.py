@@ -7,9 +7,10 @@ exactly what we meant to write, one version on) or the controller (then the chan
 Nobody knows (the connection was lost): it is tried again until one of the first two is known;
 meanwhile the partition counts both ISRs.
 
-/isr_change_notification carries the partitions whose ISR changed, in batches, so that the
-controller can spread the new state (Kafka's propagation: looked at every 2.5 s, sent when quiet for
-5 s or waiting for 60 s).
+/isr_change_notification carries the partitions whose ISR changed, so that the controller can spread
+the new state.  The first change after a quiet time is told almost at once, what follows in batches,
+at most one every NOTIFY_EVERY_S.  (Kafka waits for 5 s without changes, 60 s at most; its brokers'
+Metadata is that much behind.)
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT = 10
 RETRY_S = 0.1
-NOTIFY_CHECK_S, NOTIFY_QUIET_S, NOTIFY_AT_MOST_S = 2.5, 5.0, 60.0
+NOTIFY_LINGER_S, NOTIFY_EVERY_S = 0.05, 2.5
 
 
 class IsrWriter:
@@ -52,7 +53,7 @@ class IsrWriter:
         self._queue: deque[IsrChange] = deque()
         self._wake = trio.Event()
         self._changed: dict[TopicPartition, None] = {}
-        self._first_change = self._last_change = 0.0
+        self._news = trio.Event()
 
     def submit(self, change: IsrChange) -> None:
         self._queue.append(change)
@@ -121,24 +122,23 @@ class IsrWriter:
             return ZkVersion(stat.version) if ours else None
 
     def _note(self, tp: TopicPartition) -> None:
-        now = trio.current_time()
-        if not self._changed:
-            self._first_change = now
-        self._last_change = now
         self._changed[tp] = None
+        self._news.set()
 
     async def _notify(self) -> None:
         while True:
-            await trio.sleep(NOTIFY_CHECK_S)
-            now, zk = trio.current_time(), self._zk()
-            quiet = now - self._last_change >= NOTIFY_QUIET_S
-            if zk is None or not self._changed:
-                continue
-            if not quiet and now - self._first_change < NOTIFY_AT_MOST_S:
-                continue
+            await self._news.wait()
+            await trio.sleep(NOTIFY_LINGER_S)
+            self._news = trio.Event()
             changed, self._changed = list(self._changed), {}
+            zk = self._zk()
             try:
+                if zk is None:
+                    raise ConnectionLoss(znodes.ISR_CHANGES, "no session")
                 data = znodes.encode_isr_change(changed)
                 await zk.create(znodes.ISR_CHANGE_PREFIX, data, sequential=True)
-            except ZkError:
+            except ZkError as e:
+                log.info("ISR changes of %d partitions are not told yet: %s", len(changed), e)
                 self._changed = {**dict.fromkeys(changed), **self._changed}
+                self._news.set()
+            await trio.sleep(NOTIFY_EVERY_S)
