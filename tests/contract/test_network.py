@@ -103,10 +103,10 @@ def test_a_sender_waits_for_a_slow_reader(world_case: Case) -> None:
         if not scope.cancelled_caught:
             assert near.send([b"x"]) is not None  # the kernel took more of it meanwhile
             sent += 1
-        assert await _receive(far, 200_000) == bytes(min(200_000, sent))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_receive, far, sent - 200_000)
+        assert set(await _receive(far, sent)) <= {0, ord("x")}
+        with trio.fail_after(10):
             await near.wait_writable()
+        assert near.send([b"more"])
 
     world_case(body)
 

@@ -41,15 +41,18 @@ def _error(number: int, path: str) -> OSError:
 class _Inode:
     """The content of one file."""
 
-    __slots__ = ("_syncing", "_undo", "data", "synced")
+    __slots__ = ("_syncing", "_undo", "cuts", "data", "synced")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = 0
+        self.cuts = 0
+        """How often bytes that were there were taken away or changed (for those who look on)."""
         self._syncing: list[list[int]] = []
         self._undo: list[tuple[int, bytes]] = []
 
     def overwrite(self, position: int, data: Buffer) -> None:
+        self.cuts += position < len(self.data)
         if position < self.synced:
             end = min(position + len(data), self.synced)
             self._undo.append((position, bytes(self.data[position:end])))
@@ -59,6 +62,7 @@ class _Inode:
         if size < self.synced:
             self._undo.append((size, bytes(self.data[size : self.synced])))
             self.synced = size
+        self.cuts += size < len(self.data)
         for mark in self._syncing:
             mark[0] = min(mark[0], size)
         del self.data[size:]
@@ -99,6 +103,7 @@ class _Inode:
         elif self._undo and fate < 0.5:
             kept = bytearray(new)
         self.data = kept
+        self.cuts += 1
         self.synced = len(kept)
         self._undo.clear()
         self._syncing.clear()
@@ -122,6 +127,8 @@ class SimDisk:
         self.broken: dict[str, int] = {}
         """Path prefix -> errno of every operation under it (EIO)."""
         self.locks: dict[str, Process] = {}
+        self.touched: dict[str, None] = {}
+        """Folders with changed content, for those who look on: they empty it."""
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
@@ -162,6 +169,7 @@ class SimDisk:
 
     def put(self, folder: Folder, name: str, node: _Inode | Folder | None) -> None:
         """Changes one name, with its undoing in the journal."""
+        self.touched[""] = None
         old = folder.get(name)
         if node is None:
             del folder[name]
@@ -207,6 +215,7 @@ class SimDisk:
             undo()
         self._journal.clear()
         self.locks.clear()
+        self.touched[""] = None
         lost = sum(inode.power_loss(self.random) for _, inode in self.files())
         self.used = sum(len(inode.data) for _, inode in self.files())
         self.kernel.note("power loss", self.name, lost)
@@ -241,6 +250,7 @@ class SimFile:
         self._closed = False
         self.path = path
         self.size = len(inode.data)
+        self._folder = path.rpartition("/")[0]
 
     def _check(self) -> None:
         self._process.check()
@@ -251,6 +261,7 @@ class SimFile:
     def append(self, views: Sequence[Buffer]) -> None:
         self._check()
         data = b"".join(views)
+        self._disk.touched[self._folder] = None
         room = self._disk.take(self.path, len(data))
         position = len(self._inode.data)
         self._inode.overwrite(position, data[:room])
@@ -266,11 +277,13 @@ class SimFile:
         self._check()
         if position + len(data) > len(self._inode.data):
             raise _error(errno.EINVAL, self.path)
+        self._disk.touched[self._folder] = None
         self._inode.overwrite(position, data)
 
     def truncate(self, size: int) -> None:
         self._check()
         now = len(self._inode.data)
+        self._disk.touched[self._folder] = None
         if size > now:
             self._inode.overwrite(now, bytes(self._disk.take(self.path, size - now)))
         else:

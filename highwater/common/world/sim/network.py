@@ -9,7 +9,8 @@ Losses are ends of connections: `break_connections` resets both ends; a killed p
 are reset by its machine; after a power loss nobody says anything, and the other end is half-open
 until it sends something to the machine that came back.
 
-Sends and receives are short now and then, since real ones are, too.
+What is sent in one piece may arrive in two, and windows differ in size, so that senders meet full
+ones.  A short send or receive means, as on Linux, that the window is full or that nothing is left.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -29,10 +30,11 @@ from highwater.common.world.sim.process import Host, Process
 if TYPE_CHECKING:
     from highwater.common.world.api import Buffer, File
 
-WINDOW_BYTES = 256 * 1024
+WINDOW_BYTES = (4096, 65536, 262144)
 RETRANSMIT_SECONDS = 15.0
 CONNECT_SECONDS = 60.0
-_SHORT_ONE_IN = 64
+_SPLIT_ONE_IN = 64
+_READ, _WRITE, _HUNG_UP = 1, 4, 0x2000
 
 
 def _error(number: int, detail: str = "") -> OSError:
@@ -64,6 +66,14 @@ class _Pipe:
 
     def send(self, kind: str, data: bytes = b"") -> None:
         """`kind` is "data", "end" (FIN) or "reset" (RST)."""
+        random = self.fabric.random
+        if len(data) > 1 and random.randrange(_SPLIT_ONE_IN) == 0:
+            at = random.randrange(1, len(data))
+            self._send(kind, data[:at])
+            data = data[at:]
+        self._send(kind, data)
+
+    def _send(self, kind: str, data: bytes) -> None:
         link = self.fabric.link(self.source.host, self.sink.host)
         delay = self.fabric.random.uniform(*link.delay_s)
         if link.bytes_per_s:
@@ -97,7 +107,7 @@ class _Pipe:
         held, self.held = self.held, deque()
         for kind, data in held:
             self.on_way -= len(data)
-            self.send(kind, data)
+            self._send(kind, data)
 
 
 class SimConnection:
@@ -124,6 +134,9 @@ class SimConnection:
         self._ended = False
         self._error: int | None = None
         self._closed = False
+        self._full = False
+        self._window = fabric.random.choice(WINDOW_BYTES)
+        self._poller: tuple[SimPoller, Any] | None = None
         self._readable = trio.lowlevel.ParkingLot()
         self._writable = trio.lowlevel.ParkingLot()
 
@@ -136,8 +149,6 @@ class SimConnection:
         if not self._inbox:
             return 0 if self._ended else None
         room = len(buffer)
-        if self.fabric.random.randrange(_SHORT_ONE_IN) == 0:
-            room = self.fabric.random.randint(1, max(1, room))
         taken = 0
         while self._inbox and taken < room:
             chunk = self._inbox[0]
@@ -158,10 +169,10 @@ class SimConnection:
             raise _error(errno.EPIPE if self._error == errno.ECONNRESET else self._error)
         data = b"".join(views)
         room = self._room()
-        if room <= 0:
-            return None
-        if len(data) > 1 and self.fabric.random.randrange(_SHORT_ONE_IN) == 0:
-            room = min(room, self.fabric.random.randint(1, len(data)))
+        if len(data) >= room:
+            self._full = True
+            if room <= 0:
+                return None
         if len(data) > room:
             data = data[:room]
         self.out.send("data", data)
@@ -183,6 +194,7 @@ class SimConnection:
     async def wait_writable(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self._closed and self._error is None and self._room() <= 0:
+            self._full = True
             await self._writable.park()
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -211,15 +223,29 @@ class SimConnection:
 
     def _room(self) -> int:
         """Bytes that the receiver's window still takes."""
-        return WINDOW_BYTES - self.out.on_way - self.out.sink._unread
+        return self.out.sink._window - self.out.on_way - self.out.sink._unread
 
-    def _wake(self) -> None:
-        self._readable.unpark_all()
-        self._writable.unpark_all()
+    def _news(self, bits: int) -> None:
+        if bits & _READ:
+            self._readable.unpark_all()
+        if bits & _WRITE:
+            self._writable.unpark_all()
+        if self._poller is not None:
+            poller, token = self._poller
+            if self._ended or self._error is not None:
+                bits |= _HUNG_UP
+            poller.news(token, bits)
+
+    def watched_by(self, poller: SimPoller | None, token: Any) -> None:
+        self._poller = None if poller is None else (poller, token)
+        if self._inbox or self._ended or self._error is not None:
+            self._news(_READ)
 
     def window_opened(self) -> None:
-        if self._writable and self._room() > 0:
-            self._writable.unpark_all()
+        """The peer has read; worth telling only to who has found the window full."""
+        if self._full and self._room() > 0:
+            self._full = False
+            self._news(_WRITE)
 
     def arrived(self, kind: str, data: bytes) -> None:
         if kind == "reset":
@@ -231,16 +257,16 @@ class SimConnection:
                 self.out.send("reset")
         elif kind == "end":
             self._ended = True
-            self._readable.unpark_all()
+            self._news(_READ)
         elif self._error is None:
             self._inbox.append(memoryview(data))
             self._unread += len(data)
-            self._readable.unpark_all()
+            self._news(_READ)
 
     def broken(self, number: int) -> None:
         if self._error is None:
             self._error = number
-            self._wake()
+            self._news(_READ | _WRITE)
         self.fabric.forget(self)
 
     def _shut(self, goodbye: bool = True) -> None:
@@ -249,13 +275,55 @@ class SimConnection:
             self.out.send("reset" if self._inbox else "end")
         self._inbox.clear()
         self._unread = 0
-        self._wake()
+        self._news(_READ | _WRITE)
         self.fabric.forget(self)
 
     def died(self, goodbye: bool) -> None:
         """Its process was killed."""
         if not self._closed:
             self._shut(goodbye)
+
+
+class SimPoller:
+    """Waits for many connections at once, edge-triggered, as `world.real.network.EpollPoller`."""
+
+    def __init__(self) -> None:
+        self._events: dict[Any, int] = {}
+        self._sleeping = trio.lowlevel.ParkingLot()
+        self._woken = False
+
+    def add(self, connection: SimConnection, token: Any) -> None:
+        connection.watched_by(self, token)
+
+    def remove(self, connection: SimConnection, token: Any) -> None:
+        connection.watched_by(None, None)
+        self._events.pop(token, None)
+
+    def want_read(self, connection: SimConnection, token: Any) -> None:
+        """The edge comes by itself."""
+
+    def want_write(self, connection: SimConnection, token: Any) -> None:
+        """The edge comes by itself."""
+
+    def news(self, token: Any, bits: int) -> None:
+        self._events[token] = self._events.get(token, 0) | bits
+        self._sleeping.unpark_all()
+
+    def wake(self) -> None:
+        self._woken = True
+        self._sleeping.unpark_all()
+
+    async def wait(self) -> list[tuple[Any, int]]:
+        if self._events or self._woken:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._sleeping.park()
+        self._woken = False
+        events, self._events = self._events, {}
+        return list(events.items())
+
+    def close(self) -> None:
+        self._events.clear()
 
 
 class SimListener:
@@ -433,6 +501,9 @@ class SimNetwork:
     def __init__(self, fabric: Fabric, process: Process) -> None:
         self._fabric = fabric
         self._process = process
+
+    def poller(self) -> SimPoller:
+        return SimPoller()
 
     async def listen(self, host: str, port: int, backlog: int = 50) -> SimListener:
         self._process.check()

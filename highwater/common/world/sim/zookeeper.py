@@ -23,6 +23,7 @@ from typing import Any
 import trio
 
 from highwater.common.world.api import (
+    Check,
     ConnectionLoss,
     Create,
     Delete,
@@ -195,7 +196,7 @@ class ZooKeeperService:
                 return result
             case "multi":
                 results = ensemble.multi(session_id, call.body)
-                self._tell([op.path for op in call.body])
+                self._tell([op.path for op in call.body if not isinstance(op, Check)])
                 return results
             case "close":
                 self._tell(ensemble.end_session(session_id))

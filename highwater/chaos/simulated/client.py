@@ -1,0 +1,249 @@
+"""A client with nothing hidden: one attempt a call, so that a workload knows what it knows.
+
+It stands on `common.client.connection`, keeps the last metadata, and turns every error into a name:
+Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from highwater.chaos.simulated.mirror import parse
+from highwater.common.client.connection import ClientConnection, RequestTimedOut
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    build_fetch,
+    parse_fetch_answer,
+)
+from highwater.common.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from highwater.common.wire.records import records_of
+from highwater.common.world.sim import SimWorld
+
+TIMEOUT_S = 3.0
+FETCH_VERSION = 11
+
+
+class Failed(Exception):
+    """A call that did not succeed; `name` is Kafka's name of the error, or TIMEOUT, CONNECTION."""
+
+    def __init__(self, name: str, detail: str = "") -> None:
+        super().__init__(f"{name} {detail}".strip())
+        self.name = name
+
+
+class Polled(NamedTuple):
+    """One fetch of one partition."""
+
+    hw: int
+    log_start: int
+    next_offset: int
+    records: list[tuple[int, int, bytes]]
+    """(offset, leader epoch, value)"""
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)
+
+
+class SimClient:
+    """One client process."""
+
+    def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
+        self.name = name
+        self._world = world
+        self._bootstrap = list(bootstrap)
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._connections: dict[tuple[str, int], ClientConnection] = {}
+        self.controller = -1
+
+    async def run(self, program: Callable[[], Awaitable[None]]) -> None:
+        """Runs a program as this client's process; what it fails with is a fault of the harness."""
+        process = self._world.process
+        await process.run(program)
+        if process.failure is not None:
+            raise process.failure
+
+    async def _connection(self, address: tuple[str, int]) -> ClientConnection:
+        found = self._connections.get(address)
+        if found is None or found.closed:
+            found = await ClientConnection.open(
+                self._world.network, *address, self.name, timeout_s=TIMEOUT_S
+            )
+            self._connections[address] = found
+        return found
+
+    async def _call(
+        self, address: tuple[str, int], request: Any, version: int, timeout_s: float = TIMEOUT_S
+    ) -> Any:
+        try:
+            connection = await self._connection(address)
+            return await connection.call(request, version, timeout_s)
+        except RequestTimedOut as error:
+            if address in self._connections:
+                self._connections[address].close()
+            raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+
+    async def refresh(self, topics: list[str]) -> None:
+        """Metadata from some broker."""
+        address = self._world.random.choice(self._bootstrap)
+        names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        answer = await self._call(address, request, 7)
+        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        self.controller = answer.controller_id
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                self._leaders[tp] = (partition.leader_id, partition.leader_epoch)
+
+    async def _leader(self, tp: TopicPartition) -> tuple[tuple[str, int], int]:
+        leader, epoch = self._leaders.get(tp, (-1, -1))
+        if leader not in self._brokers:
+            await self.refresh([tp.topic])
+            leader, epoch = self._leaders.get(tp, (-1, -1))
+        if leader not in self._brokers:
+            raise Failed("LEADER_NOT_AVAILABLE")
+        return self._brokers[leader], epoch
+
+    def forget(self, tp: TopicPartition) -> None:
+        """After an error: ask for the leader again."""
+        self._leaders.pop(tp, None)
+
+    # -- data -----------------------------------------------------------------------------------
+
+    async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
+        """The base offset.  For acks=0, -1 as soon as it is sent."""
+        address, _ = await self._leader(tp)
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=tp.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=int(TIMEOUT_S * 500),
+            topic_data=[topic(name=tp.topic, partition_data=[data])],
+        )
+        answer = await self._call(address, request, 8)
+        if answer is None:
+            return -1
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code)
+        return int(result.base_offset)
+
+    async def fetch(self, tp: TopicPartition, offset: int, max_wait_ms: int = 300) -> Polled:
+        address, epoch = await self._leader(tp)
+        asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
+        request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
+        try:
+            connection = await self._connection(address)
+            body = await connection.call_raw(
+                1, FETCH_VERSION, [build_fetch(request, FETCH_VERSION)], TIMEOUT_S
+            )
+        except RequestTimedOut as error:
+            raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+        answer = parse_fetch_answer(body, FETCH_VERSION)
+        _check(answer.error)
+        got = answer.partitions[0]
+        _check(got.error)
+        records, next_offset = [], offset
+        for batch in parse(bytes(got.records))[0]:
+            next_offset = max(next_offset, batch.last + 1)
+        epochs = {b.base: b.epoch for b in parse(bytes(got.records))[0]}
+        epoch = -1
+        for record in records_of(got.records):
+            epoch = epochs.get(record.offset, epoch)
+            if record.offset >= offset:
+                records.append((record.offset, epoch, record.value or b""))
+        return Polled(got.high_watermark, got.log_start_offset, next_offset, records)
+
+    async def list_offset(self, tp: TopicPartition, timestamp: int) -> int:
+        """-1 is latest, -2 earliest."""
+        address, epoch = await self._leader(tp)
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        partition = topic.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[topic(name=tp.topic, partitions=[partition])],
+        )
+        answer = await self._call(address, request, 5)
+        result = answer.topics[0].partitions[0]
+        _check(result.error_code)
+        return int(result.offset)
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        address = self._world.random.choice(self._bootstrap)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+        answer = await self._call(address, request, 1)
+        _check(answer.error_code)
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    # -- administration -------------------------------------------------------------------------
+
+    async def _controller(self) -> tuple[str, int]:
+        await self.refresh([])
+        if self.controller not in self._brokers:
+            raise Failed("NOT_CONTROLLER")
+        return self._brokers[self.controller]
+
+    async def create_topic(self, name: str, partitions: int, replication: int) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replication,
+                    assignments=[],
+                    configs=[],
+                )
+            ],
+            timeout_ms=2000,
+            validate_only=False,
+        )
+        answer = await self._call(await self._controller(), request, 4)
+        _check(answer.topics[0].error_code)
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=2000)
+        answer = await self._call(await self._controller(), request, 3)
+        _check(answer.responses[0].error_code)
+
+    async def elect_preferred(self, tp: TopicPartition) -> None:
+        topics = [ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])]
+        request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=2000)
+        await self._call(await self._controller(), request, 1)
+
+    async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+        partition = topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=2000, topics=[topic(name=tp.topic, partitions=[partition])]
+        )
+        answer = await self._call(await self._controller(), request, 0)
+        _check(answer.error_code)
+        _check(answer.responses[0].partitions[0].error_code)
+
+    async def pause(self, least_s: float = 0.05, most_s: float = 0.3) -> None:
+        await trio.sleep(self._world.random.uniform(least_s, most_s))

@@ -1,0 +1,253 @@
+"""One seed: a cluster, a workload, faults, the rules; from start to verdict.
+
+    start -> topics -> workload and faults -> heal -> whole again -> final read -> judge
+
+Everything is decided by the seed, so a seed is a test case, and the command that replays it is
+all that a report of a broken rule needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster, StepWatch
+from highwater.chaos.simulated.faults import Faults, schedule
+from highwater.chaos.simulated.rules import Violation
+from highwater.chaos.simulated.trace import TraceHandler
+from highwater.chaos.simulated.workload import History, Workload
+from highwater.common.types import TopicPartition
+from highwater.common.world.sim import Kernel, SimulationStuck, run_simulation
+
+START_S = 60.0
+WHOLE_S = 120.0
+READ_S = 120.0
+SAFE, LOSSY = "safe", "acks1"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of a run, beside its seed."""
+
+    seconds: float = 30.0
+    faults: bool = True
+    power_loss: bool = False
+    trace: Callable[[str], None] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    digest: str = ""
+    violation: Violation | None = None
+    last_events: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    expected_losses: int = 0
+    virtual_seconds: float = 0.0
+    real_seconds: float = 0.0
+    steps: int = 0
+    events: int = 0
+    checks: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.violation is None
+
+
+def simulate(seed: int, options: Options | None = None) -> Outcome:
+    """Runs one seed and tells what was seen."""
+    started = time.perf_counter()
+    run = _Run(seed, options or Options())
+    try:
+        run_simulation(seed, run.main)
+    except SimulationStuck as stuck:
+        run.stuck(str(stuck))
+    run.outcome.real_seconds = time.perf_counter() - started
+    return run.outcome
+
+
+def shape_of(kernel: Kernel, power_loss: bool) -> Shape:
+    random = kernel.random("shape")
+    return Shape(
+        brokers=random.choice((3, 3, 3, 4)),
+        session_timeout_ms=random.choice((3000, 6000)),
+        lag_ms=random.choice((1500, 3000)),
+        segment_bytes=random.choice((1024, 4096, 1 << 20)),
+        control_plane=random.random() < 0.7,
+        flush_every_batch=power_loss,
+    )
+
+
+class _Run:
+    def __init__(self, seed: int, options: Options) -> None:
+        self.outcome = Outcome(seed)
+        self._options = options
+        self._cluster: SimCluster | None = None
+        self._history = History()
+        self._faults: Faults | None = None
+        self._watch: StepWatch | None = None
+
+    def stuck(self, why: str) -> None:
+        cluster = self._cluster
+        now = cluster.kernel.timeline.now if cluster else 0.0
+        self.outcome.violation = self.outcome.violation or Violation("L1", why, now)
+        if cluster is not None:
+            self._finish(cluster)
+
+    async def main(self, kernel: Kernel) -> None:
+        shape = shape_of(kernel, self._options.power_loss)
+        async with trio.open_nursery() as nursery:
+            cluster = self._cluster = SimCluster(kernel, shape, nursery)
+            cluster.rules.on_violation = nursery.cancel_scope.cancel
+            cluster.trace.everything = self._options.trace
+            handler = TraceHandler(cluster.trace, logging.INFO)
+            self._watch = StepWatch(cluster)
+            trio.lowlevel.add_instrument(self._watch)
+            root = logging.getLogger()
+            level = root.level
+            root.addHandler(handler)
+            root.setLevel(logging.INFO)
+            try:
+                await self._scenario(cluster, nursery)
+            finally:
+                trio.lowlevel.remove_instrument(self._watch)
+                root.removeHandler(handler)
+                root.setLevel(level)
+                self._finish(cluster)
+            nursery.cancel_scope.cancel()
+
+    def _finish(self, cluster: SimCluster) -> None:
+        outcome, rules = self.outcome, cluster.rules
+        outcome.violation = outcome.violation or rules.violation
+        outcome.digest = cluster.kernel.digest()
+        outcome.events = cluster.kernel.events
+        outcome.virtual_seconds = cluster.kernel.timeline.now
+        outcome.seen = rules.seen
+        outcome.checks = rules.checks
+        outcome.expected_losses = rules.expected_losses
+        outcome.operations = self._history.count
+        outcome.errors = self._history.errors
+        outcome.steps = self._watch.steps if self._watch else 0
+        if self._faults is not None:
+            outcome.faults, outcome.pairs = self._faults.done, self._faults.pairs
+        if outcome.violation is not None:
+            outcome.last_events = cluster.trace.last(25)
+
+    # -- the scenario ---------------------------------------------------------------------------
+
+    async def _scenario(self, cluster: SimCluster, nursery: trio.Nursery) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        if not await self._whole(cluster, START_S):
+            return
+        tps = await self._make_topics(cluster)
+        if not tps or not await self._whole(cluster, START_S):
+            return
+        workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
+        async with trio.open_nursery() as clients:
+            self._start_clients(cluster, workload, clients, tps)
+            if self._options.faults:
+                await self._break_things(cluster, tps)
+            else:
+                await trio.sleep(self._options.seconds)
+            healed = await self._whole(cluster, WHOLE_S)
+            clients.cancel_scope.cancel()
+        if not healed:
+            return
+        with trio.move_on_after(READ_S) as scope:
+            await workload.read_all(self._client(cluster, "reader"), tps)
+        if scope.cancelled_caught:
+            cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
+            return
+        workload.judge()
+
+    async def _whole(self, cluster: SimCluster, seconds: float) -> bool:
+        deadline = trio.current_time() + seconds
+        while (missing := cluster.whole()) is not None:
+            if trio.current_time() > deadline:
+                cluster.rules.broken("L2", f"{seconds:g} s after all is well, {missing}")
+                return False
+            await trio.sleep(0.1)
+        return True
+
+    def _client(self, cluster: SimCluster, name: str) -> SimClient:
+        host = cluster.simulation.add_host(name)
+        world = cluster.simulation.start(host)
+        return SimClient(world, name, [(node.name, PORT) for node in cluster.nodes.values()])
+
+    async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
+        admin = self._client(cluster, "creator")
+        random = cluster.kernel.random("topics")
+        wanted = {SAFE: random.randint(1, 2), LOSSY: 1}
+        deadline = trio.current_time() + START_S
+        for name, partitions in wanted.items():
+            while True:
+                try:
+                    await admin.create_topic(name, partitions, min(3, cluster.shape.brokers))
+                    break
+                except Failed as failed:
+                    if failed.name == "TOPIC_ALREADY_EXISTS":
+                        break
+                    if trio.current_time() > deadline:
+                        cluster.rules.broken("L1", f"topic {name} cannot be created: {failed}")
+                        return []
+                    await trio.sleep(0.2)
+        return [TopicPartition(n, p) for n, count in wanted.items() for p in range(count)]
+
+    def _start_clients(
+        self,
+        cluster: SimCluster,
+        workload: Workload,
+        nursery: trio.Nursery,
+        tps: list[TopicPartition],
+    ) -> None:
+        safe = [tp for tp in tps if tp.topic == SAFE]
+        lossy = [tp for tp in tps if tp.topic == LOSSY]
+        for name, targets, idempotent in (
+            ("exact", safe, True),
+            ("plain", safe, False),
+            ("acks1", lossy, False),
+        ):
+            client = self._client(cluster, f"producer-{name}")
+
+            async def produce(
+                client: SimClient = client,
+                targets: list[TopicPartition] = targets,
+                idempotent: bool = idempotent,
+            ) -> None:
+                await workload.produce(client, targets, idempotent=idempotent, rate=15.0)
+
+            nursery.start_soon(client.run, produce)
+        reader = self._client(cluster, "consumer")
+
+        async def consume() -> None:
+            await workload.consume(reader, safe)
+
+        nursery.start_soon(reader.run, consume)
+
+    async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:
+        options = self._options
+        random = cluster.kernel.random("faults")
+        admin = self._client(cluster, "admin")
+        self._faults = Faults(cluster, admin, tps, random)
+        planned = schedule(random, options.seconds, options.power_loss)
+        for fault in planned:
+            cluster.trace.add("faults", f"planned: {fault}")
+        end = trio.current_time() + options.seconds
+        await self._faults.run(planned)
+        await trio.sleep_until(end)
+        self._faults.heal()
+        for node in cluster.nodes.values():
+            cluster.start(node.id)
