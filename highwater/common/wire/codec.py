@@ -103,8 +103,8 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
 
 def decode_response(api_key: int, version: int, view: Buffer) -> Any:
     """The answer whose body is `view`; raises UnknownApi or BadMessage."""
-    if api_key == _API_VERSIONS and len(view) >= 2 and (view[0] or view[1]):
-        version = 0  # an error answer is always v0, as the client's version was not understood
+    if api_key == _API_VERSIONS and len(view) >= 2 and (view[0], view[1]) == (0, 35):
+        version = 0  # UNSUPPORTED_VERSION: the client's version was not understood
     decoder = _response_decoders.get((api_key, version))
     if decoder is None:
         decoder = _compile(response_class(api_key), api_key, version)

@@ -1,0 +1,239 @@
+"""One broker's services on a simulated ZooKeeper, and a way to ask a handler as a client would.
+
+The parts are the broker's own, put together as it does it, but not started: nothing runs unless a
+test does it.  In place of the controller a few lines (`Controller`) write down what they were
+asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+from broker.admin.producer_ids import ProducerIds
+from broker.context import Context, Delayed, Plane, Response
+from broker.handlers import update_metadata
+from broker.log.manager import LogManager
+from broker.metadata_cache import MetadataCache
+from broker.metrics import Metrics
+from broker.purgatory import CompletionSink, Purgatories
+from broker.registration import make_paths
+from broker.replica.manager import ReplicaManager
+from broker.services import Services
+from highwater.common import znodes
+from highwater.common.config import Config
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
+from highwater.common.wire.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from highwater.common.wire.control import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from highwater.common.world.api import ZooKeeper
+from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+
+
+@dataclass
+class Controller:
+    """The controller's port: answers as it is told."""
+
+    active: bool = True
+    elections: dict[TopicPartition, tuple[ErrorCode, str | None]] = field(default_factory=dict)
+    moves: dict[TopicPartition, Any] = field(default_factory=dict)
+    asked: list[Any] = field(default_factory=list)
+
+    def _ask(self, *what: Any) -> None:
+        if not self.active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        self.asked.append(what)
+
+    async def elect_leaders(self, partitions: Any, unclean: bool) -> Any:
+        self._ask(partitions, unclean)
+        return self.elections
+
+    async def alter_partition_reassignments(self, targets: Any) -> Any:
+        self._ask(targets)
+        return dict.fromkeys(targets, (ErrorCode.NONE, None))
+
+    async def list_partition_reassignments(self, partitions: Any) -> Any:
+        self._ask(partitions)
+        return self.moves
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> Any:
+        self._ask(broker_id, broker_epoch)
+        return [TopicPartition("t", 1), TopicPartition("t", 0)]
+
+
+def _dir_failed(log_dir: str, error: OSError) -> None:
+    raise AssertionError(f"{log_dir}: {error}")
+
+
+class Asker:
+    """One broker and its ZooKeeper session."""
+
+    def __init__(self, config: Config, world: Any, zk: ZooKeeper) -> None:
+        self.zk = zk
+        self.controller = Controller()
+        broker_id = BrokerId(config.broker_id)
+        metadata = MetadataCache(broker_id, "the-cluster")
+        purgatories = Purgatories()
+        completions = CompletionSink(purgatories)
+        logs = LogManager(world.disk, world.clock, config.log_dirs, config, _dir_failed)
+        replicas = ReplicaManager(
+            config, world, logs, broker_id, is_alive=metadata.is_alive,
+            completed=completions.add, zk=lambda: self.services.session,
+        )  # fmt: skip
+        self.services = Services(
+            config=config,
+            world=world,
+            broker_id=broker_id,
+            cluster_id="the-cluster",
+            logs=logs,
+            replicas=replicas,
+            metadata=metadata,
+            purgatories=purgatories,
+            completions=completions,
+            metrics=Metrics(),
+            broker_epoch=BrokerEpoch(10),
+            session=zk,
+            candidate=self.controller,
+            producer_ids=ProducerIds(broker_id, lambda: self.services.zk),
+        )
+
+    def context(self, module: ModuleType, version: int) -> Context:
+        return Context(
+            module.API, version, 1, "test", "User:ANONYMOUS", "PLAINTEXT", "PLAINTEXT", ("c", 1),
+            "c:1", Plane.DATA, int(trio.current_time() * 1000), self.services,
+        )  # fmt: skip
+
+    async def ask(self, module: ModuleType, version: int, request: Any) -> Any:
+        """The decoded answer to a request that went through bytes, and so did the answer."""
+        key = module.API.key
+        message = decode_request(key, version, encode_request(request, version))
+        ctx = self.context(module, version)
+        reply = module.handle(ctx, message)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, Delayed):
+            reply = await self._wait(reply)
+        assert isinstance(reply, Response), reply
+        if reply.parts is not None:
+            body = b"".join(reply.parts)  # type: ignore[arg-type]
+        else:
+            body = bytes(encode_response(reply.message, version))
+        return decode_response(key, version, body)
+
+    async def _wait(self, reply: Delayed) -> Response:
+        answers: list[Response] = []
+        done = trio.Event()
+
+        def respond(response: Response) -> None:
+            answers.append(response)
+            done.set()
+
+        self.services.purgatories.submit(reply.operation, respond)
+        await done.wait()
+        return answers[0]
+
+    async def update_metadata(
+        self, topics: dict[str, dict[int, int]], brokers: dict[int, str | None] | None = None
+    ) -> Any:
+        """As the controller would: leaders by partition, racks by live broker."""
+        live = {1: None, 2: None, 3: None} if brokers is None else brokers
+        request = UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=1,
+            broker_epoch=10,
+            topic_states=[
+                UpdateMetadataTopicState(
+                    topic_name=topic,
+                    partition_states=[
+                        UpdateMetadataPartitionState(
+                            partition_index=p, leader=leader, leader_epoch=0, isr=[1, 2, 3],
+                            zk_version=0, replicas=[1, 2, 3], offline_replicas=[],
+                            controller_epoch=1,
+                        )
+                        for p, leader in partitions.items()
+                    ],
+                )
+                for topic, partitions in topics.items()
+            ],
+            live_brokers=[
+                UpdateMetadataBroker(
+                    id=i,
+                    rack=rack,
+                    endpoints=[
+                        UpdateMetadataEndpoint(
+                            port=9090 + i, host="h", listener="PLAINTEXT", security_protocol=0
+                        )
+                    ],
+                )
+                for i, rack in live.items()
+            ],
+        )  # fmt: skip
+        return await self.ask(update_metadata, 6, request)
+
+    async def stored_topic(self, name: str) -> dict[int, tuple[int, ...]] | None:
+        """The assignment in ZooKeeper."""
+        if await self.zk.exists(znodes.topic_path(name)) is None:
+            return None
+        data, _ = await self.zk.get(znodes.topic_path(name))
+        return {p: a.replicas for p, a in znodes.decode_topic(name, data).partitions.items()}
+
+    async def stored_config(self, name: str) -> dict[str, str]:
+        data, _ = await self.zk.get(znodes.config_path("topics", name))
+        return znodes.decode_config(data)
+
+
+Body = Callable[[Asker], Awaitable[None]]
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def in_broker() -> Run:
+    """Runs a test's body beside three live brokers in the metadata; `config` is broker 1's."""
+
+    def run(body: Body, **config: Any) -> None:
+        given: dict[str, Any] = {"broker_id": 1, "log_dirs": ("/data",)} | config
+
+        async def main(kernel: Kernel) -> None:
+            simulation = Simulation(kernel)
+            world = simulation.start(simulation.add_host("machine"))
+            failures: list[BaseException] = []
+
+            async def program() -> None:
+                try:
+                    async with world.zookeeper(ZOOKEEPER, 4000, 4000) as zk:
+                        await make_paths(zk)
+                        asker = Asker(Config(**given), world, zk)
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(asker.services.purgatories.run)
+                            await asker.update_metadata({})
+                            with trio.fail_after(3600):
+                                await body(asker)
+                            nursery.cancel_scope.cancel()
+                except BaseException as error:
+                    failures.append(error)
+                    raise
+
+            await world.process.run(program)
+            if failures:
+                raise failures[0]
+
+        run_simulation(1, main)
+
+    return run
