@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller import requests
 from controller.effects import (
     AddBroker,
     RemoveBroker,
@@ -80,6 +81,14 @@ def test_a_follower_that_is_out_of_the_isr_costs_no_write() -> None:
     lab.kill(3)
     lab.settle()
     assert lab.state(tp()) == (1, 1, 0, ids(1, 2), 1)
+
+
+def test_the_removal_of_a_follower_sees_a_write_of_the_leader_in_between() -> None:
+    lab = lab_with_topic((1, 2, 3))
+    lab.kill(3)
+    lab.before_write = lambda: lab.leader_writes_isr(tp(), 1, 3, notify=False)
+    lab.settle()
+    assert lab.state(tp()) == (1, 1, 1, ids(1), 2)
 
 
 def test_the_last_member_stays_in_the_isr_without_leading() -> None:
@@ -261,6 +270,20 @@ def test_a_broker_that_fell_behind_is_told_to_delete_again() -> None:
     assert [(p.tp, p.delete) for p in stop.partitions] == [(tp(), True)]
     state = lab.machine.state
     assert state.replica_phases[Replica(tp(), B2)] is ReplicaPhase.DELETION_STARTED
+
+
+def test_within_one_batch_new_and_delete_are_not_forgotten() -> None:
+    lab = lab_with_topic((1, 2))
+    state = lab.machine.state
+    for flag in (True, False):
+        requests.add_leader_and_isr(state, (B1,), tp(), is_new=flag)
+        requests.add_stop_replica(state, (B2,), tp(), delete=flag)
+    requests.flush(state)
+    lead, _, stop = state.effects
+    assert isinstance(lead, SendLeaderAndIsr)
+    assert lead.partitions[0].is_new
+    assert isinstance(stop, SendStopReplica)
+    assert stop.partitions[0].delete
 
 
 def test_a_thousand_leaderships_move_with_few_requests() -> None:

@@ -7,8 +7,8 @@ import pytest
 from controller.effects import AddBroker, SendLeaderAndIsr, SendUpdateMetadata
 from controller.machine import gauges
 from highwater.common import znodes
-from highwater.common.types import BrokerId
-from highwater.common.world.api import Create, Delete
+from highwater.common.types import BrokerId, ControllerEpoch
+from highwater.common.world.api import Create, SetData
 from tests.unit.controller.lab import Lab, Moved, ids, leader_and_isr, live_sent, metadata, tp
 
 
@@ -34,8 +34,8 @@ def test_a_leader_that_died_without_a_controller_is_replaced() -> None:
     lab.elect()
     lab.kill(1)
     lab.elect()
-    assert lab.state(tp())[:4] == (2, 2, 2, ids(2, 3)) or lab.state(tp()).leader == 2
-    assert lab.state(tp()).controller_epoch == 2
+    # once as the dead replica is taken out (which leaves no leader), once by the election
+    assert lab.state(tp())[:4] == (2, 2, 2, ids(2, 3))
     assert lab.state(tp(partition=1)).isr == ids(2, 3)
 
 
@@ -101,11 +101,8 @@ def test_a_state_of_a_later_controller_is_not_touched() -> None:
     lab = Lab(1, 2)
     lab.create_topic("t", (1, 2))
     lab.elect()
-    now = lab.state(tp())
-    lab.write(Delete(znodes.state_path(tp())))
-    later = now._replace(controller_epoch=type(now.controller_epoch)(9))
-    lab.write(Create(znodes.state_path(tp()), znodes.encode_partition_state(later)))
-    lab.machine.state.leadership.clear()
+    later = lab.state(tp())._replace(controller_epoch=ControllerEpoch(9))
+    lab.write(SetData(znodes.state_path(tp()), znodes.encode_partition_state(later)))
     lab.kill(1)
     lab.settle()
     assert lab.state(tp()).leader == 1

@@ -139,8 +139,9 @@ def test_targets_that_are_refused() -> None:
 def test_a_controller_that_takes_over_goes_on() -> None:
     lab = lab_with_topic()
     alter(lab, 4, 5)
-    lab.elect()
+    orders = lab.elect()
     assert list(lab.machine.state.reassigning) == [tp()]
+    assert leader_and_isr(orders, 4)[tp()].is_new
     lab.leader_writes_isr(tp(), 1, 2, 3, 4, 5, notify=False)
     lab.settle()
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(4, 5))

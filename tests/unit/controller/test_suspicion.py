@@ -205,6 +205,7 @@ def test_another_broker_dies_meanwhile() -> None:
     lab.kill(3)
     lab.settle()
     assert lab.state(tp())[1:4] == (2, 0, ids(2))  # still its own
+    assert lab.machine.state.partition_phases[tp()] is PartitionPhase.ONLINE
     assert lab.state(tp(partition=2)).leader == 1
     lab.do(Recovered(B2))
     assert lab.state(tp()).leader == 2
