@@ -122,9 +122,11 @@ async def test_one_task_expires_them_all_in_time(autojump_clock: trio.testing.Mo
         ended: dict[int, float] = {}
         for timeout_ms in (30_000, 7, 500, 501):
             op = Wait(["a"], timeout_ms)
-            purgatories.submit(
-                op, lambda _, t=timeout_ms: ended.setdefault(t, trio.current_time() - start)
-            )
+
+            def respond(response: Response, timeout_ms: int = timeout_ms) -> None:
+                ended[timeout_ms] = trio.current_time() - start
+
+            purgatories.submit(op, respond)
         await trio.sleep(31)
         for timeout_ms, after in ended.items():
             assert timeout_ms - 1 <= after * 1000 <= timeout_ms + 1.1

@@ -18,7 +18,9 @@ steps = st.lists(
 
 
 @given(st.integers(0, 10**7), steps)
-def test_each_ends_at_its_time_and_once(start: int, script: list[tuple]) -> None:
+def test_each_ends_at_its_time_and_once(
+    start: int, script: list[tuple[int, list[int], list[int]]]
+) -> None:
     wheel = TimingWheel(start)
     now = start
     entries: list[TimerEntry] = []

@@ -1,0 +1,305 @@
+"""One client's connection as its processor sees it: bytes in, frames out, and back.
+
+Reading.  The processor has one scratch buffer for all its connections.  A system call fills it, and
+a frame found there is copied into a bytearray of its own, which belongs to the request (Produce
+patches offsets into it in place).  So an idle connection holds no buffer at all.  A frame larger
+than the scratch buffer is read straight into its own buffer, which grows with what has really
+arrived: a client that announces 100 MiB and sends nothing costs nothing.
+
+Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
+gathered, and file slices go by sendfile, kept together with what stands before them (MSG_MORE).
+
+One request is in flight at most, so bytes of the next ones wait here (`leftover`) or in the socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.context import FileSlice, Part
+from highwater.common.wire.header import API_VERSIONS
+
+if TYPE_CHECKING:
+    from broker.network.processor import Processor
+    from broker.network.request import Request
+    from highwater.common.world.api import Buffer, Connection
+
+_SIZE = Struct(">i")
+SCRATCH_BYTES = 65536
+_FIRST_BYTES = 1 << 20
+_READ_BUDGET_BYTES = 4 << 20
+_SEND_BUDGET_BYTES = 4 << 20
+_TLS_HELLO = b"\x16\x03"
+
+
+class ListenerInfo(NamedTuple):
+    """What every connection of a listener has in common."""
+
+    name: str
+    security_protocol: str
+
+
+class FrameError(Exception):
+    """What arrived is no frame; the message is the line for the log."""
+
+
+class PeerClosed(Exception):
+    """The client closed (its half of) the connection."""
+
+
+class SegmentChanged(Exception):
+    """A segment became shorter under an answer that is half sent."""
+
+
+class Sent(Enum):
+    ALL = "all"
+    BLOCKED = "blocked"
+    BUDGET = "budget"
+    """More could be sent now, but it is others' turn."""
+
+
+class BrokerConnection:
+    """One accepted connection."""
+
+    __slots__ = (
+        "_file_sent",
+        "_filled",
+        "_frame",
+        "_id",
+        "_size",
+        "closed",
+        "connection",
+        "hung_up",
+        "in_flight",
+        "index",
+        "last_active",
+        "leftover",
+        "listener",
+        "max_frame",
+        "out",
+        "peer",
+        "principal",
+        "processor",
+        "readable",
+        "software",
+        "stalled",
+        "throttled",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        listener: ListenerInfo,
+        processor: Processor,
+        max_frame: int,
+        index: int,
+    ) -> None:
+        self.connection = connection
+        self.listener = listener
+        self.processor = processor
+        self.max_frame = max_frame
+        self.index = index
+        self.peer = connection.peer
+        self.principal = "User:ANONYMOUS"
+        self.software = ("unknown", "unknown")
+        self.closed = False
+        self.readable = False
+        self.hung_up = False
+        self.stalled = False
+        self.in_flight: Request | None = None
+        self.last_active = 0
+        self.throttled = False
+        self.leftover: memoryview | None = None
+        self.out: deque[Part] = deque()
+        self._frame: bytearray | None = None
+        self._size = 0
+        self._filled = 0
+        self._file_sent = 0
+        self._id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """As Kafka writes it: local address, remote address, and the processor's count."""
+        if self._id is None:
+            local, peer = self.connection.local, self.peer
+            self._id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.index}"
+        return self._id
+
+    @property
+    def sending(self) -> bool:
+        return bool(self.out)
+
+    # --- reading
+
+    def next_frame(self, scratch: bytearray, view: memoryview) -> bytearray | None:
+        """The next whole frame, or None where more has to arrive.
+
+        Raises FrameError, PeerClosed or OSError.
+        """
+        if self._frame is not None:
+            return self._continue_frame()
+        left = self.leftover
+        if left is not None:
+            if len(left) >= 4:
+                frame = self._frame_of(left)
+                return frame if frame is not None else self._continue_frame()
+            offset = len(left)
+            view[:offset] = left
+            self.leftover = None
+        else:
+            offset = 0
+        if not self.readable:
+            if offset:
+                self.leftover = memoryview(bytes(view[:offset]))
+            return None
+        n = self.connection.recv_into(view[offset:] if offset else view)
+        if n is None:
+            self.readable = False
+            n = 0
+        elif n == 0:
+            raise PeerClosed
+        elif n < SCRATCH_BYTES - offset and not self.hung_up:
+            self.readable = False  # drained; the poller tells when more has come
+        end = offset + n
+        if end < 4:
+            self.leftover = memoryview(scratch[:end]) if end else None
+            return None
+        (size,) = _SIZE.unpack_from(scratch)
+        if size + 4 == end and size <= self.max_frame:
+            return scratch[4:end]
+        frame = self._frame_of(view[:end])
+        if frame is not None and self.leftover is not None:
+            self.leftover = memoryview(bytes(self.leftover))
+        return frame if frame is not None else self._continue_frame()
+
+    def _frame_of(self, data: memoryview) -> bytearray | None:
+        """The first frame of at least four bytes; None where its end is still to come."""
+        (size,) = _SIZE.unpack_from(data)
+        if not 0 <= size <= self.max_frame:
+            raise FrameError(self._describe(size, bytes(data[:16])))
+        have = len(data) - 4
+        if have >= size:
+            self.leftover = data[4 + size :] if have > size else None
+            return bytearray(data[4 : 4 + size])
+        frame = bytearray(min(size, max(_FIRST_BYTES, 2 * have)))
+        frame[:have] = data[4:]
+        self._frame = frame
+        self._filled = have
+        self._size = size
+        self.leftover = None
+        return None
+
+    def _continue_frame(self) -> bytearray | None:
+        frame = self._frame
+        assert frame is not None
+        size = self._size
+        budget = _READ_BUDGET_BYTES
+        filled = self._filled
+        while self.readable and filled < size:
+            if filled == len(frame):
+                frame.extend(bytes(min(size - filled, filled)))
+            with memoryview(frame) as whole, whole[filled:] as rest:
+                n = self.connection.recv_into(rest)
+            if n is None:
+                self.readable = False
+                break
+            if n == 0:
+                raise PeerClosed
+            filled += n
+            budget -= n
+            if budget < 0:
+                break
+        self._filled = filled
+        if filled < size:
+            return None
+        self._frame = None
+        return frame
+
+    def _describe(self, size: int, start: bytes) -> str:
+        if start[:2] == _TLS_HELLO:
+            return (
+                f"a TLS handshake on listener {self.listener.name}, which speaks "
+                f"{self.listener.security_protocol}; use a listener that speaks SSL"
+            )
+        if start[:4].isalpha() or start[:4] in (b"GET ", b"PUT "):
+            return f"{start!r} is not the Kafka protocol (is this an HTTP client?)"
+        return (
+            f"a request of {size} bytes; socket.request.max.bytes={self.max_frame} is the limit"
+            if size > 0
+            else f"a request of {size} bytes"
+        )
+
+    # --- writing
+
+    def begin(self, parts: Sequence[Part]) -> None:
+        """Takes the parts of an answer (its size and header among them)."""
+        self.out.extend(parts)
+
+    def flush(self) -> Sent:
+        """Sends what the socket takes; raises OSError or SegmentChanged."""
+        out = self.out
+        budget = _SEND_BUDGET_BYTES
+        while out:
+            if budget <= 0:
+                return Sent.BUDGET
+            first = out[0]
+            if isinstance(first, FileSlice):  # noqa: SIM108
+                n = self._send_file(first)
+            else:
+                n = self._send_buffers()
+            if n is None:
+                return Sent.BLOCKED
+            budget -= n
+        return Sent.ALL
+
+    def _send_buffers(self) -> int | None:
+        out = self.out
+        views: list[Buffer] = []
+        more = False
+        for part in out:
+            if isinstance(part, FileSlice):
+                more = True
+                break
+            views.append(part)
+        n = self.connection.send(views, more)
+        if n is None:
+            return None
+        left = n
+        while left:
+            size = len(views[0])
+            if left < size:
+                out[0] = memoryview(views[0])[left:]
+                return n
+            left -= size
+            del views[0]
+            out.popleft()
+        while views and not len(views[0]):
+            del views[0]
+            out.popleft()
+        return n
+
+    def _send_file(self, part: FileSlice) -> int | None:
+        sent = self._file_sent
+        if part.size == sent:
+            n: int | None = 0
+        else:
+            n = self.connection.send_file(part.file, part.position + sent, part.size - sent)
+            if n is None:
+                return None
+            if n == 0:
+                raise SegmentChanged(part.file.path)
+        sent += n or 0
+        if sent == part.size:
+            self.out.popleft()
+            sent = 0
+        self._file_sent = sent
+        return n
+
+
+def api_versions_error(error: int, versions: tuple[int, int]) -> bytes:
+    """The v0 body that answers an ApiVersions of unknown version, with its own range (KIP-511)."""
+    return Struct(">hihhh").pack(error, 1, API_VERSIONS, *versions)

@@ -1,0 +1,348 @@
+"""The handler pool: takes requests from the channel, calls their API, makes answers of replies.
+
+num.io.threads handlers are tasks of one thread.  A handler that does not wait runs alone anyway;
+the number says how many requests may wait for something outside (ZooKeeper, a worker thread) at
+once before the others of the plane have to wait for them.  A handler yields after a millisecond,
+so that the other plane and the sockets get their turn.
+
+Everything that happens once for every request happens here: versions, errors, times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from broker.context import (
+    Api,
+    Context,
+    Delayed,
+    Handler,
+    NoResponse,
+    Plane,
+    Reply,
+    Response,
+)
+from broker.metrics import ApiMetrics, Metrics
+from broker.network.connection import api_versions_error
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.waker import Waker
+from highwater.common.wire.codec import BadMessage, UnknownApi, decode_request, response_class
+from highwater.common.wire.header import API_VERSIONS, api_name
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+log = logging.getLogger(__name__)
+
+_SLICE_NS = 1_000_000
+_FETCH = 1
+_REPLIES = (Response, Delayed, NoResponse)
+
+ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
+
+
+class HandlerEntry(NamedTuple):
+    """One API as the pool calls it; `error_response` makes an answer of an error."""
+
+    api: Api
+    handle: Handler
+    error_response: ErrorResponse | None = None
+
+
+HandlerTable = Mapping[int, HandlerEntry]
+
+
+def handler_table(modules: Iterable[Any]) -> HandlerTable:
+    """The table of handler modules: each has `API`, `handle` and perhaps `error_response`."""
+    table: dict[int, HandlerEntry] = {}
+    for module in modules:
+        api: Api = module.API
+        if api.key in table:
+            raise ValueError(f"two handlers for API {api.key} ({api.name})")
+        table[api.key] = HandlerEntry(api, module.handle, getattr(module, "error_response", None))
+    return table
+
+
+class HandlerPool:
+    """The handlers of one plane."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        channel: RequestChannel,
+        handlers: HandlerTable,
+        services: Services,
+        metrics: Metrics,
+        perf_ns: Callable[[], int],
+    ) -> None:
+        self.plane = plane
+        self.busy_ns = 0
+        """Time in which a handler ran; one thread, so never more than what passed."""
+        self._channel = channel
+        self._handlers = handlers
+        self._services = services
+        self._metrics = metrics
+        self._perf_ns = perf_ns
+        self._nursery: trio.Nursery | None = None
+        self._size = 0
+        self._waiting: deque[Awaitable[None]] = deque()
+        """Begun by `work`, for the handler that was woken to wait for it."""
+        channel.work = self.work
+        self._labels: dict[int, tuple[ApiMetrics, ...]] = {}
+
+    async def run(self, size: int) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self.resize(size)
+            await trio.sleep_forever()
+
+    def resize(self, size: int) -> None:
+        """num.io.threads, while running: new handlers start, superfluous ones end when idle."""
+        assert self._nursery is not None
+        before, self._size = self._size, size
+        for index in range(before, size):
+            self._nursery.start_soon(self._handler, index)
+        if size < before:
+            self._channel.wake_all()
+
+    def work(self) -> None:
+        """An idle handler's work, done on a processor's task, for a millisecond."""
+        channel, perf_ns = self._channel, self._perf_ns
+        started = now = perf_ns()
+        channel.started()
+        while channel.handler_free and now - started < _SLICE_NS:
+            request = channel.take()
+            if request is None:
+                break
+            request.taken = now
+            waiting = self._start(request)
+            if waiting is not None:
+                self._waiting.append(waiting)
+                channel.wake_one()
+            now = perf_ns()
+        channel.blocked()
+        self.busy_ns += now - started
+
+    async def _handler(self, index: int) -> None:
+        channel, perf_ns = self._channel, self._perf_ns
+        waker = Waker()
+        channel.started()
+        started = perf_ns()
+        try:
+            while index < self._size:
+                waiting = self._waiting.popleft() if self._waiting else None
+                if waiting is None:
+                    request = channel.take()
+                    if request is None:
+                        self.busy_ns += perf_ns() - started
+                        await channel.sleep(waker)
+                        started = perf_ns()
+                        continue
+                    request.taken = now = perf_ns()
+                    if now - started > _SLICE_NS:
+                        self.busy_ns += now - started
+                        await trio.lowlevel.checkpoint()
+                        request.taken = started = perf_ns()
+                    waiting = self._start(request)
+                if waiting is not None:
+                    self.busy_ns += perf_ns() - started
+                    channel.blocked()
+                    try:
+                        await waiting
+                    finally:
+                        channel.started()
+                    started = perf_ns()
+        finally:
+            channel.blocked()
+
+    def _start(self, request: Request) -> Awaitable[None] | None:
+        """Handles a request, but for what has to be awaited: that is given back."""
+        entry = self._handlers.get(request.api_key)
+        version = request.api_version
+        if entry is None or not entry.api.versions[0] <= version <= entry.api.versions[1]:
+            self._unsupported(request, entry)
+            return None
+        connection = request.connection
+        listener = connection.listener
+        ctx = Context(
+            entry.api,
+            version,
+            request.correlation_id,
+            request.client_id,
+            connection.principal,
+            listener.name,
+            listener.security_protocol,
+            connection.peer,
+            connection.id,
+            self.plane,
+            int(trio.current_time() * 1000),
+            self._services,
+            connection.software,
+        )
+        request.metrics = self._labels_of(request)
+        message: Any = None
+        try:
+            body = request.body
+            assert body is not None
+            if entry.api.raw:
+                message = body
+            else:
+                message = decode_request(request.api_key, version, body)
+                self._channel.release(request)
+                if request.api_key == API_VERSIONS and version >= 3:
+                    connection.software = (
+                        message.client_software_name,
+                        message.client_software_version,
+                    )
+            reply = entry.handle(ctx, message)
+            if isinstance(reply, _REPLIES):
+                self._reply(entry, ctx, request, message, reply)
+            else:
+                return self._finish_later(entry, ctx, request, message, reply)
+        except Exception as exc:
+            self._failed(entry, ctx, request, message, exc)
+        return None
+
+    async def _finish_later(
+        self,
+        entry: HandlerEntry,
+        ctx: Context,
+        request: Request,
+        message: Any,
+        waiting: Awaitable[Reply],
+    ) -> None:
+        try:
+            self._reply(entry, ctx, request, message, await waiting)
+        except Exception as exc:
+            self._failed(entry, ctx, request, message, exc)
+
+    def _reply(
+        self, entry: HandlerEntry, ctx: Context, request: Request, message: Any, reply: Reply
+    ) -> None:
+        if isinstance(reply, Response):
+            self._respond(request, reply)
+        elif isinstance(reply, Delayed):
+            request.handled = self._perf_ns()
+            self._channel.release(request)
+            kept = None if entry.api.raw else message  # a raw one is the request's whole buffer
+            self._services.purgatories.submit(
+                reply.operation,
+                lambda response: self._respond_or_close(request, response),
+                lambda exc: self._failed(entry, ctx, request, kept, exc),
+            )
+        elif isinstance(reply, NoResponse):
+            request.then_close = reply.close
+            self._done(request)
+        else:
+            raise TypeError(f"{entry.api.name} gave {reply!r}, which is no reply")
+
+    def _respond(self, request: Request, response: Response) -> None:
+        if request.answered:
+            log.error("a second answer to %s was thrown away", request)
+            return
+        if not request.handled:
+            request.handled = self._perf_ns()
+        request.set_response(response)
+        self._done(request)
+
+    def _respond_or_close(self, request: Request, response: Response) -> None:
+        try:
+            self._respond(request, response)
+        except Exception:
+            log.exception("closing connection: no answer could be made to %s", request)
+            self._close(request)
+
+    def _done(self, request: Request) -> None:
+        request.answered = True
+        request.ready = now = self._perf_ns()
+        if not request.handled:
+            request.handled = now
+        self._channel.release(request)
+        request.connection.processor.respond(request)
+
+    def _close(self, request: Request) -> None:
+        request.answered = True
+        self._channel.release(request)
+        request.connection.processor.close(request.connection)
+
+    def _failed(
+        self, entry: HandlerEntry, ctx: Context, request: Request, message: Any, exc: Exception
+    ) -> None:
+        """An exception of a handler: an answer with its error code, or the connection's end."""
+        if isinstance(exc, BadMessage | UnknownApi):
+            log.warning("closing connection %s: %s", request.connection.id, exc)
+            self._close(request)
+            return
+        if isinstance(exc, ApiError):
+            code = exc.code
+        else:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            log.error("handling %s failed", request, exc_info=exc)
+        if request.answered:
+            return
+        try:
+            reply = self._error_reply(entry, ctx, message, code)
+            if isinstance(reply, Response):
+                if not reply.error_names:
+                    request.error_names = (code.name,)
+                self._respond(request, reply)
+                request.error_names = reply.error_names or (code.name,)
+                return
+            if isinstance(reply, NoResponse):
+                request.then_close = reply.close
+                self._done(request)
+                return
+        except Exception:
+            log.exception("no error answer could be made to %s", request)
+        log.warning("closing connection %s: no answer to %s", request.connection.id, request)
+        self._close(request)
+
+    def _error_reply(
+        self, entry: HandlerEntry, ctx: Context, message: Any, code: ErrorCode
+    ) -> Reply | None:
+        if entry.error_response is not None:
+            return entry.error_response(ctx, message, code)
+        cls = response_class(entry.api.key)
+        field = cls.fields.get("error_code")
+        if field is None or not field.for_version_q(ctx.version):
+            return None
+        return Response(message=cls(error_code=int(code)), error_names=(code.name,))
+
+    def _unsupported(self, request: Request, entry: HandlerEntry | None) -> None:
+        """ApiVersions says what it speaks; anything else cannot be answered."""
+        if entry is not None and request.api_key == API_VERSIONS:
+            request.handled = self._perf_ns()
+            request.set_body([api_versions_error(35, entry.api.versions)])
+            request.error_names = (ErrorCode.UNSUPPORTED_VERSION.name,)
+            self._done(request)
+            return
+        name, version = api_name(request.api_key), request.api_version
+        offered = f"{entry.api.versions[0]} to {entry.api.versions[1]}" if entry else "none"
+        log.warning(
+            "closing connection %s: %s v%d is not supported (offered: %s)",
+            request.connection.id,
+            name,
+            version,
+            offered,
+        )
+        self._close(request)
+
+    def _labels_of(self, request: Request) -> tuple[ApiMetrics, ...]:
+        key = request.api_key
+        if key == _FETCH and request.body is not None and len(request.body) >= 4:
+            key = -1 if request.body[0] & 0x80 else -2  # the replica id: negative for consumers
+        found = self._labels.get(key)
+        if found is None:
+            metrics = self._metrics
+            found = (metrics.api(api_name(request.api_key)),)
+            if key < 0:
+                found = (metrics.api("FetchConsumer" if key == -1 else "FetchFollower"), *found)
+            self._labels[key] = found
+        return found

@@ -1,0 +1,120 @@
+"""The network layer's gauges, by the names that dashboards know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.context import Plane
+from highwater.common.metrics import Labels, labels
+
+if TYPE_CHECKING:
+    from broker.network.socket_server import PlaneServer, SocketServer
+
+
+def register_network_metrics(server: SocketServer) -> None:
+    """Registers everything that can be read off a socket server."""
+    gauge = server.metrics.gauge
+    channel = "kafka_network_requestchannel_"
+    sockets = "kafka_network_socketserver_"
+    pool = "kafka_server_kafkarequesthandlerpool_"
+    for plane in server.planes.values():
+        prefix = "controlplane" if plane.plane is Plane.CONTROL else ""
+        gauge(
+            f"{channel}{prefix}requestqueuesize",
+            plane.channel.__len__,
+            "Requests in the request channel",
+        )
+        gauge(
+            f"{channel}{prefix}responsequeuesize",
+            _response_queues(plane),
+            "Answers in each processor's response queue",
+        )
+        gauge(
+            f"{sockets}{prefix}networkprocessoravgidlepercent",
+            _processors_idle(server, plane),
+            "Share of the time in which the processors waited",
+        )
+        gauge(
+            f"{pool}{prefix}requesthandleravgidlepercent_oneminuterate",
+            _handlers_idle(server, plane),
+            "Share of the time in which no handler of the plane ran",
+        )
+    gauge(
+        f"{sockets}expiredconnectionskilledcount",
+        lambda: server.expired,
+        "Connections closed after connections.max.idle.ms",
+    )
+    gauge(
+        "kafka_server_socketservermetrics_connection_count",
+        lambda: _connections(server),
+        "Open connections",
+    )
+    gauge(
+        "kafka_server_socketservermetrics_connections",
+        lambda: _software(server),
+        "Open connections by client software",
+    )
+    purgatory = "kafka_server_delayedoperationpurgatory_"
+    gauge(
+        f"{purgatory}purgatorysize",
+        lambda: _purgatory(server, 0),
+        "Watched keys of delayed operations",
+    )
+    gauge(
+        f"{purgatory}numdelayedoperations",
+        lambda: _purgatory(server, 1),
+        "Delayed operations",
+    )
+
+
+def _response_queues(plane: PlaneServer) -> Callable[[], Mapping[Labels, float]]:
+    return lambda: {labels(processor=p.index): len(p.responses) for p in plane.processors}
+
+
+def _processors_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:
+    return _share(server, lambda: sum(p.idle_ns for p in plane.processors) / len(plane.processors))
+
+
+def _handlers_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:
+    busy = _share(server, lambda: plane.pool.busy_ns)
+    return lambda: 1.0 - busy()
+
+
+def _share(server: SocketServer, spent_ns: Callable[[], float]) -> Callable[[], float]:
+    """The share of the time since the last scrape (at least a second) that was spent so."""
+    before = [server.perf_ns(), spent_ns(), 0.0]
+
+    def read() -> float:
+        now = server.perf_ns()
+        passed = now - before[0]
+        if passed >= 1_000_000_000:
+            spent = spent_ns()
+            before[:] = [now, spent, min(max((spent - before[1]) / passed, 0.0), 1.0)]
+        return before[2]
+
+    return read
+
+
+def _connections(server: SocketServer) -> Mapping[Labels, float]:
+    counts: dict[Labels, float] = {}
+    for connection in server.connections():
+        key = labels(
+            listener=connection.listener.name, network_processor=connection.processor.index
+        )
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _software(server: SocketServer) -> Mapping[Labels, float]:
+    counts: dict[Labels, float] = {}
+    for connection in server.connections():
+        name, version = connection.software
+        key = labels(client_software_name=name, client_software_version=version)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _purgatory(server: SocketServer, index: int) -> Mapping[Labels, float]:
+    sizes = server.services.purgatories.sizes()
+    return {labels(delayedoperation=kind): size[index] for kind, size in sizes.items()}

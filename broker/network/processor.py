@@ -1,0 +1,271 @@
+"""A processor: the sockets of its connections, and its own response queue.
+
+num.network.threads processors are tasks of one thread here, not threads: more of them do not read
+faster.  The number is how many sets of connections take turns, each with its own response queue;
+after a round of its set a processor makes a checkpoint.
+
+Two tasks.  The *reader* waits at the poller, reads the connections that had news, and puts whole
+requests into the request channel.  The *writer* empties the response queue where it became long:
+usually the queue is empty, and an answer leaves as soon as it was put there, without a task switch.
+Where a socket takes no more, the rest waits until the poller says that there is room: a slow client
+holds up nobody.  One request of a connection is in flight at most, which keeps answers in order;
+a connection is read on when its answer has left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.network.connection import (
+    SCRATCH_BYTES,
+    BrokerConnection,
+    FrameError,
+    PeerClosed,
+    SegmentChanged,
+    Sent,
+)
+from broker.network.poller import READ, WRITE, Poller, open_poller
+from broker.network.request import Request
+from highwater.common.waker import Waker
+from highwater.common.wire.header import BadHeader, parse_request_header
+
+if TYPE_CHECKING:
+    from broker.network.request_channel import RequestChannel
+    from highwater.common.world.api import Network
+
+log = logging.getLogger(__name__)
+
+_BROKEN = ~(READ | WRITE)
+_SLICE_NS = 1_000_000
+
+
+class Processor:
+    """One of a plane's processors."""
+
+    def __init__(
+        self,
+        index: int,
+        channel: RequestChannel,
+        perf_ns: Callable[[], int],
+        on_sent: Callable[[Request, int], None],
+        on_closed: Callable[[BrokerConnection], None],
+        call_later: Callable[[int, Callable[[], None]], object],
+    ) -> None:
+        self.index = index
+        self.connections: dict[BrokerConnection, None] = {}
+        self.responses: deque[Request] = deque()
+        self.idle_ns = 0
+        self.reading = True
+        self._channel = channel
+        self._perf_ns = perf_ns
+        self._on_sent = on_sent
+        self._on_closed = on_closed
+        self._call_later = call_later
+        self._poller: Poller | None = None
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._view = memoryview(self._scratch)
+        self._again: deque[BrokerConnection] = deque()
+        self._unsent: deque[BrokerConnection] = deque()
+        self._writer = Waker()
+        self._round = 0
+        self._draining = False
+
+    def add(self, connection: BrokerConnection) -> None:
+        """A connection that an acceptor hands over."""
+        assert self._poller is not None
+        connection.last_active = self._perf_ns()
+        self.connections[connection] = None
+        self._poller.add(connection.connection, connection)
+
+    def close(self, connection: BrokerConnection) -> None:
+        """Idempotent.  An answer still to come is thrown away."""
+        if connection.closed:
+            return
+        connection.closed = True
+        assert self._poller is not None
+        self._poller.remove(connection.connection, connection)
+        connection.connection.close()
+        connection.leftover = None
+        connection.out.clear()
+        del self.connections[connection]
+        self._on_closed(connection)
+
+    # --- reading
+
+    async def read_loop(
+        self, network: Network, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with open_poller(network) as poller:
+            self._poller = poller
+            task_status.started()
+            await self._read_rounds(poller)
+
+    async def _read_rounds(self, poller: Poller) -> None:
+        while True:
+            channel = self._channel
+            before = self._perf_ns()
+            events = await poller.wait()
+            self._round = now = self._perf_ns()
+            self.idle_ns += now - before
+            channel.hold()
+            for connection, bits in events:
+                if connection.closed:
+                    continue
+                if bits & _BROKEN:
+                    connection.hung_up = True
+                if connection.out and bits != READ:
+                    self._send(connection)
+                if bits != WRITE:
+                    connection.readable = True
+                    if connection.in_flight is None and not connection.stalled:
+                        self.read(connection)
+            for _ in range(len(self._again)):
+                self._read_again(self._again.popleft())
+            channel.go()
+
+    def _unthrottle(self, connection: BrokerConnection) -> None:
+        connection.throttled = False
+        self.resume(connection)
+
+    def _read_again(self, connection: BrokerConnection) -> None:
+        if connection.closed or connection.in_flight is not None or connection.stalled:
+            return
+        self.read(connection)
+
+    def resume(self, connection: BrokerConnection) -> None:
+        """The channel has room again (or a throttled client's time is over)."""
+        self._round = self._perf_ns()
+        self._read_again(connection)
+
+    def read(self, connection: BrokerConnection) -> None:
+        """Reads one request where one is there, and puts it into the channel."""
+        if not self.reading or connection.throttled:
+            return
+        if self._channel.full:
+            self._channel.stall(connection)
+            return
+        try:
+            frame = connection.next_frame(self._scratch, self._view)
+            if frame is None:
+                assert self._poller is not None
+                if connection.readable:
+                    self._again.append(connection)
+                    self._poller.wake()
+                else:
+                    self._poller.want_read(connection.connection, connection)
+                return
+            header = parse_request_header(frame)
+        except PeerClosed:
+            self.close(connection)
+            return
+        except (FrameError, BadHeader) as exc:
+            log.warning("closing connection %s: %s", connection.id, exc)
+            self.close(connection)
+            return
+        except OSError as exc:
+            log.debug("connection %s ended: %s", connection.id, exc)
+            self.close(connection)
+            return
+        now = self._round
+        connection.last_active = now
+        request = Request(connection, header, frame, now)
+        connection.in_flight = request
+        self._channel.put(request)
+
+    # --- writing
+
+    def respond(self, request: Request) -> None:
+        """Into the response queue; a processor that is not sending already sends at once."""
+        self.responses.append(request)
+        if self._draining:
+            return
+        if len(self.responses) > 1:
+            self._writer.wake()
+            return
+        self._drain()
+
+    def _drain(self) -> None:
+        """Sends what the response queue holds, for a millisecond."""
+        responses = self.responses
+        self._draining = True
+        started = now = self._perf_ns()
+        while responses and now - started <= _SLICE_NS:
+            request = responses.popleft()
+            request.taken_back = now
+            self._round = now
+            self._begin(request)
+            now = self._perf_ns()
+        self._draining = False
+        if responses:
+            self._writer.wake()
+
+    async def write_loop(self) -> None:
+        responses = self.responses
+        while True:
+            if not responses and not self._unsent:
+                await self._writer.sleep()
+            self._drain()
+            for _ in range(len(self._unsent)):
+                connection = self._unsent.popleft()
+                if not connection.closed:
+                    self._send(connection)
+            if responses or self._unsent:
+                await trio.lowlevel.checkpoint()
+
+    def _begin(self, request: Request) -> None:
+        connection = request.connection
+        if connection.closed:
+            return
+        parts = request.parts
+        if parts is None:  # acks=0
+            self._finish(connection, request)
+            return
+        connection.out.extend(parts)
+        request.parts = None
+        self._send(connection)
+
+    def _send(self, connection: BrokerConnection) -> None:
+        try:
+            sent = connection.flush()
+        except SegmentChanged as exc:
+            log.warning("closing connection %s: %s became shorter", connection.id, exc)
+            self.close(connection)
+            return
+        except OSError as exc:
+            log.debug("connection %s ended: %s", connection.id, exc)
+            self.close(connection)
+            return
+        if sent is Sent.ALL:
+            request = connection.in_flight
+            assert request is not None
+            self._finish(connection, request)
+        elif sent is Sent.BLOCKED:
+            assert self._poller is not None
+            self._poller.want_write(connection.connection, connection)
+        else:
+            self._unsent.append(connection)
+            self._writer.wake()
+
+    def _finish(self, connection: BrokerConnection, request: Request) -> None:
+        """The answer has left: account for it, and read the connection's next request."""
+        now = self._perf_ns()
+        connection.in_flight = None
+        connection.last_active = now
+        self._on_sent(request, now)
+        if request.then_close:
+            self.close(connection)
+            return
+        if request.throttle_ms:
+            connection.throttled = True
+            self._call_later(request.throttle_ms, lambda: self._unthrottle(connection))
+        if connection.readable or connection.leftover is not None:
+            self._round = now
+            self.read(connection)
+        else:
+            assert self._poller is not None
+            self._poller.want_read(connection.connection, connection)

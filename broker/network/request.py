@@ -1,0 +1,105 @@
+"""One request on its way, and the seven times that Kafka measures of it.
+
+A time is the difference of two stamps, and neighbours share a stamp, so that queue, local, remote,
+response queue and send add up to the total exactly:
+
+    received | taken by a handler | handled | answer ready | taken by the processor | sent
+             queue            local      remote      response queue           send
+
+Throttle time is recorded apart, as in Kafka: the client is muted after the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.context import FileSlice, Part, Response
+from highwater.common.wire.codec import encode_response
+from highwater.common.wire.header import RequestHeader, api_name, response_header
+
+if TYPE_CHECKING:
+    from broker.metrics import ApiMetrics
+    from broker.network.connection import BrokerConnection
+
+_SIZE = Struct(">i")
+
+
+class Request:
+    """One request; the stamps are nanoseconds of `World.clock.perf_ns`."""
+
+    __slots__ = (
+        "answered",
+        "api_key",
+        "api_version",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "error_names",
+        "handled",
+        "metrics",
+        "parts",
+        "ready",
+        "received",
+        "response_bytes",
+        "size",
+        "taken",
+        "taken_back",
+        "then_close",
+        "throttle_ms",
+    )
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        header: RequestHeader,
+        frame: bytearray,
+        received: int,
+    ) -> None:
+        self.connection = connection
+        self.api_key, self.api_version, self.correlation_id, self.client_id, position = header
+        self.size = len(frame)
+        self.body: memoryview | None = memoryview(frame)[position:]
+        self.received = received
+        self.taken = 0
+        self.handled = 0
+        self.ready = 0
+        self.taken_back = 0
+        self.answered = False
+        self.parts: list[Part] | None = None
+        self.response_bytes = 0
+        self.then_close = False
+        self.throttle_ms = 0
+        self.error_names: tuple[str, ...] = ()
+        self.metrics: tuple[ApiMetrics, ...] = ()
+
+    def __str__(self) -> str:
+        name = api_name(self.api_key)
+        return f"{name} v{self.api_version} ({self.size} bytes) from {self.connection.id}"
+
+    @property
+    def waits(self) -> bool:
+        """In the purgatory."""
+        return bool(self.handled) and not self.answered
+
+    def set_response(self, response: Response) -> None:
+        """Encodes the answer; the frame is whole after this."""
+        body: Sequence[Part]
+        if response.parts is not None:
+            body = response.parts
+        else:
+            body = (encode_response(response.message, self.api_version),)
+        self.set_body(body)
+        self.then_close = response.then_close
+        self.throttle_ms = response.throttle_ms
+        self.error_names = response.error_names
+
+    def set_body(self, body: Sequence[Part]) -> None:
+        header = response_header(self.api_key, self.api_version, self.correlation_id)
+        size = len(header)
+        for part in body:
+            size += part.size if type(part) is FileSlice else len(part)  # type: ignore[arg-type]
+        self.response_bytes = size + 4
+        self.parts = [_SIZE.pack(size) + header, *body]

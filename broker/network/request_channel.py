@@ -1,0 +1,138 @@
+"""The request channel: the one bounded queue between a plane's processors and its handlers.
+
+It never drops and never grows.  When it is full (queued.max.requests, or queued.max.request.bytes
+of requests in flight), processors leave the bytes in the sockets: TCP tells the clients.  A
+connection that had something to read stands in `stalled`, in order, and is read again when a
+handler takes a request out.  In Kafka a processor blocks with one request in its hand, and sends
+no answers meanwhile; here it goes on sending, so a full channel never delays what is finished.
+
+Handlers sleep only when the queue is empty, and one runs at a time: as all share one thread, a
+second is of use only while the first waits for something outside (ZooKeeper, a worker thread).
+Where a handler is idle when a processor has ended a round of reading, its work is done at once, on
+the processor's task (`work`): the two queues stay, and what a task switch costs is saved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from highwater.common.waker import Waker
+
+if TYPE_CHECKING:
+    from broker.network.connection import BrokerConnection
+    from broker.network.request import Request
+
+
+class RequestChannel:
+    def __init__(self, capacity: int, capacity_bytes: int = -1) -> None:
+        self.capacity = capacity
+        self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else 1 << 62
+        self.bytes_in_flight = 0
+        """Of requests queued, and of those handled that still hold their buffer."""
+        self._queue: deque[Request] = deque()
+        self._stalled: deque[BrokerConnection] = deque()
+        self._idle: list[Waker] = []
+        self._running = 0
+        self._held = False
+        self.work: Callable[[], None] = lambda: None
+        """Handles requests for a moment; set by the pool."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def full(self) -> bool:
+        return len(self._queue) >= self.capacity or self.bytes_in_flight >= self.capacity_bytes
+
+    def put(self, request: Request) -> None:
+        """The caller has seen that it is not `full`."""
+        self._queue.append(request)
+        self.bytes_in_flight += request.size
+        if not self._held and not self._running and self._idle:
+            self.wake_one()
+
+    def hold(self) -> None:
+        """A processor's round begins, and ends with `go`: nobody has to be woken in between."""
+        self._held = True
+
+    def go(self) -> None:
+        """The round is over: an idle handler's work is done now, if there is any."""
+        if self._queue and not self._running and self._idle:
+            self.work()
+        self._held = False
+        if self._queue and not self._running and self._idle:
+            self.wake_one()
+
+    def stall(self, connection: BrokerConnection) -> None:
+        """To be read again when there is room; once, however often this is called."""
+        if not connection.stalled:
+            connection.stalled = True
+            self._stalled.append(connection)
+
+    @property
+    def stalled(self) -> int:
+        return len(self._stalled)
+
+    # --- the handlers' side
+
+    def take(self) -> Request | None:
+        """The oldest request, or None where there is none (then `sleep`)."""
+        if not self._queue:
+            return None
+        request = self._queue.popleft()
+        if self._stalled:
+            self._resume()
+        return request
+
+    def release(self, request: Request) -> None:
+        """The request's buffer is no longer needed."""
+        if request.body is not None:
+            request.body = None
+            self.bytes_in_flight -= request.size
+            if self._stalled:
+                self._resume()
+
+    def wake_one(self) -> None:
+        """Of the handlers that are idle; there is one."""
+        self._running += 1
+        self._idle.pop().wake()
+
+    @property
+    def handler_free(self) -> bool:
+        return bool(self._idle)
+
+    async def sleep(self, waker: Waker) -> None:
+        """A handler waits for a request; afterwards it counts as running again."""
+        self._running -= 1
+        self._idle.append(waker)
+        try:
+            await waker.sleep()
+        except BaseException:
+            if waker in self._idle:
+                self._idle.remove(waker)
+                self._running += 1  # as if woken: whoever ends counts itself out
+            raise
+
+    def started(self) -> None:
+        """A handler begins to run."""
+        self._running += 1
+
+    def blocked(self) -> None:
+        """A handler waits for something outside, or ends: another one may take over."""
+        self._running -= 1
+        if self._queue and not self._held and not self._running and self._idle:
+            self.wake_one()
+
+    def wake_all(self) -> None:
+        """So that handlers beyond a lowered num.io.threads notice it and end."""
+        while self._idle:
+            self.wake_one()
+
+    def _resume(self) -> None:
+        while self._stalled and not self.full:
+            connection = self._stalled.popleft()
+            connection.stalled = False
+            if not connection.closed:
+                connection.processor.resume(connection)

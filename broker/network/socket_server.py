@@ -1,0 +1,310 @@
+"""The network layer: acceptors, processors, request channels and handler pools of both planes.
+
+    socket -> acceptor -> processor -> request channel -> handler
+           -> response queue of that processor -> socket
+
+The data plane serves every listener but one: it has num.network.threads processors, a channel of
+queued.max.requests and num.io.threads handlers.  The control plane (KIP-291) is a second, complete
+set with one processor, a channel of 20 and one handler, on control.plane.listener.name: what the
+controller says never waits behind what clients send.  Where that name is empty there is no second
+set, and control requests share the data plane, as in Kafka.
+
+All of it runs in one thread, so a full data plane could still hold up the control plane by the time
+its steps take: no task of either keeps the loop for more than about a millisecond.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.context import Plane
+from broker.network.connection import BrokerConnection, ListenerInfo
+from broker.network.connection_limits import ConnectionLimits, TooManyConnections
+from broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
+from broker.network.network_metrics import register_network_metrics
+from broker.network.processor import Processor
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
+from highwater.common.types import Endpoint
+
+if TYPE_CHECKING:
+    from broker.metrics import Metrics
+    from broker.services import Services
+    from highwater.common.config import Config
+    from highwater.common.world.api import Connection, Listener, Network, World
+
+__all__ = ["BindError", "HandlerTable", "SocketServer", "handler_table"]
+
+log = logging.getLogger(__name__)
+
+CONTROL_CHANNEL_REQUESTS = 20
+_ACCEPTS_A_TURN = 16
+
+
+class BindError(OSError):
+    """A listener cannot be opened; the message is the line for the user."""
+
+
+class PlaneServer:
+    """One plane: its listeners, processors, channel and handlers."""
+
+    def __init__(self, plane: Plane, server: SocketServer, endpoints: tuple[Endpoint, ...]) -> None:
+        config = server.config
+        control = plane is Plane.CONTROL
+        self.plane = plane
+        self.endpoints = endpoints
+        self.channel = RequestChannel(
+            CONTROL_CHANNEL_REQUESTS if control else config.queued_max_requests,
+            -1 if control else config.queued_max_request_bytes,
+        )
+        self.handlers = 1 if control else config.num_io_threads
+        self.processors = [
+            Processor(
+                index,
+                self.channel,
+                server.perf_ns,
+                server.on_sent,
+                server.on_closed,
+                server.call_later,
+            )
+            for index in range(1 if control else config.num_network_threads)
+        ]
+        self.pool = HandlerPool(
+            plane, self.channel, server.handlers, server.services, server.metrics, server.perf_ns
+        )
+        self.started = trio.Event()
+        self._next = 0
+
+    def next_processor(self) -> Processor:
+        """Round robin."""
+        processor = self.processors[self._next % len(self.processors)]
+        self._next += 1
+        return processor
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is on its way; one that waits in the purgatory may wait for long."""
+        return len(self.channel) > 0 or any(
+            processor.responses
+            or any(
+                c.sending or (c.in_flight and not c.in_flight.waits) for c in processor.connections
+            )
+            for processor in self.processors
+        )
+
+    def stop_reading(self) -> None:
+        for processor in self.processors:
+            processor.reading = False
+
+    async def run(self, network: Network) -> None:
+        async with trio.open_nursery() as nursery:
+            for processor in self.processors:
+                await nursery.start(processor.read_loop, network)
+                nursery.start_soon(processor.write_loop)
+            self.started.set()
+            await self.pool.run(self.handlers)
+
+    def close_connections(self) -> None:
+        for processor in self.processors:
+            for connection in list(processor.connections):
+                processor.close(connection)
+
+
+class SocketServer:
+    """Both planes.  `bind`, then `run` in a task, then `start_accepting`."""
+
+    def __init__(
+        self, config: Config, world: World, handlers: HandlerTable, services: Services
+    ) -> None:
+        self.config = config
+        self.handlers = handlers
+        self.services = services
+        self.metrics: Metrics = services.metrics
+        self.perf_ns = world.clock.perf_ns
+        self.expired = 0
+        """Connections that were closed because nothing came for connections.max.idle.ms."""
+        self._network = world.network
+        self._limits = ConnectionLimits(
+            config.max_connections,
+            config.max_connections_per_ip,
+            config.max_connections_per_ip_overrides,
+            config.max_connection_creation_rate,
+        )
+        listeners = config.parsed_listeners
+        self._protected = {listeners.inter_broker, listeners.control_plane}
+        self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
+        self._accepting = trio.Event()
+        self._closed_one = trio.Event()
+        self._count = 0
+        data = PlaneServer(Plane.DATA, self, listeners.data_plane)
+        self.planes: dict[Plane, PlaneServer] = {Plane.DATA: data}
+        if listeners.control_plane is not None:
+            control = tuple(e for e in listeners.bound if e.listener == listeners.control_plane)
+            self.planes[Plane.CONTROL] = PlaneServer(Plane.CONTROL, self, control)
+        register_network_metrics(self)
+
+    async def bind(self) -> dict[str, tuple[str, int]]:
+        """Opens every listener, and gives their addresses by name; raises BindError."""
+        for plane in self.planes.values():
+            for endpoint in plane.endpoints:
+                try:
+                    listener = await self._network.listen(
+                        endpoint.host, endpoint.port, self.config.socket_listen_backlog_size
+                    )
+                except OSError as exc:
+                    self._close_listeners()
+                    raise BindError(exc.errno, bind_problem(endpoint, exc)) from exc
+                info = ListenerInfo(endpoint.listener, endpoint.security_protocol)
+                self._listeners[endpoint.listener] = (listener, info, plane)
+        return {name: entry[0].address for name, entry in self._listeners.items()}
+
+    def start_accepting(self) -> None:
+        """Clients wait in the listen queues until this is called."""
+        self._accepting.set()
+
+    async def run(self) -> None:
+        """Serves until it is cancelled, which closes everything at once: see `drain`."""
+        try:
+            async with trio.open_nursery() as nursery:
+                for plane in self.planes.values():
+                    nursery.start_soon(plane.run, self._network)
+                for plane in self.planes.values():
+                    await plane.started.wait()
+                nursery.start_soon(self._close_idle)
+                await self._accepting.wait()
+                for listener, info, plane in self._listeners.values():
+                    nursery.start_soon(self._accept, listener, info, plane)
+        finally:
+            self._close_listeners()
+            for plane in self.planes.values():
+                plane.close_connections()
+
+    async def drain(self, timeout_s: float = 1.0) -> None:
+        """Stops accepting and reading, and waits until what was read is answered; then cancel."""
+        self._close_listeners()
+        for plane in self.planes.values():
+            plane.stop_reading()
+        with trio.move_on_after(timeout_s):
+            while any(plane.busy for plane in self.planes.values()):
+                await trio.sleep(0.002)
+
+    # --- accepting
+
+    async def _accept(self, listener: Listener, info: ListenerInfo, plane: PlaneServer) -> None:
+        """The acceptor of one listener."""
+        turn = 0
+        while True:
+            await self._wait_for_room(info)
+            try:
+                connection = await listener.accept()
+            except trio.ClosedResourceError:
+                return
+            except OSError:
+                log.exception("listener %s cannot accept", info.name)
+                await trio.sleep(0.1)
+                continue
+            self._take(connection, info, plane)
+            turn += 1
+            if turn % _ACCEPTS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+
+    async def _wait_for_room(self, info: ListenerInfo) -> None:
+        protected = info.name in self._protected
+        if self._limits.full and not protected:
+            log.warning(
+                "listener %s waits: max.connections=%d are open",
+                info.name,
+                self._limits.max_connections,
+            )
+        while self._limits.full and not protected:
+            self._closed_one = trio.Event()
+            await self._closed_one.wait()
+        while delay_ms := self._limits.delay_ms(int(trio.current_time() * 1000)):
+            await trio.sleep(delay_ms / 1000)
+
+    def _take(self, connection: Connection, info: ListenerInfo, plane: PlaneServer) -> None:
+        ip = connection.peer[0]
+        if self._limits.full:
+            self._close_most_idle()
+        try:
+            self._limits.add(ip)
+        except TooManyConnections as exc:
+            log.info("refused a connection on listener %s: %s", info.name, exc)
+            connection.close()
+            return
+        self._count += 1
+        processor = plane.next_processor()
+        processor.add(
+            BrokerConnection(
+                connection, info, processor, self.config.socket_request_max_bytes, self._count
+            )
+        )
+
+    def _close_most_idle(self) -> None:
+        """Makes room for the inter-broker listener at the cost of a client."""
+        others = [
+            connection
+            for connection in self.connections()
+            if connection.listener.name not in self._protected
+        ]
+        if others:
+            oldest = min(others, key=lambda c: (c.in_flight is not None, c.last_active, c.index))
+            log.warning("closing connection %s: max.connections is reached", oldest.id)
+            oldest.processor.close(oldest)
+
+    def connections(self) -> list[BrokerConnection]:
+        return [
+            connection
+            for plane in self.planes.values()
+            for processor in plane.processors
+            for connection in processor.connections
+        ]
+
+    async def _close_idle(self) -> None:
+        """Connections on which nothing came for connections.max.idle.ms; never one that waits."""
+        idle_ms = self.config.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        while True:
+            await trio.sleep(min(max(idle_ms / 4, 5), 30_000) / 1000)
+            oldest = self.perf_ns() - idle_ms * 1_000_000
+            for connection in self.connections():
+                if connection.last_active < oldest and connection.in_flight is None:
+                    log.debug("closing connection %s: idle", connection.id)
+                    self.expired += 1
+                    connection.processor.close(connection)
+
+    def _close_listeners(self) -> None:
+        for listener, _, _ in self._listeners.values():
+            listener.close()
+
+    # --- what processors report
+
+    def on_sent(self, request: Request, now: int) -> None:
+        for metrics in request.metrics:
+            metrics.record(request, now)
+
+    def on_closed(self, connection: BrokerConnection) -> None:
+        self._limits.remove(connection.peer[0])
+        self._closed_one.set()
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
+        due = int(trio.current_time() * 1000) + delay_ms
+        return self.services.purgatories.call_at(due, callback)
+
+
+def bind_problem(endpoint: Endpoint, exc: OSError) -> str:
+    """One line: which listener, what is wrong, what to do."""
+    where = f"listener {endpoint.listener} cannot bind {endpoint.host or '*'}:{endpoint.port}"
+    if exc.errno == errno.EADDRINUSE:
+        return f"{where}: the port is in use; stop what uses it, or change listeners"
+    if exc.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: this machine has no such address; change the host in listeners"
+    if exc.errno in (errno.EACCES, errno.EPERM):
+        return f"{where}: not permitted; ports below 1024 need a privilege"
+    return f"{where}: {exc.strerror or exc}"

@@ -1,0 +1,209 @@
+"""Numbers about a process: counters, gauges, histograms of times; cheap to keep, read by a scrape.
+
+Everything runs in one thread, so nothing here locks.  A counter is an attribute that grows.  A
+gauge is a function, called by the scrape alone.  A histogram has log-linear buckets (eight to each
+power of two, so a quantile is right within 7 %) in a dict that holds the used ones only; its
+quantiles are over the last one to two scrape windows, its count since the start.
+
+A family's name is given in the Confluent dialect (the lower-cased MBean name, as in
+`kafka_server_replicamanager_isrshrinkspersec`); `exposition` knows the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+Labels = tuple[tuple[str, str], ...]
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+WINDOW_NS = 60_000_000_000
+_SHIFT = 7
+"""The smallest bucket is 128 ns wide."""
+
+
+class Counter:
+    """Grows by `add`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, n: int = 1) -> None:
+        self.value += n
+
+
+class TimeHistogram:
+    """Durations in nanoseconds."""
+
+    __slots__ = ("_counts", "_old", "_rotated_ns", "count", "max_ns", "sum_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_ns = 0
+        self.max_ns = 0
+        self._counts: dict[int, int] = {}
+        self._old: dict[int, int] = {}
+        self._rotated_ns = 0
+
+    def record(self, ns: int) -> None:
+        self.count += 1
+        self.sum_ns += ns
+        v = ns >> _SHIFT
+        if v > 15:
+            e = v.bit_length() - 4
+            v = (e << 3) + (v >> e)
+        counts = self._counts
+        counts[v] = counts.get(v, 0) + 1
+
+    def rotate(self, now_ns: int) -> None:
+        """Forgets what is older than the last window; called by the scrape."""
+        if now_ns - self._rotated_ns >= WINDOW_NS:
+            self._old, self._counts = self._counts, {}
+            self._rotated_ns = now_ns
+
+    def quantiles_ms(self, wanted: Sequence[float] = QUANTILES) -> list[float]:
+        """Of the last one to two windows; zeros where nothing happened."""
+        merged = dict(self._old)
+        for bucket, n in self._counts.items():
+            merged[bucket] = merged.get(bucket, 0) + n
+        total = sum(merged.values())
+        if not total:
+            return [0.0] * len(wanted)
+        found: list[float] = []
+        seen = 0
+        ordered = sorted(merged.items())
+        position = 0
+        bucket, n = ordered[0]
+        for quantile in wanted:
+            rank = quantile * total
+            while seen + n < rank and position + 1 < len(ordered):
+                seen += n
+                position += 1
+                bucket, n = ordered[position]
+            found.append(_middle_ms(bucket))
+        return found
+
+
+def _middle_ms(bucket: int) -> float:
+    if bucket < 16:
+        low, width = bucket, 1
+    else:
+        e = (bucket >> 3) - 1
+        low, width = (bucket - (e << 3)) << e, 1 << e
+    return ((low + width / 2) * (1 << _SHIFT)) / 1e6
+
+
+class Sample(NamedTuple):
+    """One line of a scrape."""
+
+    suffix: str
+    labels: Labels
+    value: float
+
+
+class Family(NamedTuple):
+    name: str
+    kind: str
+    """counter, gauge or summary."""
+    help: str
+    samples: list[Sample]
+
+
+Collector = Callable[[], Iterable[Family]]
+Values = Callable[[], float | Mapping[Labels, float]]
+
+
+def labels(**values: object) -> Labels:
+    """Label pairs in the order given."""
+    return tuple((name.rstrip("_"), str(value)) for name, value in values.items())
+
+
+class Registry:
+    """All families of one process."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, dict[Labels, Counter]] = {}
+        self._gauges: dict[str, dict[Labels, Values]] = {}
+        self._histograms: dict[str, dict[Labels, TimeHistogram]] = {}
+        self._help: dict[str, str] = {}
+        self._collectors: list[Collector] = []
+
+    def counter(self, name: str, help_: str = "", **label_values: object) -> Counter:
+        """The counter of that name and labels, made at the first call: keep it, and `add`."""
+        self._describe(name, help_)
+        family = self._counters.setdefault(name, {})
+        key = labels(**label_values)
+        found = family.get(key)
+        if found is None:
+            found = family[key] = Counter()
+        return found
+
+    def histogram(self, name: str, help_: str = "", **label_values: object) -> TimeHistogram:
+        """A histogram of times, exposed in milliseconds with quantiles and a count."""
+        self._describe(name, help_)
+        family = self._histograms.setdefault(name, {})
+        key = labels(**label_values)
+        found = family.get(key)
+        if found is None:
+            found = family[key] = TimeHistogram()
+        return found
+
+    def gauge(self, name: str, read: Values, help_: str = "", **label_values: object) -> None:
+        """`read` gives one number, or one for each set of labels; called at each scrape."""
+        self._describe(name, help_)
+        self._gauges.setdefault(name, {})[labels(**label_values)] = read
+
+    def remove(self, name: str, **label_values: object) -> None:
+        """A topic or partition that is gone takes its series with it."""
+        key = labels(**label_values)
+        self._counters.get(name, {}).pop(key, None)
+        self._gauges.get(name, {}).pop(key, None)
+        self._histograms.get(name, {}).pop(key, None)
+
+    def collector(self, collect: Collector) -> None:
+        """Families that are made at the scrape."""
+        self._collectors.append(collect)
+
+    def families(self, now_ns: int) -> Iterable[Family]:
+        """Everything, sorted by name."""
+        found = [*self._counter_families(), *self._gauge_families()]
+        found.extend(self._histogram_families(now_ns))
+        for collect in self._collectors:
+            found.extend(collect())
+        return sorted(found, key=lambda family: family.name)
+
+    def _describe(self, name: str, help_: str) -> None:
+        if help_ or name not in self._help:
+            self._help[name] = help_
+
+    def _counter_families(self) -> Iterable[Family]:
+        for name, family in self._counters.items():
+            samples = [Sample("", key, counter.value) for key, counter in family.items()]
+            yield Family(name, "counter", self._help[name], samples)
+
+    def _gauge_families(self) -> Iterable[Family]:
+        for name, family in self._gauges.items():
+            samples: list[Sample] = []
+            for key, read in family.items():
+                value = read()
+                if isinstance(value, Mapping):
+                    samples.extend(Sample("", key + more, float(v)) for more, v in value.items())
+                else:
+                    samples.append(Sample("", key, float(value)))
+            yield Family(name, "gauge", self._help[name], samples)
+
+    def _histogram_families(self, now_ns: int) -> Iterable[Family]:
+        for name, family in self._histograms.items():
+            samples: list[Sample] = []
+            for key, histogram in family.items():
+                samples.extend(histogram_samples(histogram, key, now_ns))
+            yield Family(name, "summary", self._help[name], samples)
+
+
+def histogram_samples(histogram: TimeHistogram, key: Labels, now_ns: int) -> Iterable[Sample]:
+    """Quantiles in milliseconds, and the count."""
+    for quantile, ms in zip(QUANTILES, histogram.quantiles_ms(), strict=True):
+        yield Sample("", (*key, ("quantile", str(quantile))), ms)
+    yield Sample("_count", key, histogram.count)
+    histogram.rotate(now_ns)
