@@ -14,18 +14,29 @@ Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigMana
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
 from highwater.common import znodes
-from highwater.common.world.api import NoNode, WatchEvent, ZooKeeper
+from highwater.common.world.api import (
+    ConnectionLoss,
+    NoNode,
+    SessionExpired,
+    WatchEvent,
+    ZooKeeper,
+)
+
+if TYPE_CHECKING:
+    from broker.services import Services
 
 log = logging.getLogger(__name__)
 
 ApplyTopic = Callable[[str, Mapping[str, str]], None]
 CHANGE_EXPIRATION_S = 15 * 60
+RETRY_S = 0.1
 _PREFIX = "config_change_"
 
 
@@ -36,6 +47,29 @@ async def read_topic(zk: ZooKeeper, topic: str) -> dict[str, str]:
     except NoNode:
         return {}
     return znodes.decode_config(data)
+
+
+async def load_new_topics(services: Services, topics: Iterable[str]) -> None:
+    """Reads the configuration of topics whose first partitions are about to be hosted here.
+
+    Nobody announces a new topic under /config/changes, so this is the only way to learn of it in
+    time.  While ZooKeeper does not answer it waits, rather than serve a topic under other rules
+    than its own; once the session has ended, the next one reads everything.
+    """
+    for topic in topics:
+        while (zk := services.session) is not None and not zk.expired:
+            try:
+                overrides = await read_topic(zk, topic)
+            except ConnectionLoss:
+                await trio.sleep(RETRY_S)
+                continue
+            except SessionExpired:
+                return
+            except ValueError as e:
+                log.warning("configuration of topic %s is not understood: %s", topic, e)
+                overrides = {}
+            services.replicas.topic_configured(topic, overrides)
+            break
 
 
 class DynamicConfigWatcher:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.admin.dynamic_config import load_new_topics
 from broker.context import Api, Context, Plane, Reply, Response
 from broker.control import check_broker_epoch
 from highwater.common.errors import ApiError, ErrorCode
@@ -18,9 +19,22 @@ from highwater.common.wire.control import LeaderAndIsrPartitionError, LeaderAndI
 API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
 
 
+def _new_topics(request: Any) -> list[str]:
+    """The topics that have new partitions: their configuration is read before they are hosted."""
+    if request.topic_states:
+        return [
+            topic.topic_name
+            for topic in request.topic_states
+            if any(p.is_new for p in topic.partition_states)
+        ]
+    states = request.ungrouped_partition_states or ()
+    return list(dict.fromkeys(p.topic_name for p in states if p.is_new))
+
+
 async def handle(ctx: Context, request: Any) -> Reply:
     try:
         check_broker_epoch(ctx, request.broker_epoch)
+        await load_new_topics(ctx.services, _new_topics(request))
         errors = await ctx.services.replicas.leader_and_isr(request)
     except ApiError as e:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 import trio
 
-from broker.admin.dynamic_config import CHANGE_EXPIRATION_S, DynamicConfigWatcher
+from broker.admin.dynamic_config import (
+    CHANGE_EXPIRATION_S,
+    DynamicConfigWatcher,
+    load_new_topics,
+)
 from broker.handlers import (
     alter_configs,
     create_topics,
@@ -243,5 +247,19 @@ def test_watcher_misses_nothing_in_a_burst_and_purges_what_is_old(in_broker: Any
             assert len(await b.zk.children(znodes.CONFIG_CHANGES)) == 1
             assert last == {"flush.ms": "99"}
             nursery.cancel_scope.cancel()
+
+    in_broker(body)
+
+
+def test_a_new_topics_configuration_is_there_before_its_partitions(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await make_topic(b, "t", min_insync_replicas="2")
+        replicas = b.services.replicas
+        assert "t" not in replicas.topic_overrides
+        await load_new_topics(b.services, ["t", "never-configured"])
+        assert replicas.topic_overrides["t"] == {"min.insync.replicas": "2"}
+        b.services.session = None
+        await load_new_topics(b.services, ["later"])
+        assert "later" not in replicas.topic_overrides
 
     in_broker(body)
