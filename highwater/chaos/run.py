@@ -170,10 +170,10 @@ class Run:
                 nursery.start_soon(_settle_often, stage)
                 await workload.wait_for("started", 30)
                 schedule = self._schedule()
-                self.info.planned_faults = engine.planned(schedule)
                 self.progress.phase("workload runs, faults are injected", self.options.duration_s)
                 await engine.run(schedule, self.options.duration_s)
                 self.progress.phase("healing")
+                self.info.planned_faults = engine.planned
                 await engine.mend()
                 await self._wait_whole(stage)
                 self.progress.phase("producers flush, consumers catch up")
@@ -228,17 +228,17 @@ class Run:
         deaths: DeathWitness,
     ) -> None:
         """What was seen, into run.json: also where the run breaks off."""
-        not_leader = str(ErrorCode.NOT_LEADER_OR_FOLLOWER.value)
-        answers = dict(cluster.links.error_counts("Produce")) if cluster.links is not None else {}
+        links = cluster.links
+        not_leader = links.answered(ErrorCode.NOT_LEADER_OR_FOLLOWER) if links is not None else 0
         names = ("leader_changes", "isr_shrinks", "isr_expands", "controller_moves")
         self.info.seen = {
-            "not_leader": answers.get(not_leader, 0),
+            "not_leader": not_leader,
             **{name: witness.seen[name] for name in names},
             "truncated_bytes": sizes.truncated_bytes,
             "hw_below_leo_at_leader_death": deaths.hw_below_leo,
             "leader_deaths": len(deaths.deaths),
         }
-        self.info.problems += cluster.unexpected_ends()
+        self.info.problems += cluster.unexpected_ends() + cluster.logged_exceptions()
         self.folder.write_info(self.info)
         lines = b"".join(encode_line(_death_line(d)) for d in deaths.deaths)
         (self.folder.cluster / "deaths.jsonl").write_bytes(lines)

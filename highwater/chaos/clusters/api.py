@@ -68,3 +68,6 @@ class Cluster(Protocol):
 
     def unexpected_ends(self) -> list[str]:
         """Members that ended without having been asked to, with their last words."""
+
+    def logged_exceptions(self) -> list[str]:
+        """Exceptions that a broker logged and did not handle."""

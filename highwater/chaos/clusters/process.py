@@ -37,6 +37,7 @@ from highwater.chaos.links.rules import Links
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
 _TICK_MS = {"test": 500, "kafka": 2000}
 _POLL_S = 0.02
+TRACEBACK = "Traceback (most recent call last):"
 
 
 @dataclass(slots=True)
@@ -127,6 +128,17 @@ class ProcessCluster:
             for name, child in sorted(self._children.items())
             if name in self._wanted and not child.running
         ]
+
+    def logged_exceptions(self) -> list[str]:
+        found = []
+        for number in self.brokers:
+            path = self.output(broker(number))
+            text = path.read_text(errors="replace") if path.exists() else ""
+            if count := text.count(TRACEBACK):
+                last = text[text.rindex(TRACEBACK) :].splitlines()[1:]
+                said = next((line for line in last if line and not line[0].isspace()), "")
+                found.append(f"broker-{number} logged {count} exceptions, the last: {said}")
+        return found
 
     # --- ports
 

@@ -22,6 +22,8 @@ from highwater.chaos.history import LineLog
 
 RETRY_S = 10.0
 """How long a verb whose target is not there yet is tried again."""
+LAST_FAULT_S = 5.0
+"""No fault by chance fires later than this before the end."""
 Progress = Callable[[str], None]
 
 
@@ -30,13 +32,9 @@ class Engine:
         self.stage = stage
         self.log = log
         self.progress = progress
-        self.fired = 0
+        self.planned = 0
         self._zero_ns = time.monotonic_ns()
         self._open: list[tuple[Fault, Done, int]] = []
-
-    @staticmethod
-    def planned(schedule: list[Fault]) -> int:
-        return sum(fault.name != "wait" for fault in schedule)
 
     async def run(self, schedule: list[Fault], until_s: float) -> None:
         """Fires the schedule; returns when it is over, its open ends too, but not before
@@ -45,12 +43,18 @@ class Engine:
         begun = trio.current_time()
         async with trio.open_nursery() as nursery:
             for fault in schedule:
+                if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
+                    break
+                self.planned += fault.name != "wait"
                 due = begun + fault.at if fault.at is not None else trio.current_time()
                 await trio.sleep_until(max(due, trio.current_time()) + fault.after)
                 await self._fire(fault, nursery)
         await trio.sleep_until(begun + until_s)
 
     async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
+        if fault.params.get("until") == "healthy":
+            while any(open_.lasts is not None for open_, _, _ in self._open):
+                await trio.sleep(0.05)  # a fault that lasts may not have shown itself yet
         t_ns = time.monotonic_ns()
         try:
             done = await self._attempt(fault)
@@ -106,8 +110,6 @@ class Engine:
         self._tell(Fault(done.undo_name), Done(done.target, effect), now_ns)
 
     def _tell(self, fault: Fault, done: Done, t_ns: int, error: str | None = None) -> None:
-        if fault.name in VERBS and fault.name != "wait":
-            self.fired += 1
         line: dict[str, Any] = {
             "name": fault.name,
             "target": done.target,

@@ -51,6 +51,8 @@ class Fault:
     label: str = ""
     """`as` in a file."""
     params: dict[str, Any] = field(default_factory=dict)
+    optional: bool = False
+    """Left out where the run's time is over."""
 
 
 def load(path: Path) -> list[Fault]:

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from highwater.chaos.faults.model import Fault
 
-HEALTHY = Fault("wait", after=0.3, params={"until": "healthy", "within": 30})
 Act = Callable[[random.Random, str], list[Fault]]
+
+
+def _healthy(after_s: float, optional: bool) -> Fault:
+    params = {"until": "healthy", "within": 30}
+    return Fault("wait", after=after_s, params=params, optional=optional)
 
 
 def swap_leader(rng: random.Random, tp: str) -> list[Fault]:
@@ -66,19 +71,18 @@ REQUIRED: tuple[Act, ...] = (swap_leader, pause_follower, lose_unreplicated, mov
 CHANCE: tuple[Act, ...] = (
     kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, *REQUIRED,
 )  # fmt: skip
-SECONDS_PER_ACT = 7.0
-"""What an act and the recovery from it take, roughly."""
+SHORTEST_ACT_S = 1.0
 
 
 def generate(seed: int, duration_s: float, partitions: list[str]) -> list[Fault]:
-    """The required acts, whatever the duration; then acts by chance while time is left."""
+    """The required acts, whatever the duration; then acts by chance, as many as could be needed."""
     rng = random.Random(seed)
     acts = list(REQUIRED)
     rng.shuffle(acts)
-    further = int((duration_s - len(acts) * SECONDS_PER_ACT) / SECONDS_PER_ACT)
-    acts += [rng.choice(CHANCE) for _ in range(max(0, further))]
-    faults = [Fault("wait", after=1.5, params={"until": "healthy", "within": 30})]
-    for act in acts:
-        faults += act(rng, rng.choice(partitions))
-        faults.append(HEALTHY)
+    acts += [rng.choice(CHANCE) for _ in range(int(duration_s / SHORTEST_ACT_S))]
+    faults = [_healthy(1.5, optional=False)]
+    for number, act in enumerate(acts):
+        optional = number >= len(REQUIRED)
+        faults += [replace(f, optional=optional) for f in act(rng, rng.choice(partitions))]
+        faults.append(_healthy(rng.uniform(0.3, 2.0), optional))
     return faults

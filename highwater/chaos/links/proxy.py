@@ -264,23 +264,24 @@ class Proxy:
         while session.asked:
             asked, api_key, version = session.asked.popleft()
             if asked == correlation_id:
-                if api_key == PRODUCE and size <= _LOOK:
-                    self._count_errors(version, body)
                 name = api_name(api_key)
+                if api_key in (PRODUCE, FETCH) and size <= _LOOK and session.source == CLIENTS:
+                    self._count_errors(name, api_key, version, body)
                 return Message(session.target, session.source, Side.RESPONSE, name)
         return None
 
-    def _count_errors(self, version: int, body: memoryview) -> None:
-        """What the answers to Produce said: clients hide NOT_LEADER behind their retries."""
+    def _count_errors(self, name: str, api_key: int, version: int, body: memoryview) -> None:
+        """What clients were answered: they hide NOT_LEADER behind their retries."""
         try:
-            position = response_body_position(PRODUCE, version, body)
-            answer = decode_response(PRODUCE, version, body[position:])
+            position = response_body_position(api_key, version, body)
+            answer = decode_response(api_key, version, body[position:])
         except (BadMessage, UnknownApi, BadHeader):
             return
         for topic in answer.responses:
-            for partition in topic.partition_responses:
+            answers = topic.partition_responses if api_key == PRODUCE else topic.partitions
+            for partition in answers:
                 if partition.error_code:
-                    self.links.answers["Produce", str(partition.error_code)] += 1
+                    self.links.answers[name, str(partition.error_code)] += 1
 
 
 def _client_id(head: bytes) -> str | None:

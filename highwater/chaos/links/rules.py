@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -153,7 +152,7 @@ class Links:
             self.release(rule)
         self.heal()
 
-    def error_counts(self, api: str) -> Iterator[tuple[str, int]]:
-        for (name, error), count in sorted(self.answers.items()):
-            if name == api:
-                yield error, count
+    def answered(self, error: int) -> int:
+        """How many partitions were answered with this error code, as far as the proxies read
+        them."""
+        return sum(n for (_, code), n in self.answers.items() if code == str(error))

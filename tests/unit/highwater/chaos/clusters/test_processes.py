@@ -1,0 +1,110 @@
+"""Processes that never outlive their supervisor, and signals that never reach a stranger."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from highwater.chaos.clusters import zookeeper
+from highwater.chaos.clusters.ports import PortInUse, free_ports, is_free, require_free
+from highwater.chaos.clusters.processes import Child, Pid, StartError, kill_listed
+
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+
+
+def test_a_pid_with_another_start_time_is_a_stranger(tmp_path: Path) -> None:
+    child = Child("x", SLEEP, output=tmp_path / "out", cwd=tmp_path)
+    stranger = Pid(child.pid.pid, "1")
+    assert child.pid.alive()
+    assert not stranger.alive()
+    assert not stranger.signal(signal.SIGKILL)
+    state = {"processes": {"x": stranger.as_json()}}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    kill_listed(tmp_path / "state.json")
+    assert child.running
+    state = {"processes": {"x": child.pid.as_json()}}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    kill_listed(tmp_path / "state.json")
+    assert child.wait(5) == -signal.SIGKILL
+    assert not child.pid.alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+from pathlib import Path
+from highwater.chaos.clusters.processes import Child
+child = Child("x", {SLEEP!r}, output=Path({str(tmp_path)!r}) / "out", cwd=Path({str(tmp_path)!r}))
+print(child.pid.pid, child.pid.started, flush=True)
+time.sleep(60)
+"""
+    supervisor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert supervisor.stdout is not None
+    pid, started = supervisor.stdout.readline().split()
+    grandchild = Pid(int(pid), started)
+    assert grandchild.alive()
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+    deadline = time.monotonic() + 5
+    while grandchild.alive() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not grandchild.alive()
+
+
+def test_a_program_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="zk cannot be started: /nowhere/java"):
+        Child("zk", ["/nowhere/java"], output=tmp_path / "out", cwd=tmp_path)
+
+
+def test_last_words_are_of_this_start(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_text("an earlier failure\n")
+    command = [sys.executable, "-I", "-S", "-c", "print('why it ended'); print()"]
+    child = Child("x", command, output=output, cwd=tmp_path)
+    assert child.wait(10) == 0
+    assert child.last_words() == "why it ended"
+
+
+def test_free_ports_are_distinct_and_below_the_ephemeral_range() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(port < 32768 for port in ports)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(1)
+        port = sock.getsockname()[1]
+        assert not is_free(port)
+        with pytest.raises(PortInUse, match=f"port {port} .broker 1. is in use"):
+            require_free(port, "broker 1", "stop it")
+
+
+def test_no_java_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="install Java 17"):
+        zookeeper.find_java({"PATH": str(tmp_path)})
+    with pytest.raises(StartError, match="correct JAVA_HOME"):
+        zookeeper.find_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_a_setting_without_jars_is_refused_and_one_with_jars_wins(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="holds no ZooKeeper jars"):
+        zookeeper.find_jars({"HIGHWATER_ZOOKEEPER_HOME": str(tmp_path)})
+    (tmp_path / "lib").mkdir()
+    for name in ("zookeeper-3.9.3.jar", "zookeeper-jute-3.9.3.jar", "slf4j-api-2.0.jar"):
+        (tmp_path / "lib" / name).touch()
+    (tmp_path / "lib" / "zookeeper-prometheus-metrics-3.9.3.jar").touch()
+    found = zookeeper.find_jars({"HIGHWATER_ZOOKEEPER_HOME": str(tmp_path)})
+    assert found.class_path.count(os.pathsep) == 2
+    assert str(tmp_path) in found.where
