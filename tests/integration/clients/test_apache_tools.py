@@ -1,0 +1,96 @@
+"""Apache Kafka's own command-line classes (3.9, the Java client) work unchanged."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.apache]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_topic_is_created_described_grown_listed_and_deleted(
+    apache_tool: Run, bootstrap: str
+) -> None:
+    def topics(*arguments: str) -> str:
+        return said(apache_tool(TOPICS, ["--bootstrap-server", bootstrap, *arguments]))
+
+    topic = "tools-life"
+    sizes = ["--partitions", "3", "--replication-factor", "3", "--config", "retention.ms=3600000"]
+    assert f"Created topic {topic}." in topics("--create", "--topic", topic, *sizes)
+    described = topics("--describe", "--topic", topic)
+    assert "PartitionCount: 3\tReplicationFactor: 3" in described
+    assert "retention.ms=3600000" in described
+    rows = re.findall(
+        r"Partition: (\d)\tLeader: (\d)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)", described
+    )
+    assert [row[0] for row in rows] == ["0", "1", "2"]
+    assert {row[1] for row in rows} == {"1", "2", "3"}, "leaders are spread over the brokers"
+    for _, leader, replicas, isr in rows:
+        assert replicas.split(",")[0] == leader
+        assert sorted(isr.split(",")) == ["1", "2", "3"]
+    topics("--alter", "--topic", topic, "--partitions", "5")
+    assert "PartitionCount: 5" in topics("--describe", "--topic", topic)
+    assert topic in topics("--list").split()
+    topics("--delete", "--topic", topic)
+    assert topic not in topics("--list").split()
+
+
+def test_what_cannot_be_created_is_refused_with_kafkas_own_error(
+    apache_tool: Run, bootstrap: str
+) -> None:
+    done = apache_tool(
+        TOPICS,
+        f"--bootstrap-server {bootstrap} --create --topic wide --replication-factor 4".split(),
+    )
+    assert done.returncode != 0
+    assert "InvalidReplicationFactorException" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("acks", ["-1", "1"])
+def test_the_verifiable_producer_gets_every_record_acknowledged(
+    apache_tool: Run, bootstrap: str, acks: str
+) -> None:
+    topic, count = f"tools-verifiable{acks}", 2000
+    lines = said(
+        apache_tool(
+            "org.apache.kafka.tools.VerifiableProducer",
+            f"--bootstrap-server {bootstrap} --topic {topic} --max-messages {count}"
+            f" --acks {acks} --throughput -1".split(),
+        )
+    ).splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    succeeded = [e for e in events if e["name"] == "producer_send_success"]
+    assert {e["value"] for e in succeeded} == {str(n) for n in range(count)}
+    places = {(e["partition"], e["offset"]) for e in succeeded}
+    assert len(places) == count, "each record has a place of its own"
+    assert events[-1]["name"] == "tool_data"
+    assert (events[-1]["sent"], events[-1]["acked"]) == (count, count)
+    offsets = said(
+        apache_tool(
+            "org.apache.kafka.tools.GetOffsetShell",
+            ["--bootstrap-server", bootstrap, "--topic", topic, "--time", "latest"],
+        )
+    )
+    ends = {int(p): int(end) for p, end in re.findall(rf"{topic}:(\d+):(\d+)", offsets)}
+    assert sum(ends.values()) == count
+    for partition, end in ends.items():
+        assert sum(1 for p, _ in places if p == partition) == end
+
+
+def test_all_api_versions_can_be_listed_from_every_broker(apache_tool: Run, bootstrap: str) -> None:
+    listed = said(
+        apache_tool("kafka.admin.BrokerApiVersionsCommand", ["--bootstrap-server", bootstrap])
+    )
+    assert len(re.findall(r"\(id: [123] rack: null\) -> \(", listed)) == 3
+    assert "UNSUPPORTED" not in re.findall(r"Produce\(0\): ([^\n]*)", listed)[0]
