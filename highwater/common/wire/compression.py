@@ -67,10 +67,11 @@ def decompress(codec: int, data: bytes) -> bytes:
             case Compression.SNAPPY:
                 return _decompress_snappy(data)
             case Compression.LZ4:
-                return bytes(lz4.frame.decompress(data))
+                # not `lz4.frame.decompress`, which believes the size that the frame claims
+                return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data))
             case Compression.ZSTD:
                 return zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    except (OSError, EOFError, RuntimeError, zlib.error, zstandard.ZstdError) as error:
+    except (OSError, EOFError, RuntimeError, MemoryError, zlib.error, zstandard.ZstdError) as error:
         raise DecompressionError(f"{Compression(codec).name.lower()}: {error}") from error
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"snappy: {error}") from error

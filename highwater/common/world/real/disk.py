@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import TypeVar
 
 import trio
@@ -133,6 +134,7 @@ class RealDisk:
 
     def __init__(self) -> None:
         self._limiter = trio.CapacityLimiter(_THREADS)
+        self._temporary = count()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -178,7 +180,7 @@ class RealDisk:
         await self.run(lambda: self._replace(path, data, durably=True))
 
     def _replace(self, path: str, data: bytes, durably: bool) -> None:
-        temporary = path + ".tmp"
+        temporary = f"{path}.{next(self._temporary)}.tmp"  # two threads may replace one file
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             view = memoryview(data)

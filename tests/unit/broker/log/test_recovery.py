@@ -1,0 +1,305 @@
+"""What is left after a crash: whole, undamaged batches, and everything that follows from them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.log.checkpoints import LEADER_EPOCHS
+from broker.log.config import LogConfig
+from broker.log.index import OffsetIndex, TimeIndex
+from broker.log.loading import UnsupportedFormatError
+from broker.log.log import Log
+from highwater.common.wire.records import TRANSACTIONAL, Marker, batches, build_marker
+from tests.unit.broker.log.conftest import (
+    START_MS,
+    Logs,
+    batch,
+    bytes_of,
+    content,
+    headers_of,
+    lead,
+    sequence_of,
+)
+
+SMALL = LogConfig(index_interval_bytes=100, segment_bytes=600)
+
+
+def fill(log: Log, count: int) -> None:
+    """Two producers, several epochs, several segments."""
+    sequences = [0, 0]
+    for n in range(count):
+        who, records = n % 2, n % 3 + 1
+        lead(log, batch(records, producer=(who, 0, sequences[who])), epoch=n // 4)
+        sequences[who] += records
+
+
+def check_whole(logs: Logs, log: Log, original: bytes) -> None:
+    """The log is a prefix of the original, its parts agree, and it goes on."""
+    data = bytes_of(log)
+    assert original.startswith(data)
+    headers = headers_of(log)
+    end = headers[-1].last_offset + 1 if headers else 0
+    assert log.log_end_offset == end
+    assert sum(h.size for h in headers) == len(data)
+    epochs: list[tuple[int, int]] = []
+    for header in headers:
+        if not epochs or epochs[-1][0] != header.partition_leader_epoch:
+            epochs.append((header.partition_leader_epoch, header.base_offset))
+    assert log.epochs.entries == epochs
+    for who in (0, 1):
+        mine = [(h.last_sequence, h.last_offset) for h in headers if h.producer_id == who]
+        assert sequence_of(log, who)[-1:] == mine[-1:]
+    check_indexes(log)
+    for offset in range(end):
+        (first, *_) = batches(content(log.read(offset, 1, end)))
+        assert first.base_offset <= offset <= first.last_offset
+    assert lead(log, batch(2), epoch=99).base_offset == end
+
+
+def check_indexes(log: Log) -> None:
+    """Each entry of an index file is about a batch that is there."""
+    for segment in log.segments:
+        segment.write_indexes()
+        known = {h.position: h for h in batches(segment.file.read(0, segment.size))}
+        path = segment.file.path.removesuffix(".log")
+        offsets = OffsetIndex.decode(Path(path + ".index").read_bytes(), segment.size)
+        assert len(offsets) == len(segment.offset_index)
+        for offset, position in zip(offsets.offsets, offsets.positions, strict=True):
+            assert known[position].last_offset == segment.base_offset + offset
+        times = TimeIndex.decode(Path(path + ".timeindex").read_bytes())
+        for timestamp, offset in zip(times.timestamps, times.offsets, strict=True):
+            assert timestamp in [
+                h.max_timestamp
+                for h in known.values()
+                if h.last_offset == segment.base_offset + offset
+            ]
+
+
+def test_the_last_batch_is_cut_wherever_it_ends(logs: Logs) -> None:
+    log = logs.open(LogConfig(index_interval_bytes=100))
+    fill(log, 6)
+    original = bytes_of(log)
+    last = headers_of(log)[-1]
+    log.close_files()
+    name = f"{logs.folder}/{0:020d}.log"
+    for size in range(last.position, last.position + last.size):
+        Path(name).write_bytes(original[:size])
+        log = logs.open(LogConfig(index_interval_bytes=100))
+        assert log.log_end_offset == last.base_offset
+        check_whole(logs, log, original)
+        log.close_files()
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_flipped_bit_cuts_the_log_there(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Logs(f"{folder}/topic-0")
+        log = logs.open(SMALL)
+        fill(log, 20)
+        log.write_all()
+        original, headers = bytes_of(log), headers_of(log)
+        bases = [segment.base_offset for segment in log.segments]
+        log.close_files()
+        victim = data.draw(st.integers(0, len(headers) - 1))
+        header = headers[victim]
+        base = max(b for b in bases if b <= header.base_offset)
+        # base offset and leader epoch are outside the CRC: flips there are found only where
+        # they break the order
+        byte = data.draw(st.sampled_from([8, 9, 10, 11, *range(16, header.size)]))
+        path = Path(f"{logs.folder}/{base:020d}.log")
+        damaged = bytearray(path.read_bytes())
+        damaged[header.position + byte] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(damaged)
+        log = logs.open(SMALL)
+        assert log.log_end_offset == header.base_offset
+        check_whole(logs, log, original)
+        log.close_files()
+
+
+@settings(max_examples=100, deadline=None)
+@given(cut=st.integers(0, 10_000), junk=st.binary(max_size=200), zeros=st.integers(0, 300))
+def test_any_tail_after_a_power_loss(cut: int, junk: bytes, zeros: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Logs(f"{folder}/topic-0")
+        log = logs.open(LogConfig(index_interval_bytes=100))
+        fill(log, 12)
+        original = bytes_of(log)
+        log.close_files()
+        path = Path(f"{logs.folder}/{0:020d}.log")
+        path.write_bytes(original[: cut % (len(original) + 1)] + bytes(zeros) + junk)
+        log = logs.open(LogConfig(index_interval_bytes=100))
+        check_whole(logs, log, original)
+        log.close_files()
+
+
+def test_recovery_begins_at_the_recovery_point(logs: Logs) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    log.write_all()
+    bases = [segment.base_offset for segment in log.segments]
+    log.close_files()
+    path = Path(f"{logs.folder}/{bases[0]:020d}.log")
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    end = log.log_end_offset
+    assert logs.open(SMALL, recovery_point=bases[1]).log_end_offset == end
+    assert logs.open(SMALL, recovery_point=bases[1] - 1).log_end_offset < bases[1]
+
+
+def test_missing_files_are_made_again(logs: Logs) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    original = bytes_of(log)
+    log.close()
+    for name in Path(logs.folder).iterdir():
+        if name.suffix != ".log":
+            name.unlink()
+    for clean in (True, False):
+        log = logs.open(SMALL, clean=clean)
+        assert bytes_of(log) == original
+        check_whole(logs, log, original)
+        original = bytes_of(log)
+        log.close()
+        Path(f"{logs.folder}/{LEADER_EPOCHS}").unlink()
+
+
+def test_a_clean_log_is_opened_without_reading_it(logs: Logs, monkeypatch: object) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    end, entries = log.log_end_offset, log.epochs.entries
+    five = [sequence_of(log, who)[-1] for who in (0, 1)]
+    log.close()
+    snapshots = {p.name for p in Path(logs.folder).glob("*.snapshot")}
+    assert f"{end:020d}.snapshot" in snapshots
+    log = logs.open(SMALL, clean=True)
+    assert (log.log_end_offset, log.recovery_point, log.epochs.entries) == (end, end, entries)
+    assert [sequence_of(log, who)[-1] for who in (0, 1)] == five
+    assert sum(len(segment._tail_last) for segment in log.segments) == 0
+
+
+def test_a_clean_log_with_a_torn_tail_is_recovered(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logs.open()
+    fill(log, 5)
+    original, last = bytes_of(log), headers_of(log)[-1]
+    log.close()
+    path = Path(f"{logs.folder}/{0:020d}.log")
+    path.write_bytes(original[:-3])
+    log = logs.open(clean=True)
+    assert log.log_end_offset == last.base_offset
+    assert "were cut off" in caplog.text
+    check_whole(logs, log, original)
+
+
+def test_offsets_below_a_truncation_are_not_trusted(logs: Logs) -> None:
+    """An epoch file that is older than the log (it is written without waiting for the disk)."""
+    log = logs.open()
+    for epoch in range(4):
+        lead(log, batch(5), epoch=epoch)
+    stale = Path(f"{logs.folder}/{LEADER_EPOCHS}").read_bytes()
+    log.truncate_to(8)
+    lead(log, batch(5), epoch=9)
+    log.close_files()
+    Path(f"{logs.folder}/{LEADER_EPOCHS}").write_bytes(stale)
+    log = logs.open()
+    assert log.epochs.entries == [(0, 0), (9, 5)]
+    log.close_files()
+    log = logs.open()
+    assert log.epochs.entries == [(0, 0), (9, 5)]
+
+
+def test_leftovers_are_removed(logs: Logs) -> None:
+    log = logs.open(SMALL)
+    fill(log, 10)
+    original = bytes_of(log)
+    log.close()
+    folder = Path(logs.folder)
+    leftovers = [f"{7:020d}.log.deleted", f"{9:020d}.log.cleaned", "x.tmp", f"{10**6:020d}.index"]
+    for name in leftovers:
+        (folder / name).write_bytes(b"x")
+    (folder / "partition.metadata").write_bytes(b"version: 0\ntopic_id: abc\n")
+    log = logs.open(SMALL, clean=True)
+    assert bytes_of(log) == original
+    assert not [name for name in leftovers if (folder / name).exists()]
+    assert (folder / "partition.metadata").read_bytes() == b"version: 0\ntopic_id: abc\n"
+
+
+def test_an_interrupted_swap_is_finished(logs: Logs) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    log.close()
+    first, second, third = [s.base_offset for s in log.segments][:3]
+    folder = Path(logs.folder)
+    merged = b"".join((folder / f"{b:020d}.log").read_bytes() for b in (first, second))
+    original = bytes_of(logs.open(SMALL, clean=True))
+    (folder / f"{first:020d}.log.swap").write_bytes(merged)
+    log = logs.open(SMALL)
+    assert [s.base_offset for s in log.segments][:2] == [first, third]
+    assert bytes_of(log) == original
+
+
+def test_a_log_that_ends_before_its_start_is_emptied(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 5)
+    log.close()
+    log = logs.open(log_start_offset=1000)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (1000, 1000, 0)
+    assert log.epochs.entries == []
+    assert lead(log, batch(1)).base_offset == 1000
+
+
+def test_the_log_start_offset_is_kept(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 12)
+    end = log.log_end_offset
+    log.close()
+    log = logs.open(log_start_offset=10)
+    assert (log.log_start_offset, log.log_end_offset) == (10, end)
+    assert log.epochs.entries[0][1] == 10
+
+
+def test_old_message_formats_are_refused_and_not_cut_off(logs: Logs) -> None:
+    import zlib
+
+    body = bytes([1, 0]) + (5).to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
+    message = (
+        (0).to_bytes(8, "big")
+        + (len(body) + 4).to_bytes(4, "big")
+        + zlib.crc32(body).to_bytes(4, "big")
+        + body
+    )
+    data = message * 3
+    Path(logs.folder).mkdir()
+    path = Path(f"{logs.folder}/{0:020d}.log")
+    path.write_bytes(data)
+    with pytest.raises(UnsupportedFormatError, match="format v1"):
+        logs.open()
+    assert path.read_bytes() == data
+
+
+def test_transactions_survive_recovery(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open()
+    lead(log, batch(2, producer=(1, 0, 0), attributes=TRANSACTIONAL))
+    lead(log, batch(2, producer=(2, 0, 0), attributes=TRANSACTIONAL))
+    lead(log, build_marker(Marker(False, 3), 1, 0, START_MS), client=False)
+    assert log.first_unstable_offset == 0  # the marker is not replicated yet
+    log.update_high_watermark(5)
+    assert log.first_unstable_offset == 2
+    log.close()
+    shutil.copytree(logs.folder, tmp_path / "copy-0")
+    for clean, folder in ((True, logs.folder), (False, str(tmp_path / "copy-0"))):
+        log = Logs(folder).open(clean=clean)
+        log.update_high_watermark(5)
+        assert log.first_unstable_offset == 2
+        lead(log, build_marker(Marker(True, 3), 2, 0, START_MS), client=False)
+        log.update_high_watermark(6)
+        assert log.first_unstable_offset is None

@@ -1,0 +1,88 @@
+"""What only the real disk has: short writes, descriptors, threads.  The rest is in the contract."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from highwater.common.world.real.disk import RealDisk
+
+
+@pytest.mark.parametrize("views", [[b"x" * 100], [b"x" * 60, b"y" * 40]])
+def test_a_short_write_says_how_far_it_got(tmp_path: Path, views: list[bytes]) -> None:
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (70, hard))
+    try:
+        with pytest.raises(OSError):
+            file.append(views)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.size == 70
+    assert file.read(0, 100) == b"".join(views)[:70]
+    file.truncate(0)
+    file.append(views)
+    assert file.read(0, 200) == b"".join(views)
+
+
+def test_more_views_than_one_call_takes(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    views = [bytes([n % 251]) for n in range(2500)]
+    file.append(views)
+    assert file.read(0, 3000) == b"".join(views)
+
+
+async def test_a_file_closed_during_a_flush_keeps_its_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from highwater.common.world.real import disk as module
+
+    file = RealDisk().open(str(tmp_path / "file"), create=True)
+    descriptor = file.fileno()
+    seen: list[bool] = []
+
+    def sync(fd: int) -> None:
+        file.close()
+        os.fstat(fd)
+        seen.append(True)
+
+    monkeypatch.setattr(module, "_sync", sync)
+    await file.flush()
+    assert seen == [True]
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+    with pytest.raises(OSError):
+        await file.flush()
+
+
+async def test_an_interrupted_replacement_is_not_seen(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "file")
+    disk.replace(path, b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, hard))
+    try:
+        with pytest.raises(OSError):
+            disk.replace(path, b"new content")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert disk.read_all(path) == b"old"
+    assert disk.list(str(tmp_path)) == ["file"]
+    await disk.replace_durably(path, b"new")
+    assert disk.read_all(path) == b"new"
+    assert disk.list(str(tmp_path)) == ["file"]
+
+
+async def test_two_replacements_at_once_do_not_mix(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "file")
+    work = disk.run
+
+    async def run_later(call: object) -> object:
+        disk.replace(path, b"second")
+        return await work(call)  # type: ignore[arg-type]
+
+    disk.run = run_later  # type: ignore[method-assign,assignment]
+    await disk.replace_durably(path, b"first" * 1000)
+    assert disk.read_all(path) in (b"second", b"first" * 1000)
