@@ -64,6 +64,8 @@ def profile_properties(name: str, brokers: int = 3) -> dict[str, str]:
             "zookeeper.session.timeout.ms": "3000",
             # a short session, but as much time for ZooKeeper itself to come up as Kafka gives
             "zookeeper.connection.timeout.ms": "18000",
+            # where the whole cluster stops, the last broker's leaders have nowhere to go
+            "controlled.shutdown.retry.backoff.ms": "500",
             "replica.lag.time.max.ms": "2000",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",

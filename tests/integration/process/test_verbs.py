@@ -1,0 +1,137 @@
+"""Each verb on real processes, judged by what a client sees of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.chaos.witnesses import disk
+from highwater.common.types import TopicPartition as Tp
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+
+def eventually(condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: object) -> list[str]:
+    """Sends the values to partition 0 with acks=all; those that were acknowledged."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, **more}
+    )
+    acked: list[str] = []
+
+    def delivered(error: object, message: object) -> None:
+        if error is None:
+            acked.append(message.value().decode())  # type: ignore[attr-defined]
+
+    for value in values:
+        producer.produce(topic, value.encode(), partition=0, on_delivery=delivered)
+    producer.flush(30)
+    return acked
+
+
+def read_all(cluster: BackgroundCluster, topic: str) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "x"})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    deadline = time.monotonic() + 20
+    while len(found) < end and time.monotonic() < deadline:
+        found += [m.value().decode() for m in consumer.consume(500, 0.5) if m.error() is None]
+    consumer.close()
+    return found
+
+
+def values(n: int, prefix: str = "v") -> list[str]:
+    return [f"{prefix}{i}" for i in range(n)]
+
+
+def test_a_killed_leader_is_replaced_and_comes_back_on_its_port(
+    highwater_cluster: BackgroundCluster,
+) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("killed")
+    assert produce(cluster, "killed", values(100)) == values(100)
+    leader = cluster.leader_of("killed", 0)
+    port = cluster.cluster.address(leader)
+    cluster.kill(leader)
+    eventually(lambda: cluster.leader_of("killed", 0) not in (leader, -1), "another leader")
+    assert produce(cluster, "killed", values(10, "w")) == values(10, "w")
+    cluster.start(leader)
+    assert cluster.cluster.address(leader) == port
+    eventually(lambda: len(cluster.isr_of("killed", 0)) == 3, "back in the ISR")
+    assert read_all(cluster, "killed") == values(100) + values(10, "w")
+
+
+def test_stop_is_clean_and_hands_leadership_over(highwater_cluster: BackgroundCluster) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("stopped")
+    assert len(produce(cluster, "stopped", values(20))) == 20
+    leader = cluster.leader_of("stopped", 0)
+    assert cluster.stop(leader) == 0
+    assert cluster.leader_of("stopped", 0) not in (leader, -1)
+    assert read_all(cluster, "stopped") == values(20)
+
+
+def test_a_paused_follower_leaves_the_isr_and_returns(highwater_cluster: BackgroundCluster) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("paused")
+    follower = next(n for n in cluster.isr_of("paused", 0) if n != cluster.leader_of("paused", 0))
+    cluster.pause(follower)
+    assert cluster.cluster.paused(f"broker-{follower}")
+    eventually(lambda: follower not in cluster.isr_of("paused", 0), "the ISR shrinks")
+    assert len(produce(cluster, "paused", values(20))) == 20
+    cluster.resume(follower)
+    eventually(lambda: follower in cluster.isr_of("paused", 0), "the ISR expands")
+
+
+def test_a_cut_between_two_brokers_leaves_clients_alone(
+    highwater_cluster: BackgroundCluster,
+) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("cut")
+    leader = cluster.leader_of("cut", 0)
+    follower = next(n for n in cluster.isr_of("cut", 0) if n != leader)
+    cluster.cut(leader, follower)
+    eventually(lambda: follower not in cluster.isr_of("cut", 0), "the ISR shrinks")
+    assert len(produce(cluster, "cut", values(20))) == 20
+    assert read_all(cluster, "cut") == values(20)
+    cluster.heal()
+    eventually(lambda: follower in cluster.isr_of("cut", 0), "the ISR expands")
+
+
+def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCluster) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("everything")
+    acked: list[str] = []
+    for turn in range(3):
+        acked += produce(cluster, "everything", values(200, f"turn{turn}-"))
+        for number in cluster.cluster.brokers:
+            cluster.kill(number)
+        cluster.mend()
+        eventually(lambda: cluster.leader_of("everything", 0) >= 0, "a leader", 30)
+    assert len(acked) == 600
+    assert read_all(cluster, "everything") == acked
+
+
+def test_segments_and_epochs_are_read_from_a_brokers_disk(
+    highwater_cluster: BackgroundCluster,
+) -> None:
+    cluster = highwater_cluster
+    cluster.create_topic("disk")
+    assert len(produce(cluster, "disk", values(50))) == 50
+    leader = cluster.leader_of("disk", 0)
+    folder = disk.find_partition(cluster.cluster.data_dirs(leader), Tp("disk", 0))
+    assert folder is not None
+    assert [r.value for r in disk.stored_records(folder)] == values(50)
+    assert disk.log_end_offset(folder) == 50
+    assert disk.epoch_entries(folder)[0] == (0, 0)
