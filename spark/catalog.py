@@ -13,8 +13,9 @@ value, detail), where kind is `violation`, `expected` (a loss that the topic's p
 `counted` (worth a number, wrong nowhere).
 
 `views/N_name.sql` are the words the checks are written in (sends, reads, ...), built in the order
-of their names upon the tables of the run: TABLES.  Two rules keep the files portable: a column
-named `offset` is always qualified, and types are STRING, INT, BIGINT, DOUBLE, BOOLEAN.
+of their names upon the tables of the run: TABLES.  Three rules keep the files portable: a
+column named `offset` is always qualified; no text holds a quotation mark; types are STRING, INT,
+BIGINT, DOUBLE, BOOLEAN.
 
 Standard library only: a driver without Highwater must be able to run the jobs.
 """
@@ -118,7 +119,14 @@ SELECT
   (SELECT count(*) FROM reads r WHERE r.witness <> 'spark') AS polled,
   (SELECT count(*) FROM sends s WHERE s.acked AND s.expect_loss) AS acked_where_loss_is_expected,
   (SELECT count(*) FROM reads r WHERE r.witness = 'final') AS final_polled,
-  (SELECT count(*) FROM consumed c) AS consumed
+  (SELECT count(*) FROM consumed c) AS consumed,
+  (
+    SELECT max(g.gap_ns)
+    FROM (
+      SELECT lead(s.acked_ns) OVER (ORDER BY s.acked_ns) - s.acked_ns AS gap_ns
+      FROM sends s WHERE s.binding
+    ) g
+  ) AS longest_gap_ns
 """
 """Numbers of the run as a whole."""
 

@@ -20,8 +20,8 @@ FROM (
     r.topic, r.partition, r.offset,
     coalesce(r.value, '(null)') AS sure_value, coalesce(r.value, '(null)') AS value,
     substr(coalesce(r.value, '(null)'), 1, 60) || ' (read by ' || r.process || ')' AS witness,
-    CASE WHEN t.unclean THEN 1 ELSE 0 END AS unclean
-  FROM reads r LEFT JOIN topic_rules t ON t.topic = r.topic
+    CASE WHEN r.unclean THEN 1 ELSE 0 END AS unclean
+  FROM reads r
   UNION ALL
   SELECT
     s.topic, s.partition, s.offset,

@@ -29,10 +29,9 @@ FROM (
       s.process, p.topic, p.partition, s.value, s.place, s.in_order,
       CASE WHEN s.binding AND s.offset IS NOT NULL THEN s.offset ELSE p.lowest END AS offset,
       s.outcome = 'ok' AND s.tries = 1 AS sure,
-      coalesce(t.unclean, false) AS unclean
+      s.unclean
     FROM sends s
     JOIN placed p ON p.topic = s.topic AND p.value = s.value AND p.partition = s.partition
-    LEFT JOIN topic_rules t ON t.topic = s.topic
     WHERE s.outcome <> 'fail'
   ) o
 ) q

@@ -10,7 +10,7 @@ SELECT count(*) AS examined
 FROM (SELECT DISTINCT r.topic, r.partition, r.offset, r.value FROM reads r WHERE r.witness = 'run') x
 -- :findings
 SELECT
-  CASE WHEN max(CASE WHEN t.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  CASE WHEN max(CASE WHEN r.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
   r.topic, r.partition, r.offset, r.value,
   'read by ' || min(r.process) || ', gone from the full read at the end' AS detail
 FROM reads r
@@ -18,6 +18,5 @@ LEFT JOIN final_read f
   ON f.topic = r.topic AND f.partition = r.partition AND f.offset = r.offset
   AND coalesce(f.value, '(null)') = coalesce(r.value, '(null)')
 LEFT JOIN log_starts l ON l.topic = r.topic AND l.partition = r.partition
-LEFT JOIN topic_rules t ON t.topic = r.topic
 WHERE r.witness = 'run' AND f.topic IS NULL AND r.offset >= coalesce(l.log_start, 0)
 GROUP BY r.topic, r.partition, r.offset, r.value

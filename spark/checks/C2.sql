@@ -8,7 +8,7 @@ SELECT count(*) AS examined FROM placed p
 -- :findings
 SELECT
   CASE
-    WHEN max(CASE WHEN t.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected'
+    WHEN max(CASE WHEN s.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected'
     WHEN min(CASE WHEN s.idempotent AND s.tries = 1 THEN 1 ELSE 0 END) = 1 THEN 'violation'
     ELSE 'counted'
   END AS kind,
@@ -17,6 +17,5 @@ SELECT
     || ', sent by ' || coalesce(min(s.process), 'nobody') AS detail
 FROM placed p
 LEFT JOIN sends s ON s.topic = p.topic AND s.value = p.value
-LEFT JOIN topic_rules t ON t.topic = p.topic
 WHERE p.lowest < p.highest
 GROUP BY p.topic, p.partition, p.lowest, p.highest, p.value

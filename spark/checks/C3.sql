@@ -16,9 +16,7 @@ SELECT
 FROM sends s
 JOIN (SELECT r.topic, r.partition, max(r.offset) AS highest FROM reads r GROUP BY r.topic, r.partition) h
   ON h.topic = s.topic AND h.partition = s.partition AND h.highest >= s.offset
-LEFT JOIN log_starts l ON l.topic = s.topic AND l.partition = s.partition
-LEFT JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) seen ON seen.topic = s.topic AND seen.value = s.value
-WHERE s.acked AND s.offset >= coalesce(l.log_start, 0) AND seen.value IS NULL
+WHERE s.acked AND NOT s.seen AND NOT s.deleted
 UNION ALL
 SELECT
   CASE WHEN max(CASE WHEN u.expect_loss OR u.acks <> -1 THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
@@ -26,7 +24,5 @@ SELECT
   'of unknown outcome, never read although ' || substr(min(b.value), 1, 60) || ' of the same operation was' AS detail
 FROM sends u
 JOIN sends b ON b.op = u.op AND b.value <> u.value
-JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) sibling ON sibling.topic = b.topic AND sibling.value = b.value
-LEFT JOIN (SELECT DISTINCT p.topic, p.value FROM reads p) seen ON seen.topic = u.topic AND seen.value = u.value
-WHERE u.outcome = 'info' AND u.siblings > 1 AND seen.value IS NULL
+WHERE u.outcome = 'info' AND u.siblings > 1 AND NOT u.seen AND b.seen
 GROUP BY u.topic, u.partition, u.value

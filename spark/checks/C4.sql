@@ -12,6 +12,4 @@ SELECT
   s.topic, s.partition, s.offset, s.value,
   'acknowledged to ' || s.process || ' (acks ' || CAST(s.acks AS STRING) || '), in no read' AS detail
 FROM sends s
-LEFT JOIN log_starts l ON l.topic = s.topic AND l.partition = s.partition
-LEFT JOIN (SELECT DISTINCT r.topic, r.value FROM reads r) seen ON seen.topic = s.topic AND seen.value = s.value
-WHERE s.acked AND seen.value IS NULL AND (s.offset IS NULL OR s.offset >= coalesce(l.log_start, 0))
+WHERE s.acked AND NOT s.seen AND NOT s.deleted

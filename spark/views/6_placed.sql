@@ -1,4 +1,4 @@
--- The lowest offset at which each value stands in a partition, by binding acknowledgements and all reads.
+-- The lowest and the highest offset at which each value stands in a partition, by binding acknowledgements and reads.
 SELECT p.topic, p.partition, p.value, min(p.offset) AS lowest, max(p.offset) AS highest
 FROM (
   SELECT r.topic, r.partition, r.value, r.offset FROM reads r

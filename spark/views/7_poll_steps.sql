@@ -1,6 +1,6 @@
 -- Each record that a consumer read beside the one it read before in that partition, with no assign between.
 -- An assign line without a topic counts for all of the consumer's partitions.
-SELECT *
+SELECT steps.*, coalesce(t.unclean, false) AS unclean
 FROM (
   SELECT
     p.process, p.topic, p.partition, p.offset, p.value, p.place,
@@ -22,4 +22,5 @@ FROM (
   ) p
   WHERE p.f = 'poll'
 ) steps
+LEFT JOIN topic_rules t ON t.topic = steps.topic
 WHERE steps.before_offset IS NOT NULL

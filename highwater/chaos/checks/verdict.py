@@ -61,6 +61,8 @@ class Verdict:
     faults: list[dict[str, Any]]
     notes: list[str]
     """Why the verdict is what it is, and what it rests on: one line each."""
+    longest_gap_ms: int | None = None
+    """The longest time between two acknowledgements that bind (acks=all)."""
     engine: str = "duckdb"
     spark: dict[str, Any] | None = None
 
@@ -105,6 +107,7 @@ def decide(
         operations={name: facts[name] for name in OPERATIONS},
         faults=[{k: f.get(k) for k in ("name", "target", "t", "effect")} for f in faults],
         notes=notes,
+        longest_gap_ms=None if (gap := facts["longest_gap_ns"]) is None else gap // 1_000_000,
         engine=results["engine"],
     )
 

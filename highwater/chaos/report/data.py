@@ -195,33 +195,31 @@ def _clients(db: duckdb.DuckDBPyConnection) -> list[tuple[str, int, int, int]]:
 def _spans(
     lines: list[dict[str, Any]], what: str, origin: int, seconds: float
 ) -> dict[str, list[Span]]:
-    """One row of spans for each thing that the witness names: a partition, a broker, or the
-    cluster ("").
-    """
+    """One row of spans for each thing the witness names: a partition, a broker, or ""."""
     rows: dict[str, list[Span]] = {}
     for line in lines:
-        if line.get("what") != what:
-            continue
         at = min(max(_seconds(line.get("t_ns"), origin, line.get("t")), 0.0), seconds)
-        row = rows.setdefault(_subject(line, what), [])
-        if row:
-            row[-1].end = at
-        row.append(Span(at, seconds, _state(line, what), _note(line)))
+        for subject, state in _states(line, what, rows):
+            row = rows.setdefault(subject, [])
+            if row and row[-1].state == state:
+                continue
+            if row:
+                row[-1].end = at
+            row.append(Span(at, seconds, state, _note(line)))
     return dict(sorted(rows.items()))
 
 
-def _subject(line: dict[str, Any], what: str) -> str:
-    if what in ("leader", "isr"):
-        return f"{line.get('topic', '?')}-{line.get('partition', '?')}"
-    return f"broker {line.get('broker', '?')}" if what == "broker" else ""
-
-
-def _state(line: dict[str, Any], what: str) -> Any:
-    if what == "controller":
-        return line.get("controller", line.get("broker"))
+def _states(line: dict[str, Any], what: str, rows: dict[str, list[Span]]) -> list[tuple[str, Any]]:
+    """What one line of witness.jsonl says of `what`: (subject, state)."""
+    kind = line.get("what")
+    if what in ("leader", "isr") and kind in ("leader", "isr"):
+        return [(f"{line.get('topic')}-{line.get('partition')}", line.get(what))]
+    if kind != what:
+        return []
     if what == "broker":
-        return line.get("up", line.get("registered", line.get("state")))
-    return line.get(what)
+        registered = {f"broker {number}" for number in line.get("brokers", [])}
+        return [(name, name in registered) for name in sorted(registered | rows.keys())]
+    return [("", line.get("controller"))]
 
 
 def _note(line: dict[str, Any]) -> str:

@@ -70,7 +70,7 @@ def draw(data: ReportData) -> str:
     if data.controllers:
         _row(canvas, "controller", data.controllers, lambda state: _broker_class(state, brokers))
     for name, spans in data.brokers.items():
-        _row(canvas, name, spans, lambda state: "up" if _is_up(state) else "down")
+        _row(canvas, name, spans, lambda state: "up" if state else "down")
     _faults(canvas, data, top)
     _axis(canvas, top)
     height = canvas.y + 24
@@ -211,7 +211,3 @@ def _broker_class(state: Any, numbers: dict[Any, int]) -> str:
 
 def _size(state: Any) -> int:
     return len(state) if isinstance(state, list) else 0
-
-
-def _is_up(state: Any) -> bool:
-    return state not in (False, None, "down", "gone", "deleted", 0)

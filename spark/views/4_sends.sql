@@ -2,12 +2,17 @@
 -- outcome: ok; fail (certainly not appended); info (nobody knows, which is also an attempt without an ending).
 -- An acknowledgement *binds* when it was given for acks=all on a topic that promises to lose nothing.
 -- Clients book an unknown offset as -1 (a duplicate that the broker recognised): NULL here.
+-- seen: some witness read the value; deleted: it lay below the log start offset at the end.
 -- tries: how often the application attempted this value; two attempts may leave two copies by right.
 SELECT
   s.op, s.topic, s.value, s.process, s.client, s.key, s.asked_partition, s.partition, s.offset, s.leader_epoch,
-  s.outcome, s.place, s.started_ns, s.acked_ns, s.acks, s.idempotent, s.in_order, s.expect_loss,
+  s.outcome, s.place, s.started_ns, s.acked_ns, s.acks, s.idempotent, s.in_order,
+  coalesce(t.expect_loss OR t.unclean, false) AS expect_loss,
+  coalesce(t.unclean, false) AS unclean,
   s.outcome = 'ok' AND s.acks <> 0 AS acked,
-  s.outcome = 'ok' AND s.acks = -1 AND NOT s.expect_loss AS binding,
+  s.outcome = 'ok' AND s.acks = -1 AND NOT coalesce(t.expect_loss OR t.unclean, false) AS binding,
+  r.value IS NOT NULL AS seen,
+  coalesce(s.offset < l.log_start, false) AS deleted,
   count(*) OVER (PARTITION BY s.topic, s.value) AS tries,
   count(*) OVER (PARTITION BY s.op) AS siblings
 FROM (
@@ -32,10 +37,11 @@ FROM (
     min(CASE WHEN h.type = 'ok' THEN h.t_ns END) AS acked_ns,
     coalesce(max(h.acks), -1) AS acks,
     max(CASE WHEN h.idempotent THEN 1 ELSE 0 END) = 1 AS idempotent,
-    max(CASE WHEN h.idempotent OR h.max_in_flight = 1 THEN 1 ELSE 0 END) = 1 AS in_order,
-    max(CASE WHEN h.expect_loss OR r.expect_loss OR r.unclean THEN 1 ELSE 0 END) = 1 AS expect_loss
+    max(CASE WHEN h.idempotent OR h.max_in_flight = 1 THEN 1 ELSE 0 END) = 1 AS in_order
   FROM history h
-  LEFT JOIN topic_rules r ON r.topic = h.topic
   WHERE h.f = 'send'
   GROUP BY h.op, h.topic, h.value
 ) s
+LEFT JOIN topic_rules t ON t.topic = s.topic
+LEFT JOIN log_starts l ON l.topic = s.topic AND l.partition = s.partition
+LEFT JOIN (SELECT DISTINCT x.topic, x.value FROM reads x) r ON r.topic = s.topic AND r.value = s.value

@@ -1,0 +1,50 @@
+-- C14 epoch order
+-- required: no
+--
+-- Along the offsets of a partition the leader epochs of the records never fall, and one offset has one epoch.
+-- Two consumers agree on which record follows a record (a consumer that skipped differs from one that did not: C8).
+-- :examined
+SELECT count(*) AS examined FROM reads r WHERE r.leader_epoch IS NOT NULL
+-- :findings
+SELECT
+  CASE WHEN e.unclean = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  e.topic, e.partition, e.offset,
+  CAST(NULL AS STRING) AS value,
+  'leader epoch ' || CAST(e.lowest AS STRING) || ' stands after epoch ' || CAST(e.before_epoch AS STRING)
+    || ' at offset ' || CAST(e.before_offset AS STRING) AS detail
+FROM (
+  SELECT
+    o.*,
+    lag(o.highest) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_epoch,
+    lag(o.offset) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_offset
+  FROM (
+    SELECT r.topic, r.partition, r.offset, min(r.leader_epoch) AS lowest, max(r.leader_epoch) AS highest,
+      max(CASE WHEN r.unclean THEN 1 ELSE 0 END) AS unclean
+    FROM reads r
+    WHERE r.leader_epoch IS NOT NULL
+    GROUP BY r.topic, r.partition, r.offset
+  ) o
+) e
+WHERE e.lowest < e.before_epoch
+UNION ALL
+SELECT
+  CASE WHEN max(CASE WHEN r.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  r.topic, r.partition, r.offset,
+  CAST(NULL AS STRING) AS value,
+  'was read with leader epoch ' || CAST(min(r.leader_epoch) AS STRING) || ' and with '
+    || CAST(max(r.leader_epoch) AS STRING) AS detail
+FROM reads r
+WHERE r.leader_epoch IS NOT NULL
+GROUP BY r.topic, r.partition, r.offset
+HAVING min(r.leader_epoch) < max(r.leader_epoch)
+UNION ALL
+SELECT
+  CASE WHEN max(CASE WHEN p.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  p.topic, p.partition, p.before_offset AS offset,
+  CAST(NULL AS STRING) AS value,
+  'is followed by offset ' || CAST(min(p.offset) AS STRING) || ' for one consumer and by '
+    || CAST(max(p.offset) AS STRING) || ' for another' AS detail
+FROM poll_steps p
+WHERE p.offset > p.before_offset
+GROUP BY p.topic, p.partition, p.before_offset
+HAVING min(p.offset) < max(p.offset)

@@ -1,0 +1,37 @@
+"""Spark says the same as DuckDB of every planted history: one session for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from highwater.chaos import spark_submit
+from highwater.chaos.checks import duck, tables
+from highwater.chaos.checks.planted import write
+from highwater.chaos.checks.planted_stories import PLANTS
+from highwater.chaos.checks.runner import compare
+
+EVERYTHING = 100_000
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "json lines"])
+def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path, form: str) -> None:
+    """Parquet is what `highwater verify` prepares; JSON lines are what plain spark-submit finds."""
+    write(tmp_path, PLANTS)
+    counts = tables.build(tmp_path)
+    by_duckdb = duck.run_checks(tmp_path, EVERYTHING)
+    if form == "json lines":
+        for file in (tmp_path / tables.FOLDER).iterdir():
+            file.unlink()
+    lines: list[str] = []
+    by_spark = spark_submit.verify(
+        tmp_path, rows=sum(counts.values()), examples=EVERYTHING, progress=lines.append
+    )
+    assert compare(by_spark, by_duckdb) == []
+    assert by_spark["facts"] == by_duckdb["facts"]
+    assert by_spark["checks"]["C4"]["found"]["violation"] > 5
+    assert lines[0] == "starting Spark"
+    assert lines[-1].startswith("checked in ")
