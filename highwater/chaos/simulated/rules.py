@@ -147,7 +147,7 @@ class Rules:
 
     # -- what ZooKeeper says --------------------------------------------------------------------
 
-    def zookeeper_changed(self, path: str) -> None:
+    def zookeeper_changed(self, path: str, who: str) -> None:
         parts = path.split("/")
         node = self._ensemble.nodes.get(path)
         if path == "/controller_epoch" and node is not None:
@@ -160,7 +160,8 @@ class Rules:
         elif len(parts) == 7 and path.startswith("/brokers/topics/") and parts[6] == "state":
             tp = TopicPartition(parts[3], int(parts[5]))
             if node is not None:
-                self._state_changed(tp, znodes.decode_partition_state(tp, node.data, node.version))
+                state = znodes.decode_partition_state(tp, node.data, node.version)
+                self._state_changed(tp, state, who)
         elif len(parts) == 4 and path.startswith("/brokers/ids/"):
             self._trace.add("zookeeper", f"broker {parts[3]} {'is there' if node else 'is gone'}")
 
@@ -188,7 +189,7 @@ class Rules:
             if truth.state is not None:
                 self._check_isr(truth)
 
-    def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState) -> None:
+    def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState, who: str) -> None:
         truth = self.partitions.get(tp)
         if truth is None:
             return  # its topic was deleted
@@ -197,7 +198,7 @@ class Rules:
         self._trace.add(
             "zookeeper",
             f"{tp}: leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}, "
-            f"controller epoch {state.controller_epoch}, version {state.zk_version}",
+            f"controller epoch {state.controller_epoch}, version {state.zk_version}; by {who}",
         )
         self._check_isr(truth)
         if old is None:

@@ -37,7 +37,8 @@ class Options:
 
     seconds: float = 30.0
     faults: bool = True
-    power_loss: bool = False
+    power_loss: bool | None = None
+    """Among the faults, with a flush of every batch; None lets the seed decide (one in four)."""
     trace: Callable[[str], None] | None = None
 
 
@@ -78,15 +79,16 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     return run.outcome
 
 
-def shape_of(kernel: Kernel, power_loss: bool) -> Shape:
+def shape_of(kernel: Kernel, power_loss: bool | None) -> Shape:
     random = kernel.random("shape")
+    one_in_four = random.random() < 0.25
     return Shape(
         brokers=random.choice((3, 3, 3, 4)),
         session_timeout_ms=random.choice((3000, 6000)),
         lag_ms=random.choice((1500, 3000)),
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
-        flush_every_batch=power_loss,
+        flush_every_batch=one_in_four if power_loss is None else power_loss,
     )
 
 
@@ -242,7 +244,7 @@ class _Run:
         random = cluster.kernel.random("faults")
         admin = self._client(cluster, "admin")
         self._faults = Faults(cluster, admin, tps, random)
-        planned = schedule(random, options.seconds, options.power_loss)
+        planned = schedule(random, options.seconds, cluster.shape.flush_every_batch)
         for fault in planned:
             cluster.trace.add("faults", f"planned: {fault}")
         end = trio.current_time() + options.seconds

@@ -111,8 +111,8 @@ class ZooKeeperService:
         self.ensemble = Ensemble()
         self.slow_s = 0.0
         self.clients: dict[int, SimZooKeeper] = {}
-        self.on_write: list[Callable[[str], None]] = []
-        """Told the path after each change."""
+        self.on_write: list[Callable[[str, str], None]] = []
+        """Told the path after each change, and whose it was."""
 
     def delay(self, source: Host, target: Host) -> float:
         link = self.fabric.link(source, target)
@@ -128,7 +128,7 @@ class ZooKeeperService:
         """The server gives the session up, as if it had not heard of it for too long."""
         gone = self.ensemble.end_session(session_id)
         self.kernel.note("zk expire", session_id, gone)
-        self._tell(gone)
+        self._tell(gone, "expiry")
         client = self.clients.pop(session_id, None)
         if client is not None:
             client.server_closed()
@@ -174,15 +174,16 @@ class ZooKeeperService:
         result: Any = None
         if call.what != "ping":
             try:
-                result = self._apply(client.session_id, call)
+                result = self._apply(client, call)
             except ZkError as failed:
                 error = failed
             call.applied = True
             self.kernel.note("zk", client.session_id, call.what, call.path, type(error).__name__)
         channel.send(client.answered, call, result, error)
 
-    def _apply(self, session_id: int, call: _Call) -> Any:
+    def _apply(self, client: SimZooKeeper, call: _Call) -> Any:
         ensemble, watch = self.ensemble, call.watcher is not None
+        session_id, who = client.session_id, str(client.process)
         match call.what:
             case "get":
                 return ensemble.get(session_id, call.path, watch)
@@ -192,26 +193,26 @@ class ZooKeeperService:
                 return ensemble.children(session_id, call.path, watch)
             case "write":
                 result: Any = ensemble.write(session_id, call.body)
-                self._tell([result[0] if isinstance(result, tuple) else call.path])
+                self._tell([result[0] if isinstance(result, tuple) else call.path], who)
                 return result
             case "multi":
                 results = ensemble.multi(session_id, call.body)
-                self._tell([op.path for op in call.body if not isinstance(op, Check)])
+                self._tell([op.path for op in call.body if not isinstance(op, Check)], who)
                 return results
             case "close":
-                self._tell(ensemble.end_session(session_id))
+                self._tell(ensemble.end_session(session_id), who)
                 self.clients.pop(session_id, None)
                 return None
         raise AssertionError(call.what)
 
-    def _tell(self, paths: Sequence[str]) -> None:
+    def _tell(self, paths: Sequence[str], who: str) -> None:
         for session_id, event in self.ensemble.take_fired():
             client = self.clients.get(session_id)
             if client is not None:
                 client.notify(event)
         for path in paths:
             for observer in self.on_write:
-                observer(path)
+                observer(path, who)
 
 
 class SimZooKeeper:
@@ -223,7 +224,7 @@ class SimZooKeeper:
         self.on_session: list[Callable[[SessionState], None]] = []
         self.expired = False
         self._service = service
-        self._process = process
+        self.process = process
         self._timeline = service.kernel.timeline
         self._chroot = chroot
         self._up: _Channel
@@ -243,8 +244,8 @@ class SimZooKeeper:
     # -- the session ----------------------------------------------------------------------------
 
     async def open(self, timeout_ms: int, connection_timeout_ms: int) -> None:
-        service, host = self._service, self._process.host
-        self._process.check()
+        service, host = self._service, self.process.host
+        self.process.check()
         with trio.move_on_after(connection_timeout_ms / 1000):
             while not service.fabric.passable(host, service.host):
                 await trio.sleep(_POLL_SECONDS)
@@ -253,12 +254,12 @@ class SimZooKeeper:
                 session = service.admit(self, timeout_ms)
                 self.session_id, self.session_timeout_ms = session.id, session.timeout_ms
                 self._connect()
-        self._process.check()
+        self.process.check()
         if not self.session_id:
             raise ConnectionLoss(detail="no ZooKeeper answered within the connection time-out")
 
     def _connect(self) -> None:
-        host, server = self._process.host, self._service.host
+        host, server = self.process.host, self._service.host
         self._up = _Channel(self._service, host, server)
         self._down = _Channel(self._service, server, host)
         self._connected = True
@@ -267,9 +268,9 @@ class SimZooKeeper:
         self._timeline.after(self.session_timeout_ms / 3000, self._ping, self._connection)
 
     def _ping(self, connection: int) -> None:
-        if connection != self._connection or not self._connected or not self._process.alive:
+        if connection != self._connection or not self._connected or not self.process.alive:
             return
-        if not self._process.frozen:
+        if not self.process.frozen:
             if self._timeline.now - self._heard > self.session_timeout_ms / 1500:
                 self.drop()
                 return
@@ -278,7 +279,7 @@ class SimZooKeeper:
 
     def drop(self) -> None:
         """The connection is gone, whatever the reason."""
-        if not self._connected or not self._process.alive:
+        if not self._connected or not self.process.alive:
             return
         self._connected = False
         self._down.close()
@@ -292,7 +293,7 @@ class SimZooKeeper:
         self._queued.clear()
         self._strand()
         self._service.ensemble.forget_watches(self.session_id)
-        self._process.call(self._enter, SessionState.SUSPENDED)
+        self.process.call(self._enter, SessionState.SUSPENDED)
         self._timeline.after(self._service.random.uniform(0.01, 0.2), self._reconnect)
 
     def server_closed(self) -> None:
@@ -307,21 +308,21 @@ class SimZooKeeper:
             watchers.clear()
 
     def _reconnect(self) -> None:
-        service, host = self._service, self._process.host
-        if self._connected or self._ended or not self._process.alive:
+        service, host = self._service, self.process.host
+        if self._connected or self._ended or not self.process.alive:
             return
-        if self._process.frozen or not service.fabric.passable(host, service.host):
+        if self.process.frozen or not service.fabric.passable(host, service.host):
             self._timeline.after(service.random.uniform(0.05, 0.3), self._reconnect)
             return
         if self.session_id not in service.ensemble.sessions:
-            self._process.call(self._enter, SessionState.EXPIRED)
+            self.process.call(self._enter, SessionState.EXPIRED)
             return
         service._touch(self.session_id)
         self._connect()
-        self._process.call(self._enter, SessionState.CONNECTED)
+        self.process.call(self._enter, SessionState.CONNECTED)
         stranded, self._stranded = self._stranded, []
         for watcher, event in stranded:
-            self._process.call(watcher, event)
+            self.process.call(watcher, event)
         queued, self._queued = self._queued, deque()
         for call in queued:
             self._send(call)
@@ -332,7 +333,7 @@ class SimZooKeeper:
             for call in self._queued:
                 call.fail(SessionExpired(call.path))
             self._queued.clear()
-            self._process.on_death.pop(self, None)
+            self.process.on_death.pop(self, None)
         for callback in list(self.on_session):
             callback(state)
 
@@ -343,7 +344,7 @@ class SimZooKeeper:
 
     async def close(self) -> None:
         """Ends the session: its ephemerals go at once."""
-        if not self._process.alive or self._ended:
+        if not self.process.alive or self._ended:
             return
         with trio.CancelScope(shield=True), trio.move_on_after(_CLOSE_SECONDS):
             try:
@@ -351,7 +352,7 @@ class SimZooKeeper:
             except ZkError:
                 pass
         self._ended = True
-        self._process.on_death.pop(self, None)
+        self.process.on_death.pop(self, None)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -360,7 +361,7 @@ class SimZooKeeper:
         self._up.send(self._service.handle, self, self._down, call)
 
     async def _call(self, call: _Call) -> Any:
-        self._process.check()
+        self.process.check()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.expired:
             raise SessionExpired(call.path)
@@ -371,14 +372,14 @@ class SimZooKeeper:
         else:
             self._queued.append(call)
         await call.done.wait()
-        self._process.check()
+        self.process.check()
         if call.error is not None:
             raise type(call.error)(self._outer(call.error.path))
         return call.result
 
     def answered(self, call: _Call, result: Any, error: ZkError | None) -> None:
         self._heard = self._timeline.now
-        if not self._process.alive or call not in self._pending:
+        if not self.process.alive or call not in self._pending:
             return
         self._pending.remove(call)
         call.result, call.error = result, error
@@ -408,9 +409,9 @@ class SimZooKeeper:
         self._last_watch = max(self._last_watch, self._timeline.now + late)
         for watcher in watchers:
             if self._last_watch > self._timeline.now:
-                self._timeline.at(self._last_watch, self._process.call, watcher, outer)
+                self._timeline.at(self._last_watch, self.process.call, watcher, outer)
             else:
-                self._process.call(watcher, outer)
+                self.process.call(watcher, outer)
 
     # -- operations -----------------------------------------------------------------------------
 

@@ -1,0 +1,134 @@
+"""Many seeds, on one or more processes, and what they add up to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from highwater.chaos.simulated.run import Options, Outcome, simulate
+
+
+@dataclass
+class Summary:
+    """Outcomes added up."""
+
+    seeds: int = 0
+    broken: list[Outcome] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    expected_losses: int = 0
+    virtual_seconds: float = 0.0
+    simulated_seconds: float = 0.0
+    """Real seconds spent inside simulations, on all processes together."""
+    steps: int = 0
+    checks: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        if not outcome.ok:
+            self.broken.append(outcome)
+        self.seen += outcome.seen
+        self.faults += outcome.faults
+        self.pairs += outcome.pairs
+        self.operations += outcome.operations
+        self.errors += outcome.errors
+        self.expected_losses += outcome.expected_losses
+        self.virtual_seconds += outcome.virtual_seconds
+        self.simulated_seconds += outcome.real_seconds
+        self.steps += outcome.steps
+        self.checks += outcome.checks
+
+    @property
+    def real_seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def as_dict(self) -> dict[str, Any]:
+        real = max(self.real_seconds, 1e-9)
+        return {
+            "seeds": self.seeds,
+            "violations": [describe(outcome) for outcome in self.broken],
+            "seen": dict(sorted(self.seen.items())),
+            "faults": dict(sorted(self.faults.items())),
+            "fault_pairs": len(self.pairs),
+            "operations": dict(sorted(self.operations.items())),
+            "errors": dict(sorted(self.errors.items())),
+            "expected_losses": self.expected_losses,
+            "virtual_seconds": round(self.virtual_seconds, 1),
+            "real_seconds": round(real, 1),
+            "seeds_per_second": round(self.seeds / real, 3),
+            "virtual_seconds_per_second_and_core": round(
+                self.virtual_seconds / max(self.simulated_seconds, 1e-9), 2
+            ),
+            "steps": self.steps,
+            "checks": self.checks,
+        }
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    violation = outcome.violation
+    assert violation is not None
+    return {
+        "seed": outcome.seed,
+        "rule": violation.rule,
+        "what": violation.what,
+        "time": round(violation.time, 4),
+        "digest": outcome.digest,
+        "real_seconds": round(outcome.real_seconds, 2),
+        "replay": replay_command(outcome.seed),
+        "last_events": outcome.last_events,
+    }
+
+
+def replay_command(seed: int) -> str:
+    return f"highwater sim --replay {seed}"
+
+
+def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
+    """Runs the seeds, in order with one job, as they end with more."""
+    if jobs <= 1:
+        for seed in seeds:
+            yield simulate(seed, options)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, maxtasksperchild=50) as pool:
+        work: Callable[[int], Outcome] = partial(simulate, options=options)
+        yield from pool.imap_unordered(work, seeds, chunksize=1)
+        pool.close()
+        pool.join()
+
+
+def run_seeds(
+    seeds: Iterable[int],
+    options: Options,
+    *,
+    jobs: int = 1,
+    minutes: float | None = None,
+    keep_going: bool = False,
+    progress: Callable[[Summary], None] = lambda _: None,
+) -> Summary:
+    """Stops at the first broken rule, unless told to keep going, and when the time is over."""
+    summary = Summary()
+    with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
+        for outcome in running:
+            summary.add(outcome)
+            progress(summary)
+            if not outcome.ok and not keep_going:
+                break
+            if minutes is not None and summary.real_seconds > minutes * 60:
+                break
+    return summary
+
+
+def usual_jobs() -> int:
+    return os.cpu_count() or 1

@@ -1,0 +1,126 @@
+"""`highwater sim`: the whole cluster in one process, in virtual time, seed after seed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from highwater.chaos.simulated.run import Outcome
+    from highwater.chaos.simulated.seeds import Summary
+
+
+class SeedRange(click.ParamType[range]):
+    """`7`, or `0..99` with both ends included."""
+
+    name = "A..B"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        if isinstance(value, range):
+            return value
+        first, dots, last = str(value).partition("..")
+        try:
+            start = int(first)
+            stop = int(last) if dots else start
+        except ValueError:
+            self.fail(f"{value!r} is not a seed or a range of seeds: try 0..99", param, ctx)
+        if stop < start or start < 0:
+            self.fail(f"{value!r} is empty: the first seed comes first, as in 0..99", param, ctx)
+        return range(start, stop + 1)
+
+
+@click.command()
+@click.option("--seeds", type=SeedRange(), default="0..19", show_default=True, metavar="A..B")
+@click.option("--seconds", type=float, default=30.0, show_default=True, help="Of load and faults.")
+@click.option("--minutes", type=float, default=None, help="Stop after so many real minutes.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Processes; 0: one a core.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write a summary there.")
+@click.option("--replay", type=int, default=None, metavar="SEED", help="Run one seed, and tell.")
+@click.option("--trace", is_flag=True, help="Print every event (with --replay).")
+@click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
+@click.option("--faults/--no-faults", default=True, show_default=True)
+def sim(
+    seeds: range,
+    seconds: float,
+    minutes: float | None,
+    jobs: int,
+    json_file: Path | None,
+    replay: int | None,
+    trace: bool,
+    keep_going: bool,
+    faults: bool,
+) -> None:
+    """Runs production brokers against a simulated world, and checks R1-R11 after each step.
+
+    Exits with 1 where a rule was broken, and prints the one command that replays it.
+
+    \b
+    Example:
+      highwater sim --seeds 0..99 --jobs 0
+      highwater sim --replay 17 --trace
+    """
+    from highwater.chaos.simulated.run import Options
+    from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
+
+    if trace and replay is None:
+        raise click.UsageError("--trace goes with --replay SEED: it prints one seed's events")
+    options = Options(seconds=seconds, faults=faults, trace=click.echo if trace else None)
+    summary = run_seeds(
+        [replay] if replay is not None else seeds,
+        options,
+        jobs=1 if replay is not None else jobs or usual_jobs(),
+        minutes=minutes,
+        keep_going=keep_going,
+        progress=_progress if replay is None else lambda _: None,
+    )
+    if replay is None and sys.stderr.isatty():
+        click.echo(err=True)
+    for outcome in summary.broken:
+        _tell_broken(outcome, options.seconds, with_events=not trace)
+    _tell(summary)
+    if json_file is not None:
+        json_file.write_text(json.dumps(summary.as_dict(), indent=2) + "\n")
+    if summary.broken:
+        sys.exit(1)
+
+
+def _progress(summary: Summary) -> None:
+    if sys.stderr.isatty():
+        rate = summary.seeds / max(summary.real_seconds, 1e-9)
+        click.echo(
+            f"\r{summary.seeds} seeds, {rate:.2f} a second, {len(summary.broken)} broken ",
+            nl=False,
+            err=True,
+        )
+
+
+def _tell_broken(outcome: Outcome, seconds: float, *, with_events: bool) -> None:
+    from highwater.chaos.simulated.seeds import replay_command
+
+    click.echo(f"seed {outcome.seed}: {outcome.violation}")
+    if with_events:
+        for line in outcome.last_events:
+            click.echo(f"  {line}")
+    asked = "" if seconds == 30.0 else f" --seconds {seconds:g}"
+    click.echo(f"replay: {replay_command(outcome.seed)}{asked} --trace")
+
+
+def _tell(summary: Summary) -> None:
+    data = summary.as_dict()
+    click.echo(
+        f"{data['seeds']} seeds, {len(data['violations'])} with a broken rule; "
+        f"{data['virtual_seconds']:g} virtual seconds in {data['real_seconds']:g} s "
+        f"({data['virtual_seconds_per_second_and_core']:g} a second and core), "
+        f"{data['steps']} steps, {data['checks']} checks"
+    )
+    for name in ("operations", "seen", "faults"):
+        pairs = ", ".join(f"{key} {value}" for key, value in data[name].items())
+        click.echo(f"  {name}: {pairs or 'none'}")
+    click.echo(f"  pairs of faults at once: {data['fault_pairs']}")
+    click.echo(f"  losses that were expected (acks=1): {data['expected_losses']}")
