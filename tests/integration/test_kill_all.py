@@ -1,0 +1,162 @@
+"""kill -9 of the whole cluster under load, ten times: what was acknowledged is read back each time.
+
+One idempotent producer lives through all of it.  What must not be: an acknowledged record that is
+missing, at another offset, or changed; and, because it is idempotent, one that is there twice.  A
+kill -9 loses no page cache, so nothing of this needs fsync; power loss is the simulation's matter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+
+from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+TOPIC, PARTITIONS, KILLS = "killed", 3, 10
+ACKS_BETWEEN_KILLS = 1000
+NOT_YET = {
+    confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
+}
+
+
+class Load:
+    """Produces numbered records until told to stop, and remembers where each was acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acked: dict[tuple[int, int], bytes] = {}
+        self.failed: list[str] = []
+        self.sent = 0
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 300_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acked[(message.partition(), message.offset())] = message.value()
+
+    def run(self) -> None:
+        """In a thread of its own; a bounded queue keeps it from running ahead of a dead cluster."""
+        while not self._stop.is_set():
+            while len(self._producer) < 500:
+                value = b"record %d " % self.sent + os.urandom(100)
+                self._producer.produce(TOPIC, value, on_delivery=self._delivered)
+                self.sent += 1
+            self._producer.poll(0.02)
+        self._producer.flush(60)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+def create_topic(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])[TOPIC].result()
+
+
+def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
+    """The whole topic, by a consumer that knows nothing of the producer."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        places = [confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)]
+        ends = {place.partition: _end_of(consumer, place) for place in places}
+        consumer.assign(places)
+        found: dict[tuple[int, int], bytes] = {}
+        missing = {partition for partition, end in ends.items() if end > 0}
+        while missing:
+            messages = consumer.consume(10_000, timeout=30)
+            assert messages, f"nothing more came, and partitions {sorted(missing)} are not read"
+            for message in messages:
+                assert message.error() is None, message.error()
+                found[(message.partition(), message.offset())] = message.value()
+                if message.offset() >= ends[message.partition()] - 1:
+                    missing.discard(message.partition())
+        return found
+    finally:
+        consumer.close()
+
+
+def _end_of(consumer: Any, place: Any) -> int:
+    """The HW.  A new leader has none to tell until its followers are there (KIP-207), and brokers
+    know partitions only once the new controller has told them."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            end: int = consumer.get_watermark_offsets(place, timeout=30)[1]
+            return end
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+            consumer.poll(0.05)
+
+
+async def wait_for_acks(load: Load, cluster: ProcessCluster, count: int) -> None:
+    with trio.fail_after(60):
+        while len(load.acked) < count:
+            assert cluster.unexpected_ends() == []
+            assert load.failed == []
+            await trio.lowlevel.checkpoint()
+            await trio.to_thread.run_sync(threading.Event().wait, 0.02)
+
+
+async def kill_all(cluster: ProcessCluster) -> None:
+    """ZooKeeper and all brokers within the same millisecond."""
+    for pid in [cluster.pid(member) for member in cluster.members()]:
+        os.kill(pid, signal.SIGKILL)
+    for member in cluster.members():
+        await cluster.kill(member)
+
+
+async def test_whole_cluster_killed_ten_times_under_load(tmp_path: Path) -> None:
+    async with process_cluster(Settings(tmp_path / "cluster")) as cluster, trio.open_nursery() as n:
+        bootstrap = cluster.bootstrap
+        await trio.to_thread.run_sync(create_topic, bootstrap)
+        load = Load(bootstrap)
+        n.start_soon(trio.to_thread.run_sync, load.run)
+        try:
+            for kill in range(1, KILLS + 1):
+                await wait_for_acks(load, cluster, kill * ACKS_BETWEEN_KILLS)
+                await kill_all(cluster)
+                acked = dict(load.acked)
+                await cluster.start_all()
+                found = await trio.to_thread.run_sync(read_all, bootstrap)
+                lost = {place: value for place, value in acked.items() if found.get(place) != value}
+                assert not lost, f"kill {kill}: {len(lost)} of {len(acked)}, {sorted(lost)[:5]}"
+                twice = [v for v, times in Counter(found.values()).items() if times > 1]
+                assert not twice, f"kill {kill}: {len(twice)} records are there twice: {twice[:3]}"
+        finally:
+            load.stop()
+    assert load.failed == []
+    assert len(load.acked) == load.sent
