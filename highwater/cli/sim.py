@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from highwater.chaos.simulated.run import Outcome
+    from highwater.chaos.simulated.run import Options, Outcome
     from highwater.chaos.simulated.seeds import Summary
 
 
@@ -77,12 +77,10 @@ def sim(
         jobs=1 if replay is not None else jobs or usual_jobs(),
         minutes=minutes,
         keep_going=keep_going,
-        progress=_progress if replay is None else lambda _: None,
+        progress=lambda summary, outcome: _progress(summary, outcome, options),
     )
-    if replay is None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         click.echo(err=True)
-    for outcome in summary.broken:
-        _tell_broken(outcome, options.seconds, with_events=not trace)
     _tell(summary)
     if json_file is not None:
         json_file.write_text(json.dumps(summary.as_dict(), indent=2) + "\n")
@@ -90,7 +88,9 @@ def sim(
         sys.exit(1)
 
 
-def _progress(summary: Summary) -> None:
+def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
+    if not outcome.ok:
+        _tell_broken(outcome, options.seconds, with_events=options.trace is None)
     if sys.stderr.isatty():
         rate = summary.seeds / max(summary.real_seconds, 1e-9)
         click.echo(

@@ -8,7 +8,6 @@ all that a report of a broken rule needs.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -110,25 +109,24 @@ class _Run:
 
     async def main(self, kernel: Kernel) -> None:
         shape = shape_of(kernel, self._options.power_loss)
-        async with trio.open_nursery() as nursery:
-            cluster = self._cluster = SimCluster(kernel, shape, nursery)
-            cluster.rules.on_violation = nursery.cancel_scope.cancel
-            cluster.trace.everything = self._options.trace
-            handler = TraceHandler(cluster.trace, logging.INFO)
-            self._watch = StepWatch(cluster)
-            trio.lowlevel.add_instrument(self._watch)
-            root = logging.getLogger()
-            level = root.level
-            root.addHandler(handler)
-            root.setLevel(logging.INFO)
-            try:
-                await self._scenario(cluster, nursery)
-            finally:
-                trio.lowlevel.remove_instrument(self._watch)
-                root.removeHandler(handler)
-                root.setLevel(level)
-                self._finish(cluster)
-            nursery.cancel_scope.cancel()
+        handler: TraceHandler | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = self._cluster = SimCluster(kernel, shape, nursery)
+                cluster.rules.on_violation = nursery.cancel_scope.cancel
+                cluster.trace.everything = self._options.trace
+                handler = TraceHandler(cluster.trace)
+                self._watch = StepWatch(cluster)
+                trio.lowlevel.add_instrument(self._watch)
+                try:
+                    await self._scenario(cluster, nursery)
+                finally:
+                    trio.lowlevel.remove_instrument(self._watch)
+                    self._finish(cluster)
+                nursery.cancel_scope.cancel()
+        finally:
+            if handler is not None:
+                handler.detach()
 
     def _finish(self, cluster: SimCluster) -> None:
         outcome, rules = self.outcome, cluster.rules

@@ -115,14 +115,14 @@ def run_seeds(
     jobs: int = 1,
     minutes: float | None = None,
     keep_going: bool = False,
-    progress: Callable[[Summary], None] = lambda _: None,
+    progress: Callable[[Summary, Outcome], None] = lambda *_: None,
 ) -> Summary:
     """Stops at the first broken rule, unless told to keep going, and when the time is over."""
     summary = Summary()
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
             summary.add(outcome)
-            progress(summary)
+            progress(summary, outcome)
             if not outcome.ok and not keep_going:
                 break
             if minutes is not None and summary.real_seconds > minutes * 60:

@@ -45,9 +45,18 @@ class Trace:
 class TraceHandler(logging.Handler):
     """Takes what the brokers log, under the name of the process that logs it."""
 
-    def __init__(self, trace: Trace, level: int) -> None:
-        super().__init__(level)
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
         self._trace = trace
+        root = logging.getLogger()
+        self._level_before = root.level
+        root.addHandler(self)
+        root.setLevel(logging.INFO)
+
+    def detach(self) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self)
+        root.setLevel(self._level_before)
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
