@@ -151,12 +151,15 @@ class Candidate:
                 # left by a term of this session whose end could not be written
                 await self._remove_own(version)
                 return
+            if (await self._read_epoch())[1] != version:
+                return  # a controller was elected between the two reads
             self.controller_id = _controller_in(data)
             if not await self._is_dead(self.controller_id, changed):
                 return
             log.warning("the controller's broker %d is gone: taking over", self.controller_id)
             elected = await self._register(epoch, version, replace=True)
-            self._take_over.took(_now_ms())
+            if elected is not None:
+                self._take_over.took(_now_ms())
         if elected is not None:
             await self._lead(elected)
 

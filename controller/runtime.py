@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -38,7 +39,7 @@ from controller.events import Answer, Elected, Event, Recovered, Suspected, of_w
 from controller.machine import Machine
 from controller.sender import Senders, SenderSettings, channel_endpoint
 from controller.state import Settings
-from controller.zk import ControllerMoved, GuardedZk, Session
+from controller.zk import ControllerMoved, GuardedZk, Lease, Session
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.world.api import SessionExpired, WatchEvent
 
@@ -82,7 +83,8 @@ class Runtime:
             config.controller_socket_timeout_ms,
         )
         self.machine = Machine(settings_of(config, broker_id))
-        self._senders = Senders(self._settings, world.network, self.post)
+        self._lease = Lease(session)
+        self._senders = Senders(self._settings, world.network, self.post, self._lease.hold)
         self._zk = GuardedZk(session, elected.epoch_zk_version, self._on_watch)
         self._suspicion = suspicion.Suspicion()
         self._watchers: dict[BrokerId, tuple[BrokerInfo, trio.CancelScope]] = {}
@@ -144,7 +146,8 @@ class Runtime:
         """Returns why the term ended."""
         try:
             async with trio.open_nursery() as self._nursery:
-                await self._loop(self._nursery)
+                self._nursery.start_soon(self._until_fenced, self._lease.keep)
+                await self._until_fenced(partial(self._loop, self._nursery))
                 self._nursery.cancel_scope.cancel()
         finally:
             if self._ended is None:
@@ -154,18 +157,10 @@ class Runtime:
                 waiter.done.set()
         return self._ended
 
-    async def _loop(self, nursery: trio.Nursery) -> None:
+    async def _until_fenced(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs a part of the term; whatever goes wrong there ends the term."""
         try:
-            while self._ended is None:
-                while not self._events:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-                event = self._events.popleft()
-                with suppress(
-                    TypeError
-                ):  # answers carry mappings; only watches are ever queued once
-                    self._queued.discard(event)
-                await self._process(event, nursery)
+            await work()
         except ControllerMoved as e:
             self.stop(str(e))
         except SessionExpired:
@@ -176,6 +171,16 @@ class Runtime:
             # as Kafka does: better no controller for a moment than one in a state nobody knows
             log.exception("the controller fails, and resigns")
             self.stop("an error, see above")
+
+    async def _loop(self, nursery: trio.Nursery) -> None:
+        while self._ended is None:
+            while not self._events:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            event = self._events.popleft()
+            if isinstance(event, tuple):  # what watches make; the others hold dicts
+                self._queued.discard(event)
+            await self._process(event, nursery)
 
     async def _process(self, event: Event, nursery: trio.Nursery) -> None:
         answer: Event | None = event

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -66,9 +66,15 @@ class Senders:
     """All channels of one controller term; `run` is their nursery's home."""
 
     def __init__(
-        self, settings: SenderSettings, network: Network, post: Callable[[Event], None]
+        self,
+        settings: SenderSettings,
+        network: Network,
+        post: Callable[[Event], None],
+        permission: Callable[[], Awaitable[None]],
     ) -> None:
+        """`permission` is awaited before each request is sent."""
         self._settings = settings
+        self._permission = permission
         self._network = network
         self._post = post
         self._channels: dict[BrokerId, _Channel] = {}
@@ -88,7 +94,9 @@ class Senders:
                 self._settings.channel_listener,
             )
             return
-        channel = _Channel(broker.id, endpoint, self._settings, self._network, self._post)
+        channel = _Channel(
+            broker.id, endpoint, self._settings, self._network, self._post, self._permission
+        )
         self._channels[broker.id] = channel
         nursery.start_soon(channel.run)
 
@@ -183,7 +191,9 @@ class _Channel:
         settings: SenderSettings,
         network: Network,
         post: Callable[[Event], None],
+        permission: Callable[[], Awaitable[None]],
     ) -> None:
+        self._permission = permission
         self.queue: deque[_Item] = deque()
         self.wake = trio.Event()
         self.scope = trio.CancelScope()
@@ -214,6 +224,7 @@ class _Channel:
         while True:
             try:
                 connection = await self._connect(timeout_s)
+                await self._permission()
                 answer = await connection.call_raw(item.api_key, item.version, [body], timeout_s)
                 decoded = decode_response(item.api_key, item.version, answer)
             except (OSError, BadMessage) as e:

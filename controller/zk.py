@@ -27,6 +27,7 @@ from highwater.common.world.api import (
     SessionExpired,
     SessionState,
     SetData,
+    Stat,
     Watcher,
     ZkError,
     ZkOp,
@@ -103,6 +104,43 @@ class Session:
                 return await ask()
             except ConnectionLoss:
                 await trio.sleep(_RETRY_S)
+
+
+class Lease:
+    """Until when no other session can own /controller, whatever happens.
+
+    ZooKeeper ends a session when it has heard nothing of it for the session time-out.  So an answer
+    proves that the session lives for that long from the moment when the question was sent.  Beyond
+    that (this process was stopped, or ZooKeeper is away) nothing is sent to brokers: they refuse a
+    former controller's requests by its epoch, but only those that have heard of the next one.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._until = trio.current_time()
+        self._renewed = trio.Event()
+
+    async def keep(self) -> None:
+        """Renews it; raises ControllerMoved where /controller is not this session's."""
+        zk = self._session.zk
+        timeout_s = zk.session_timeout_ms / 1000
+        while True:
+            asked_at, stat = await self._session.insist(self._ask)
+            if stat is None or stat.ephemeral_owner != zk.session_id:
+                raise ControllerMoved("/controller is not this broker's any more")
+            self._until = asked_at + timeout_s
+            self._renewed.set()
+            self._renewed = trio.Event()
+            await trio.sleep(timeout_s / 4)
+
+    async def hold(self) -> None:
+        """Returns while it holds."""
+        while trio.current_time() >= self._until:
+            await self._renewed.wait()
+
+    async def _ask(self) -> tuple[float, Stat | None]:
+        asked_at = trio.current_time()
+        return asked_at, await self._session.zk.exists(znodes.CONTROLLER)
 
 
 class GuardedZk:
