@@ -80,6 +80,7 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
         folder.cluster,
         proxies=True,
         program=options.program,
+        quick_end=True,
         properties={"log.segment.bytes": "1048576", **options.properties},
     )
     return _as_cluster(settings)

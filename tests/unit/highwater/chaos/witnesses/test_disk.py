@@ -68,7 +68,7 @@ def test_a_log_that_became_shorter_is_counted_by_its_bytes(tmp_path: Path) -> No
     data = tmp_path / "data"
     first = write(data / "t-0", 0, b"x" * 100)
     second = write(data / "t-0", 5, b"x" * 50)
-    witness = disk.SizeWitness({1: [data]}, log)
+    witness: disk.SizeWitness = disk.SizeWitness({1: [data]}, log)
     witness.look()
     second.write_bytes(b"x" * 20)
     witness.look()
@@ -93,7 +93,7 @@ def test_a_death_below_the_leo_is_seen_by_the_next_leaders_epoch(tmp_path: Path)
     deaths = DeathWitness(lambda number: [tmp_path / str(number)])
     deaths.died(1, {TP: PartitionState(1, 0, (1, 2), 1)})
     deaths.settle({TP: PartitionState(-1, 1, (2,), 1)})
-    assert deaths.deaths[0].next_start is None
+    assert [death.next_start for death in deaths.deaths] == [None]
     (tmp_path / "2" / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 1\n")
     deaths.settle({TP: PartitionState(2, 2, (2,), 1)})
     assert deaths.deaths[0].log_end_offset == 3

@@ -1,0 +1,47 @@
+"""pytest fixtures: a Kafka-compatible cluster of real processes, which a test may break.
+
+    def test_my_app_survives(highwater_cluster):
+        highwater_cluster.create_topic("orders", partitions=3)
+        ...
+        highwater_cluster.kill(highwater_cluster.leader_of("orders", 0))
+
+`highwater_cluster` is one cluster for the whole session, mended after each test: broken members are
+started again, and links are healed.  Needs Java 17 (for ZooKeeper).  Enable it by `pytest_plugins =
+["highwater.pytest_plugin"]`, or leave it to the entry point that the installed package has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from highwater.chaos.clusters.background import BackgroundCluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("highwater")
+    group.addoption(
+        "--highwater-brokers", type=int, default=3, help="Brokers of the highwater_cluster fixture."
+    )
+
+
+@pytest.fixture(scope="session")
+def highwater_session(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BackgroundCluster]:
+    """The cluster itself; tests use `highwater_cluster`."""
+    from highwater.chaos.clusters.background import BackgroundCluster
+
+    folder = tmp_path_factory.mktemp("highwater")
+    with BackgroundCluster(folder, request.config.getoption("--highwater-brokers")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def highwater_cluster(highwater_session: BackgroundCluster) -> Iterator[BackgroundCluster]:
+    """Three brokers and ZooKeeper as processes on 127.0.0.1, whole again after each test."""
+    yield highwater_session
+    highwater_session.mend()
