@@ -216,12 +216,12 @@ def apply_operations(
     changed = dict(overrides)
     defaults = effective(config, {})
     for key, operation, value in operations:
+        if operation == Operation.DELETE:
+            changed.pop(key, None)  # of any name: an older or newer Kafka may have set it
+            continue
         rule = PROPERTIES.get(key)
         if rule is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is not a property of topics")
-        if operation == Operation.DELETE:
-            changed.pop(key, None)
-            continue
         if operation not in (Operation.SET, Operation.APPEND, Operation.SUBTRACT):
             detail = f"operation {operation} on {key} is none of set, delete, append, subtract"
             raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -10,6 +10,7 @@ Source: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynon
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,10 @@ _TABLE = (
     _property("index.interval.bytes", "int", "log_index_interval_bytes",
               "log.index.interval.bytes", minimum=0),
     _property("leader.replication.throttled.replicas", "list", None),
-    _property("local.retention.bytes", "long", None, minimum=-2, default=-2),
-    _property("local.retention.ms", "long", None, minimum=-2, default=-2),
+    _property("local.retention.bytes", "long", "log_local_retention_bytes",
+              "log.local.retention.bytes", minimum=-2),
+    _property("local.retention.ms", "long", "log_local_retention_ms", "log.local.retention.ms",
+              minimum=-2),
     _property("max.compaction.lag.ms", "long", "log_cleaner_max_compaction_lag_ms",
               "log.cleaner.max.compaction.lag.ms", minimum=1),
     _property("max.message.bytes", "int", "message_max_bytes", "message.max.bytes", minimum=0),
@@ -92,6 +95,8 @@ _TABLE = (
     _property("min.insync.replicas", "int", "min_insync_replicas", "min.insync.replicas",
               minimum=1),
     _property("preallocate", "boolean", "log_preallocate", "log.preallocate"),
+    _property("remote.log.copy.disable", "boolean", None, default=False),
+    _property("remote.log.delete.on.disable", "boolean", None, default=False),
     _property("remote.storage.enable", "boolean", None, default=False),
     _property("retention.bytes", "long", "log_retention_bytes", "log.retention.bytes"),
     _property("retention.ms", "long", "retention_ms",
@@ -106,6 +111,7 @@ _TABLE = (
               "unclean.leader.election.enable"),
 )  # fmt: skip
 PROPERTIES: Mapping[str, TopicProperty] = {p.name: p for p in _TABLE}
+_RELEASE = re.compile(r"(0\.(8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?![0-9])")
 _LIMITS = {"int": INT_MAX, "long": LONG_MAX}
 
 
@@ -124,10 +130,7 @@ def parse(name: str, text: str) -> Value:
             raise invalid(name, text, "must be true or false")
         return text.lower() == "true"
     if rule.kind in ("string", "list"):
-        for item in text.split(",") if rule.kind == "list" and text else (text,):
-            if rule.choices and item.strip() not in rule.choices:
-                raise invalid(name, text, f"must be one of {', '.join(rule.choices)}")
-        return text
+        return _parse_text(rule, text)
     try:
         number = float(text) if rule.kind == "double" else int(text)
     except ValueError:
@@ -140,6 +143,18 @@ def parse(name: str, text: str) -> Value:
     if rule.maximum is not None and number > rule.maximum:
         raise invalid(name, text, f"must be at most {rule.maximum:g}")
     return number
+
+
+def _parse_text(rule: TopicProperty, text: str) -> str:
+    items = [text]
+    if rule.kind == "list":
+        items = [item.strip() for item in text.split(",")] if text else []
+    for item in items:
+        if rule.choices and item not in rule.choices:
+            raise invalid(rule.name, text, f"must be one of {', '.join(rule.choices)}")
+        if rule.name == "message.format.version" and _RELEASE.match(item) is None:
+            raise invalid(rule.name, text, "is no release of Kafka's; give one such as 2.6")
+    return text
 
 
 def check_overrides(config: Config, overrides: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ and configuration, v7 topic ids (zero here).  Deviation: no quota on controller 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.admin import topics
@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     details: dict[str, dict[str, Any]] = {}
     if not is_controller(ctx.services):
         not_controller: Outcome = (ErrorCode.NOT_CONTROLLER, None)
-        return _answer(dict.fromkeys(names, not_controller), details)
+        return _answer(names, dict.fromkeys(names, not_controller), details)
     twice = repeated(names)
     pending = {}
     for topic in request.topics:
@@ -56,11 +56,13 @@ async def handle(ctx: Context, request: Any) -> Reply:
             ids = tuple(assignment)
             pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
     if not pending:
-        return _answer(outcomes, details)
+        return _answer(names, outcomes, details)
     if request.timeout_ms <= 0:
-        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, details)
+        return _answer(names, {**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, details)
     return Delayed(
-        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(found, details))
+        TopicWait(
+            pending, outcomes, request.timeout_ms, lambda found: _answer(names, found, details)
+        )
     )
 
 
@@ -97,7 +99,12 @@ def _details(
     }
 
 
-def _answer(outcomes: Mapping[str, Outcome], details: Mapping[str, Mapping[str, Any]]) -> Response:
+def _answer(
+    names: Sequence[str],
+    outcomes: Mapping[str, Outcome],
+    details: Mapping[str, Mapping[str, Any]],
+) -> Response:
+    """`names` as they were asked for: one that came twice is answered twice."""
     failed: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1, "configs": []}
     results = [
         _Result(
@@ -107,11 +114,12 @@ def _answer(outcomes: Mapping[str, Outcome], details: Mapping[str, Mapping[str, 
             topic_config_error_code=0,
             **(failed if code is not ErrorCode.NONE else details.get(name, failed)),
         )
-        for name, (code, message) in outcomes.items()
+        for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
-    names = error_names(code for code, _ in outcomes.values())
-    return Response(CreateTopicsResponse(topics=results), error_names=names)
+    errors = error_names(code for code, _ in outcomes.values())
+    return Response(CreateTopicsResponse(topics=results), error_names=errors)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    return _answer({topic.name: (code, None) for topic in request.topics}, {})
+    names = [topic.name for topic in request.topics]
+    return _answer(names, dict.fromkeys(names, (code, None)), {})

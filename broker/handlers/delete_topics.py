@@ -7,7 +7,7 @@ none here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.admin import topics
@@ -27,11 +27,11 @@ async def handle(ctx: Context, request: Any) -> Reply:
     names, ids = _asked_for(ctx, request)
     refusal = _refusal(ctx)
     if refusal is not None:
-        return _answer(dict.fromkeys(names, (refusal, None)), ids, refusal)
+        return _answer(names, dict.fromkeys(names, (refusal, None)), ids, refusal)
     outcomes: dict[str, Outcome] = {}
     pending = {}
     metadata = ctx.services.metadata
-    for name in names:
+    for name in dict.fromkeys(names):
         outcomes[name] = SUCCESS
         if not metadata.has_topic(name):
             detail = f"topic {name!r} does not exist"
@@ -44,19 +44,19 @@ async def handle(ctx: Context, request: Any) -> Reply:
             continue
         pending[name] = topic_is_gone(metadata, name)
     if not pending:
-        return _answer(outcomes, ids)
+        return _answer(names, outcomes, ids)
     if request.timeout_ms <= 0:
-        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, ids)
+        return _answer(names, {**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, ids)
     return Delayed(
-        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(found, ids))
+        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(names, found, ids))
     )
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
-    """Names and topic ids."""
+    """Names and topic ids; a name that came twice is answered twice."""
     if ctx.version < FIRST_BY_STATE:
-        return list(dict.fromkeys(request.topic_names)), []
-    names: dict[str, None] = {}
+        return list(request.topic_names), []
+    names = []
     ids = []
     for topic in request.topics:
         has_id = topic.topic_id is not None and topic.topic_id.int != 0
@@ -64,9 +64,11 @@ def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has both a name and an id")
         if has_id:
             ids.append(topic.topic_id)
-        elif topic.name is not None:
-            names[topic.name] = None
-    return list(names), ids
+        elif topic.name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id")
+        else:
+            names.append(topic.name)
+    return names, ids
 
 
 def _refusal(ctx: Context) -> ErrorCode | None:
@@ -78,17 +80,18 @@ def _refusal(ctx: Context) -> ErrorCode | None:
 
 
 def _answer(
+    names: Sequence[str],
     outcomes: Mapping[str, Outcome],
     ids: list[Any],
     code_of_ids: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
 ) -> Response:
     results = [
         _Result(name=name, error_code=int(code), error_message=message)
-        for name, (code, message) in outcomes.items()
+        for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
     results += [_Result(name=None, topic_id=i, error_code=int(code_of_ids)) for i in ids]
-    names = error_names(code for code, _ in outcomes.values())
-    return Response(DeleteTopicsResponse(responses=results), error_names=names)
+    errors = error_names(code for code, _ in outcomes.values())
+    return Response(DeleteTopicsResponse(responses=results), error_names=errors)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
@@ -96,4 +99,4 @@ def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
         names = list(request.topic_names)
     else:
         names = [topic.name for topic in request.topics if topic.name is not None]
-    return _answer(dict.fromkeys(names, (code, None)), [])
+    return _answer(names, dict.fromkeys(names, (code, None)), [])

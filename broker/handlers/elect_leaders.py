@@ -29,17 +29,18 @@ async def handle(ctx: Context, request: Any) -> Reply:
     if kind not in (PREFERRED, UNCLEAN):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
     asked = request.topic_partitions
-    partitions = None
+    metadata = ctx.services.metadata
     if asked is not None:
         partitions = [TopicPartition(t.topic, p) for t in asked for p in t.partitions]
+    else:
+        partitions = [tp for tp, _ in metadata.all_partitions()]
     try:
         outcomes = await ctx.services.controller.elect_leaders(partitions, kind == UNCLEAN)
     except ApiError as e:
         return error_response(ctx, request, e.code)
-    if partitions is None:
+    if asked is None:
         needless = ErrorCode.ELECTION_NOT_NEEDED
         outcomes = {tp: o for tp, o in outcomes.items() if o[0] is not needless}
-    metadata = ctx.services.metadata
     expected: dict[TopicPartition, int | None] = {}
     for tp, (code, _) in outcomes.items():
         if code is ErrorCode.NONE:

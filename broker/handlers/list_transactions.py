@@ -14,12 +14,20 @@ from highwater.common.wire.messages import ListTransactionsResponse
 API = Api(key=66, name="ListTransactions", versions=(0, 1))
 
 
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
+          "Dead", "PrepareEpochFence")  # fmt: skip
+
+
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.NONE)
+    unknown = [state for state in request.state_filters if state not in STATES]
+    answer = ListTransactionsResponse(
+        error_code=0, unknown_state_filters=unknown, transaction_states=[]
+    )
+    return Response(answer)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     answer = ListTransactionsResponse(
         error_code=int(code), unknown_state_filters=[], transaction_states=[]
     )
-    return Response(answer)
+    return Response(answer, error_names=(code.name,))

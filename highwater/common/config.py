@@ -91,6 +91,8 @@ class Config:
     log_retention_bytes: Long = -1
     log_retention_check_interval_ms: Long = 300000
     log_initial_task_delay_ms: Long = 30000
+    log_local_retention_ms: Long = -2
+    log_local_retention_bytes: Long = -2
     log_cleanup_policy: str = "delete"
     log_cleaner_enable: bool = True
     log_cleaner_threads: Int = 1

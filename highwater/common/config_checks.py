@@ -46,6 +46,8 @@ MINIMA: Mapping[str, float] = {
     "log.roll.jitter.hours": 0,
     "log.retention.check.interval.ms": 1,
     "log.initial.task.delay.ms": 0,
+    "log.local.retention.ms": -2,
+    "log.local.retention.bytes": -2,
     "log.cleaner.threads": 0,
     "log.cleaner.backoff.ms": 0,
     "log.cleaner.delete.retention.ms": 0,

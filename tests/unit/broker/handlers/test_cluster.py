@@ -130,7 +130,7 @@ def test_unclean_election_of_all_partitions(in_broker: Any) -> None:
         b.controller.elections = {T0: NONE, T1: (ErrorCode.ELECTION_NOT_NEEDED, None)}
         request = ElectLeadersRequest(topic_partitions=None, timeout_ms=100, election_type=1)
         assert _results(await b.ask(elect_leaders, 2, request)) == {T0: "NONE"}
-        assert b.controller.asked == [(None, True)]
+        assert b.controller.asked == [([T0, T1], True)]
         request = ElectLeadersRequest(topic_partitions=[], timeout_ms=100, election_type=5)
         found = await b.ask(elect_leaders, 2, request)
         assert found.error_code == ErrorCode.INVALID_REQUEST

@@ -80,7 +80,7 @@ def test_describe_topic(in_broker: Any, version: int) -> None:
         found = await describe(b, TOPIC, "t", version)
         assert found.error_code == 0
         by_name = {c.name: c for c in found.configs}
-        assert len(by_name) == 34
+        assert len(by_name) == 36
         assert by_name["retention.ms"].value == "5"
         assert by_name["max.message.bytes"].value == "777"
         assert by_name["segment.ms"].value == str(168 * 3600 * 1000)

@@ -123,6 +123,8 @@ def test_each_topic_has_its_own_error(in_broker: Any) -> None:
             "dup": "INVALID_REQUEST",
         }
         assert all(r.error_message for r in found.topics)
+        names = [r.name for r in found.topics]
+        assert names.count("dup") == 2, "as Kafka: an answer for each time it was asked for"
         assert await b.zk.children(znodes.TOPICS) == ["a.b", "in-zk"]
 
     in_broker(body)
