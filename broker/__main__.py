@@ -193,6 +193,8 @@ def _report(config: Config, error: BaseException) -> int:
             break
     cause = causes[0]
     text = str(cause) or type(cause).__name__
+    if isinstance(cause, OSError) and cause.strerror:
+        text = f"{cause.filename}: {cause.strerror}" if cause.filename else cause.strerror
     print(f"broker {config.broker_id} stops: {text}", file=sys.stderr, flush=True)
     return code
 
