@@ -190,7 +190,10 @@ SELECT g.id, g.nth, g.found, {columns}
 FROM (
   SELECT
     u.*,
-    count(*) OVER (PARTITION BY u.id, u.kind) AS found,
+    count(*) OVER (
+      PARTITION BY u.id, u.kind ORDER BY {order}
+      ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+    ) AS found,
     row_number() OVER (PARTITION BY u.id, u.kind ORDER BY {order}) AS nth
   FROM (
 {branches}

@@ -27,7 +27,7 @@ import ingest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HEAVY = {"sends", "reads", "placed", "poll_steps", "final_read"}
+HEAVY = {"sends", "reads", "placed", "poll_steps"}
 """Views that many checks read: kept in memory."""
 
 
@@ -133,23 +133,24 @@ def main() -> int:
     }
     if args.bootstrap:
         print(
-            f"reading {args.topics} from {args.bootstrap} through Spark's Kafka source", flush=True
+            f"verify: reading {args.topics} from {args.bootstrap} through Spark's Kafka source",
+            flush=True,
         )
         try:
             count = ingest.read_topics(
                 spark, args.bootstrap, args.topics.split(","), f"{args.run}/consumed"
             )
             result["ingest"] = {"records": count, "seconds": round(time.monotonic() - began, 1)}
-            print(f"read {count} records", flush=True)
+            print(f"verify: read {count} records", flush=True)
         except Exception as error:
             result["ingest_error"] = ingest.reason(error)
-            print(f"the topics could not be read: {result['ingest_error']}", flush=True)
+            print(f"verify: the topics could not be read: {result['ingest_error']}", flush=True)
     load_tables(spark, args.run)
-    print(f"running {len(catalog.checks())} checks", flush=True)
+    print(f"verify: running {len(catalog.checks())} checks", flush=True)
     result.update(run_checks(spark, args.examples))
     result["seconds"] = round(time.monotonic() - began, 1)
     Path(args.out).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"checked in {result['seconds']} s", flush=True)
+    print(f"verify: checked in {result['seconds']} s", flush=True)
     spark.stop()
     return 0
 

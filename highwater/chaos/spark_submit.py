@@ -21,12 +21,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from highwater.chaos.checks.location import spark_folder
+from highwater.chaos.clusters.processes import Child
 
 SPARK: Final = "4.0.0"
 SCALA: Final = "2.13"
@@ -41,6 +43,9 @@ CONNECTOR: Final = (
 SMALL_ROWS: Final = 300_000
 PINNED: Final = f"pyspark=={SPARK}"
 INSTALL: Final = f"install it beside Highwater: pip install 'highwater-kafka[spark]' ({PINNED})"
+
+MARK: Final = "verify: "
+"""Begins the lines of a job that are meant for people."""
 
 Progress = Callable[[str], None]
 
@@ -205,7 +210,7 @@ def verify(
             progress=progress,
             timeout_s=timeout_s,
         )
-    except SparkFailed as error:
+    except SparkFailed:
         if "--packages" not in connector or "nresolved" not in log.read_text(errors="replace"):
             raise
         problem = f"Spark could not resolve its Kafka connector: see {log}"
@@ -214,7 +219,6 @@ def verify(
         submit(
             spark, job, log, options=_tuning(rows, master), progress=progress, timeout_s=timeout_s
         )
-        del error
     result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     result["ingest_error"] = result.get("ingest_error") or problem
     return result
@@ -236,6 +240,7 @@ def _tuning(rows: int, master: str) -> list[str]:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.adaptive.enabled": "false",
+            "spark.sql.inMemoryColumnarStorage.compressed": "false",
         }
     elif master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = "8"
@@ -256,69 +261,34 @@ def submit(
     progress: Progress = print,
     timeout_s: float = 1800,
 ) -> None:
-    """Runs one job to its end; its output lines go to `progress`, Spark's own log to the file
-    `log`."""
+    """Runs one job to its end; all it says goes to the file `log`, its lines `verify: ...` on."""
     command = [str(spark.home / "bin" / "spark-submit"), *options, *job]
     progress("starting Spark")
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            stdin=subprocess.DEVNULL,
-            env=spark.environment(),
-            start_new_session=True,
-            text=True,
-        )
-        killer = _Deadline(process, timeout_s)
-        try:
-            assert process.stdout is not None
-            _forward(process.stdout, progress)
-            code = process.wait()
-        finally:
-            killer.cancel()
-            _end(process)
-    if killer.fired:
-        raise SparkFailed(f"Spark did not end in {timeout_s:.0f} s: see {log}")
+    log.unlink(missing_ok=True)
+    child = Child("spark-submit", command, output=log, cwd=Path.cwd(), env=spark.environment())
+    deadline = time.monotonic() + timeout_s
+    passed_on = 0
+    try:
+        code = None
+        while code is None:
+            code = child.wait(0.1)
+            said = [line for line in child.new_output().split("\n")[:-1] if line.startswith(MARK)]
+            for line in said[passed_on:]:
+                progress(line.removeprefix(MARK))
+            passed_on = len(said)
+            if code is None and time.monotonic() > deadline:
+                raise SparkFailed(f"Spark did not end in {timeout_s:.0f} s: see {log}")
+    finally:
+        _end(child)
     if code:
         raise SparkFailed(f"spark-submit ended with {code}: {_last_error(log)} (see {log})")
 
 
-def _forward(lines: IO[str], progress: Progress) -> None:
-    for line in lines:
-        if line.strip():
-            progress(line.rstrip())
-
-
-class _Deadline:
-    """Ends the job when its time is over, so that the reading loop sees its end."""
-
-    def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
-        import threading
-
-        self.fired = False
-        self._process = process
-        self._timer = threading.Timer(seconds, self._fire)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _fire(self) -> None:
-        self.fired = True
-        _end(self._process)
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(child: Child) -> None:
     """The job's whole process group: spark-submit starts Java, and Java starts Python."""
-    if process.poll() is not None:
-        return
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+    if child.running:
+        os.killpg(child.popen.pid, signal.SIGKILL)
+        child.popen.wait()
 
 
 def _last_error(log: Path) -> str:

@@ -10,33 +10,25 @@ SELECT
   CASE WHEN e.unclean = 1 THEN 'expected' ELSE 'violation' END AS kind,
   e.topic, e.partition, e.offset,
   CAST(NULL AS STRING) AS value,
-  'leader epoch ' || CAST(e.lowest AS STRING) || ' stands after epoch ' || CAST(e.before_epoch AS STRING)
-    || ' at offset ' || CAST(e.before_offset AS STRING) AS detail
+  CASE
+    WHEN e.lowest < e.highest
+      THEN 'was read with leader epoch ' || CAST(e.lowest AS STRING) || ' and with ' || CAST(e.highest AS STRING)
+    ELSE 'leader epoch ' || CAST(e.lowest AS STRING) || ' stands after epoch ' || CAST(e.before_epoch AS STRING)
+  END AS detail
 FROM (
   SELECT
     o.*,
-    lag(o.highest) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_epoch,
-    lag(o.offset) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_offset
+    lag(o.highest) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_epoch
   FROM (
-    SELECT r.topic, r.partition, r.offset, min(r.leader_epoch) AS lowest, max(r.leader_epoch) AS highest,
+    SELECT
+      r.topic, r.partition, r.offset, min(r.leader_epoch) AS lowest, max(r.leader_epoch) AS highest,
       max(CASE WHEN r.unclean THEN 1 ELSE 0 END) AS unclean
     FROM reads r
     WHERE r.leader_epoch IS NOT NULL
     GROUP BY r.topic, r.partition, r.offset
   ) o
 ) e
-WHERE e.lowest < e.before_epoch
-UNION ALL
-SELECT
-  CASE WHEN max(CASE WHEN r.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
-  r.topic, r.partition, r.offset,
-  CAST(NULL AS STRING) AS value,
-  'was read with leader epoch ' || CAST(min(r.leader_epoch) AS STRING) || ' and with '
-    || CAST(max(r.leader_epoch) AS STRING) AS detail
-FROM reads r
-WHERE r.leader_epoch IS NOT NULL
-GROUP BY r.topic, r.partition, r.offset
-HAVING min(r.leader_epoch) < max(r.leader_epoch)
+WHERE e.lowest < e.highest OR e.lowest < e.before_epoch
 UNION ALL
 SELECT
   CASE WHEN max(CASE WHEN p.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,

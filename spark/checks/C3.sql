@@ -24,5 +24,5 @@ SELECT
   'of unknown outcome, never read although ' || substr(min(b.value), 1, 60) || ' of the same operation was' AS detail
 FROM sends u
 JOIN sends b ON b.op = u.op AND b.value <> u.value
-WHERE u.outcome = 'info' AND u.siblings > 1 AND NOT u.seen AND b.seen
+WHERE u.outcome = 'info' AND NOT u.seen AND b.seen
 GROUP BY u.topic, u.partition, u.value

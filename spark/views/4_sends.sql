@@ -13,8 +13,7 @@ SELECT
   s.outcome = 'ok' AND s.acks = -1 AND NOT coalesce(t.expect_loss OR t.unclean, false) AS binding,
   r.value IS NOT NULL AS seen,
   coalesce(s.offset < l.log_start, false) AS deleted,
-  count(*) OVER (PARTITION BY s.topic, s.value) AS tries,
-  count(*) OVER (PARTITION BY s.op) AS siblings
+  count(*) OVER (PARTITION BY s.topic, s.value) AS tries
 FROM (
   SELECT
     h.op,

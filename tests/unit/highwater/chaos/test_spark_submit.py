@@ -104,7 +104,8 @@ def test_without_maven_spark_resolves_the_connector_itself(no_tools: Path) -> No
 
 def test_a_failing_job_is_quoted_with_its_log(tmp_path: Path) -> None:
     script(
-        tmp_path / "bin" / "spark-submit", "echo working; echo 'Exception: no room' >&2; exit 3\n"
+        tmp_path / "bin" / "spark-submit",
+        "echo 'verify: working'; echo 'Exception: no room' >&2; exit 3\n",
     )
     spark = spark_submit.Spark(tmp_path, "java")
     said: list[str] = []
