@@ -22,6 +22,8 @@ from highwater.chaos.history import LineLog
 
 RETRY_S = 10.0
 """How long a verb whose target is not there yet is tried again."""
+SILENT = ("wait", "bind")
+"""Entries of a schedule that are no faults: they are only told of where they failed."""
 LAST_FAULT_S = 5.0
 """No fault by chance fires later than this before the end."""
 Progress = Callable[[str], None]
@@ -45,7 +47,7 @@ class Engine:
             for fault in schedule:
                 if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
                     break
-                self.planned += fault.name != "wait"
+                self.planned += fault.name not in SILENT
                 due = begun + fault.at if fault.at is not None else trio.current_time()
                 await trio.sleep_until(max(due, trio.current_time()) + fault.after)
                 await self._fire(fault, nursery)
@@ -63,7 +65,7 @@ class Engine:
             return
         if fault.label:
             self.stage.names[fault.label] = [m for m in done.target.split(",") if m]
-        if fault.name == "wait" and done.effect is not None:
+        if fault.name in SILENT and done.effect is not None:
             return
         if not done.effect_at_undo:
             self._tell(fault, done, t_ns)

@@ -334,6 +334,12 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     return Done(leader, effect)
 
 
+async def bind(stage: Stage, fault: Fault) -> Done:
+    """Does nothing but give who has a role now a name (`as`)."""
+    members = stage.targets(fault.target)
+    return Done(",".join(members), "bound")
+
+
 async def wait(stage: Stage, fault: Fault) -> Done:
     """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L", "no controller"
     ..."""
@@ -397,4 +403,5 @@ VERBS: dict[str, Verb] = {
     "burst": burst,
     "lose_unreplicated": lose_unreplicated,
     "wait": wait,
+    "bind": bind,
 }

@@ -8,7 +8,8 @@ that Kafka's controller uses).  Everything else is
 "clients".  So the proxy reads the first frame before it connects onward.
 
 A connection has two pipes.  A pipe reads frames: of each it looks at no more than the first 64 KiB,
-decides (pass, hold, drop), waits while its direction is cut, and passes the bytes on.  An answer is
+decides (pass, hold, drop), waits while its direction is cut, and passes the bytes on.  A held
+request to ZooKeeper lets pings pass, or the fault would be the end of the session.  An answer is
 matched to its request by the correlation id.  Where the far side refuses the connection, the near
 one is reset, as if it had been refused.
 """
@@ -26,7 +27,16 @@ from dataclasses import dataclass, field
 import trio
 
 from highwater.chaos.links import zkframes
-from highwater.chaos.links.rules import CLIENTS, ZOOKEEPER, Action, Links, Message, Side, broker
+from highwater.chaos.links.rules import (
+    CLIENTS,
+    ZOOKEEPER,
+    Action,
+    Links,
+    Message,
+    Rule,
+    Side,
+    broker,
+)
 from highwater.common.wire.codec import BadMessage, UnknownApi, decode_response
 from highwater.common.wire.header import (
     BadHeader,
@@ -73,6 +83,19 @@ class _Session:
     zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     shaken: set[Side] = field(default_factory=set)
     """ZooKeeper: whose handshake is behind us."""
+    waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
+    """ZooKeeper: a held request, and those that came after it; only pings overtake them."""
+    waiting_changed: trio.Event = field(default_factory=trio.Event)
+    _locks: dict[Side, trio.Lock] = field(
+        default_factory=lambda: {side: trio.Lock() for side in Side}
+    )
+
+    def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
+        self.waiting.append((rule, frame))
+        self.waiting_changed.set()
+
+    def sending(self, side: Side) -> trio.Lock:
+        return self._locks[side]
 
 
 class _Frames:
@@ -119,6 +142,12 @@ class _Frames:
         del self.buffer[: self.rest]
         self.rest -= len(data)
         return data
+
+    async def rest_of_frame(self) -> bytes:
+        found = bytearray()
+        while piece := await self.body():
+            found += piece
+        return bytes(found)
 
 
 class Proxy:
@@ -176,6 +205,8 @@ class Proxy:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._until_end, nursery, self._requests, session, frames, first)
                 nursery.start_soon(self._until_end, nursery, self._answers, session)
+                if self.zookeeper:
+                    nursery.start_soon(self._until_end, nursery, self._held_requests, session)
 
     async def _until_end(
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
@@ -222,14 +253,34 @@ class Proxy:
             while await frames.body():
                 pass
             return
-        if rule is not None:
+        if rule is not None and not (self.zookeeper and side is Side.REQUEST):
             await rule.released.wait()
+        elif rule is not None or (
+            session.waiting and message is not None and message.api != "ping"
+        ):
+            session.wait_behind(rule, head + await frames.rest_of_frame())
+            return
         self.links.passed[way] += 1
         piece = head
         while piece:
             await self.links.wait_open(way)
-            await onward.send_all(piece)
+            async with session.sending(side):
+                await onward.send_all(piece)
             piece = await frames.body()
+
+    async def _held_requests(self, session: _Session) -> None:
+        """Sends what waits behind a rule on a ZooKeeper connection, in order, as it is released."""
+        while True:
+            await session.waiting_changed.wait()
+            session.waiting_changed = trio.Event()
+            while session.waiting:
+                rule, frame = session.waiting[0]
+                if rule is not None:
+                    await rule.released.wait()
+                await self.links.wait_open((session.source, session.target))
+                async with session.sending(Side.REQUEST):
+                    await session.far.send_all(frame)
+                session.waiting.popleft()
 
     def _request(self, session: _Session, head: bytes, size: int) -> Message | None:
         body = memoryview(head)[4:]

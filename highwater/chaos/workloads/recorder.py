@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.chaos.history import INFO, INVOKE, OK, HistoryWriter, ending_of, make_value
+from highwater.chaos.history import FAIL, INFO, INVOKE, OK, HistoryWriter, ending_of, make_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +125,21 @@ class Sender:
         self.recorder.count(self.process, "acked")
         self._write(OK, fields, {"offset": offset, **more})
 
-    def error(self, op: int, error: str, attempts: int = 0) -> None:
-        """`attempts`: how often it was sent, 0 where the client does not say (and so may have
-        retried)."""
+    def error(
+        self, op: int, error: str, attempts: int = 0, *, proven: bool | None = None, **more: Any
+    ) -> None:
+        """`attempts`: how often it was sent, 0 where the client does not say (it may have retried);
+        `proven`: the client itself knows whether anything may have been appended.
+        """
         with self._lock:
             fields = self._open.pop(op, None)
         if fields is None:
             return
         ending = ending_of(error, attempts=attempts, acks=self.acks)
+        if proven is not None:
+            ending = FAIL if proven else INFO
         self.recorder.count(self.process, "unknown" if ending == INFO else "failed", error)
-        self._write(ending, fields, {"error": error, "attempt": attempts or None})
+        self._write(ending, fields, {"error": error, "attempt": attempts or None, **more})
 
     def _write(self, type_: str, fields: dict[str, Any], more: dict[str, Any]) -> None:
         self.recorder.writer.write(self.process, self.client, "send", type_, **{**fields, **more})

@@ -127,3 +127,50 @@ async def test_a_refused_connection_is_refused_to_the_client_too() -> None:
             await read_frame(stream)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
+
+
+def zk_frame(xid: int, kind: int, body: bytes = b"") -> bytes:
+    frame = struct.pack(">ii", xid, kind) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def set_data(xid: int, path: str) -> bytes:
+    name = path.encode()
+    return zk_frame(xid, 5, struct.pack(">i", len(name)) + name + struct.pack(">ii", -1, 1))
+
+
+async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the_rest() -> None:
+    links = Links()
+    rule = links.add(Rule(Action.HOLD, "setData", source="broker-1", path="/state$"))
+    target, port = free_ports(2)
+    arrived: list[int] = []
+
+    async def zookeeper(stream: trio.SocketStream) -> None:
+        try:
+            await read_frame(stream)  # the handshake
+            while True:
+                arrived.append(struct.unpack(">i", (await read_frame(stream))[4:8])[0])
+        except trio.BrokenResourceError:
+            return
+
+    async def until(expected: list[int]) -> None:
+        with trio.fail_after(5):
+            while arrived != expected:
+                await wait_all_tasks_blocked(0.01)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda task_status: trio.serve_tcp(
+            zookeeper, target, host="127.0.0.1", task_status=task_status))  # fmt: skip
+        proxy = Proxy(links, target, owner="broker-1", zookeeper=True)
+        await nursery.start(proxy.serve, port)
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(struct.pack(">i", 8) + bytes(8))
+        await stream.send_all(set_data(1, "/other"))
+        await stream.send_all(set_data(2, "/a/state") + set_data(3, "/other") + zk_frame(-2, 11))
+        await until([1, -2])
+        links.release(rule)
+        await until([1, -2, 2, 3])
+        await stream.send_all(set_data(4, "/a/state"))
+        await until([1, -2, 2, 3, 4])
+        nursery.cancel_scope.cancel()
+    assert rule.matched == 1

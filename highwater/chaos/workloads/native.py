@@ -1,0 +1,187 @@
+"""Highwater's own trio client: the one that tells everything.
+
+Its producer knows how often a record was sent and what an error proves, its consumer sees the HW
+and LSO of every answer, and asks for end offsets besides (C13).  Each runs trio in a thread of its
+own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from highwater.chaos.workloads.pace import Pace
+from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.common.client.consumer import LATEST, Consumer
+from highwater.common.client.metadata import Cluster
+from highwater.common.client.producer import Delivery, Outcome, Producer
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.world.real import RealWorld
+
+CLIENT = "highwater"
+LIST_EVERY_S = 1.0
+
+
+def _cluster(recorder: Recorder, client_id: str) -> Cluster:
+    return Cluster(
+        RealWorld(),
+        recorder.spec.bootstrap,
+        client_id,
+        request_timeout_s=5.0,
+        connect_timeout_s=2.0,
+        metadata_max_age_s=3.0,
+    )
+
+
+class NativeProducer:
+    """Idempotent, acks=all."""
+
+    def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
+        self.recorder = recorder
+        self.topic = topic
+        self.pace = pace
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=trio.run, args=(self._run,), name=name, daemon=True)
+
+    async def _run(self) -> None:
+        spec = self.recorder.spec
+        sender = Sender(self.recorder, f"{self.name}-0", CLIENT, acks=-1, idempotent=True)
+        cluster = _cluster(self.recorder, self.name)
+        producer = Producer(
+            cluster,
+            linger_s=0.005,
+            delivery_timeout_s=spec.delivery_timeout_s,
+            request_timeout_s=5.0,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(producer.run)
+            while not self.stopping.is_set():
+                await trio.sleep(self.pace.wait())
+                if sender.outstanding < spec.max_outstanding and self.pace.take():
+                    await self._send(producer, sender)
+            with trio.move_on_after(spec.delivery_timeout_s):
+                await producer.flush()
+            nursery.cancel_scope.cancel()
+        cluster.close()
+        sender.abandon()
+
+    async def _send(self, producer: Producer, sender: Sender) -> None:
+        partition = sender.sequence % self.topic.partitions
+        op, key, value = sender.invoke(self.topic, partition)
+        try:
+            await producer.send(
+                self.topic.name,
+                value.encode(),
+                key.encode(),
+                partition=partition,
+                report=_reporter(sender, op),
+            )
+        except (ApiError, OSError) as error:  # it never got as far as a batch
+            name = error.code.name if isinstance(error, ApiError) else type(error).__name__
+            sender.error(op, name, proven=True)
+
+
+def _reporter(sender: Sender, op: int) -> Callable[[Delivery], None]:
+    def report(delivery: Delivery) -> None:
+        known: dict[str, Any] = {
+            "attempt": delivery.attempts,
+            "producer_id": delivery.producer_id,
+            "producer_epoch": delivery.producer_epoch,
+            "sequence": delivery.sequence,
+            "connection": delivery.connection or None,
+        }
+        if delivery.outcome is Outcome.ACKED:
+            sender.ok(op, delivery.offset, **known)
+        else:
+            name = delivery.error.name if delivery.error is not None else "_UNKNOWN"
+            sender.error(op, name, proven=delivery.outcome is Outcome.FAILED, **known)
+
+    return report
+
+
+class NativeConsumer:
+    """Reads all partitions from the start, and lists their end offsets every second."""
+
+    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
+        self.recorder = recorder
+        self.tps = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=trio.run, args=(self._run,), name=name, daemon=True)
+
+    async def _run(self) -> None:
+        cluster = _cluster(self.recorder, self.name)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._list_offsets)
+            consumer = Consumer(cluster, max_wait_ms=200)
+            reader = Reader(self.recorder, self.name, CLIENT)
+            for tp in self.tps:
+                reader.assign(tp.topic, tp.partition, 0)
+            consumer.assign(dict.fromkeys(self.tps, 0))
+            while not self.stopping.is_set():
+                await self._poll(consumer, reader)
+            nursery.cancel_scope.cancel()
+        cluster.close()
+
+    async def _poll(self, consumer: Consumer, reader: Reader) -> None:
+        poll_id = reader.poll_invoke()
+        try:
+            fetches = await consumer.poll(0.2)
+        except (ApiError, OSError) as error:
+            reader.poll_end(poll_id, 0, _name(error))
+            await trio.sleep(0.1)
+            return
+        n = sum(len(fetch.records) for fetch in fetches)
+        for fetch in fetches:
+            for record in fetch.records:
+                reader.record(
+                    poll_id,
+                    n,
+                    fetch.tp.topic,
+                    fetch.tp.partition,
+                    record.offset,
+                    record.key,
+                    record.value,
+                    leader_epoch=record.leader_epoch,
+                    hw=fetch.high_watermark,
+                    lso=fetch.last_stable_offset,
+                    producer_id=record.producer_id,
+                    producer_epoch=record.producer_epoch,
+                    sequence=record.sequence,
+                )
+        errors = [f.error.name for f in fetches if f.error is not ErrorCode.NONE]
+        if n == 0:
+            reader.poll_end(poll_id, 0, errors[0] if errors else None)
+
+    async def _list_offsets(self) -> None:
+        """A client of its own, so that a slow answer delays no poll."""
+        name = f"{self.name}-offsets"
+        cluster = _cluster(self.recorder, name)
+        consumer = Consumer(cluster)
+        reader = Reader(self.recorder, name, CLIENT)
+        try:
+            while True:
+                await trio.sleep(LIST_EVERY_S)
+                for tp in self.tps:
+                    await self._list_one(consumer, reader, tp)
+        finally:
+            cluster.close()
+
+    async def _list_one(self, consumer: Consumer, reader: Reader, tp: TopicPartition) -> None:
+        op = reader.recorder.writer.new_id()
+        reader.list_offsets(*tp, "latest", op)
+        try:
+            offset, epoch = (await consumer.offsets([tp], LATEST, timeout_s=2.0))[tp]
+        except (ApiError, OSError) as error:
+            reader.list_offsets(*tp, "latest", op, error=_name(error))
+            return
+        reader.list_offsets(*tp, "latest", op, offset=offset, leader_epoch=epoch)
+
+
+def _name(error: ApiError | OSError) -> str:
+    return error.code.name if isinstance(error, ApiError) else type(error).__name__
