@@ -360,7 +360,11 @@ class Rules:
         known = truth.at(first)
         if replica.lossy or replica.mirror.start > first or known is None:
             return
-        if known.same(gone[0]) and (replica.mirror.exists or replica.broker in truth.assigned):
+        # a replica that is taken away goes whole, after it has left the ISR
+        taken_away = not replica.mirror.exists
+        if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
+            return
+        if known.same(gone[0]):
             self.broken(
                 "R7", f"{tp}: broker {replica.broker} cut away {known}, which was committed"
             )

@@ -122,6 +122,7 @@ class SimDisk:
         self.random = kernel.random("disk", name)
         self.root: Folder = {}
         self.used = 0
+        self.temporary = 0
         self.capacity: int | None = None
         self.flush_delay_s: tuple[float, float] = (0.0005, 0.004)
         self.broken: dict[str, int] = {}
@@ -400,7 +401,8 @@ class ProcessDisk:
 
     def _write_beside(self, path: str, data: bytes) -> tuple[str, _Inode]:
         disk = self._enter(path)
-        beside = path + ".tmp"
+        disk.temporary += 1
+        beside = f"{path}.{disk.temporary}.tmp"
         folder, name = self._split(beside)
         inode = _Inode()
         disk.put(disk.folder(folder), name, inode)
