@@ -123,7 +123,8 @@ SELECT
   (
     SELECT max(g.gap_ns)
     FROM (
-      SELECT lead(s.acked_ns) OVER (ORDER BY s.acked_ns) - s.acked_ns AS gap_ns
+      SELECT
+        lead(s.acked_ns) OVER (PARTITION BY s.binding ORDER BY s.acked_ns) - s.acked_ns AS gap_ns
       FROM sends s WHERE s.binding
     ) g
   ) AS longest_gap_ns

@@ -31,6 +31,7 @@ class Rates:
     unknown: list[float] = field(default_factory=lambda: [0.0] * BINS)
     failed: list[float] = field(default_factory=lambda: [0.0] * BINS)
     polled: list[float] = field(default_factory=lambda: [0.0] * BINS)
+    """By consumers while faults were active, without the full read at the end."""
     latency_ms: list[float | None] = field(default_factory=lambda: [None] * BINS)
     """The slowest 1 % of the binding acknowledgements took at least this long."""
 
@@ -72,6 +73,8 @@ class ReportData:
     controllers: list[Span]
     brokers: dict[str, list[Span]]
     losses: list[Loss]
+    final_read_at: float | None
+    """When the full read at the end began."""
     gap: tuple[float, float] | None
     """The longest time without a binding acknowledgement while producers ran: its begin and its
     length.
@@ -98,6 +101,7 @@ def gather(run: Path) -> ReportData:
         rates = _rates(db, origin, seconds)
         losses = _losses(db, origin)
         gap = _longest_gap(db, origin)
+        final_read_at = _final_read_at(db, origin)
         clients = _clients(db)
     faults = [
         Fault(
@@ -120,6 +124,7 @@ def gather(run: Path) -> ReportData:
         controllers=_spans(witnessed, "controller", origin, seconds).get("", []),
         brokers=_spans(witnessed, "broker", origin, seconds),
         losses=losses,
+        final_read_at=final_read_at,
         gap=gap,
         clients=clients,
     )
@@ -146,7 +151,7 @@ def _rates(db: duckdb.DuckDBPyConnection, origin: int, seconds: float) -> Rates:
         rates.unknown[at], rates.failed[at] = unknown / rates.seconds, failed / rates.seconds
         rates.latency_ms[at] = slow
     query = f"""SELECT {bin_of.format("r.t_ns")} AS bin, count(*) FROM reads r
-        WHERE r.t_ns IS NOT NULL GROUP BY bin"""
+        WHERE r.witness = 'run' GROUP BY bin"""
     for at, polled in db.execute(query).fetchall():
         rates.polled[at] = polled / rates.seconds
     return rates
@@ -167,6 +172,11 @@ def _losses(db: duckdb.DuckDBPyConnection, origin: int) -> list[Loss]:
         )
         for at, kind, topic, partition, offset, value in rows
     ]
+
+
+def _final_read_at(db: duckdb.DuckDBPyConnection, origin: int) -> float | None:
+    row = db.execute("SELECT min(r.t_ns) FROM reads r WHERE r.witness = 'final'").fetchone()
+    return None if row is None or row[0] is None else (row[0] - origin) / 1e9
 
 
 def _longest_gap(db: duckdb.DuckDBPyConnection, origin: int) -> tuple[float, float] | None:

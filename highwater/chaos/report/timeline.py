@@ -16,7 +16,10 @@ from highwater.chaos.report.data import BINS, ReportData, Span
 
 WIDTH, LEFT, RIGHT = 1180, 150, 12
 PLOT = WIDTH - LEFT - RIGHT
-RATE_HEIGHT, LATENCY_HEIGHT, ROW_HEIGHT, GAP = 130, 60, 15, 14
+RATE_HEIGHT, READ_HEIGHT, LATENCY_HEIGHT, ROW_HEIGHT, GAP = 120, 44, 50, 15, 16
+
+MENDING = ("start", "resume", "heal", "release", "start_all", "wait")
+"""Verbs that end a fault."""
 
 
 class Canvas:
@@ -61,6 +64,7 @@ def draw(data: ReportData) -> str:
     canvas = Canvas(data.seconds)
     top = canvas.y
     _rates(canvas, data)
+    _reads(canvas, data)
     _latency(canvas, data)
     brokers = _broker_numbers(data)
     for name, spans in data.leaders.items():
@@ -89,7 +93,7 @@ def _rates(canvas: Canvas, data: ReportData) -> None:
         ("failed", rates.failed, "failed for certain"),
     )
     stacked = [sum(values[i] for _, values, _ in kinds) for i in range(BINS)]
-    highest = _nice(max([*stacked, *rates.polled, 1.0]))
+    highest = _nice(max([*stacked, 1.0]))
     base = canvas.y + RATE_HEIGHT
     width = PLOT / BINS
     for i in range(BINS):
@@ -101,12 +105,7 @@ def _rates(canvas: Canvas, data: ReportData) -> None:
                 at = i * data.rates.seconds
                 title = f"{at:.1f} s: {values[i]:,.0f} sends/s {meaning}"
                 canvas.rect(LEFT + i * width, y, width - 0.4, height, kind, title)
-    points = " ".join(
-        f"{LEFT + (i + 0.5) * width:.1f},{base - RATE_HEIGHT * v / highest:.1f}"
-        for i, v in enumerate(rates.polled)
-    )
-    canvas.add(f'<polyline class="polled" points="{points}"/>')
-    canvas.text(LEFT - 8, canvas.y + 10, f"{highest:,.0f} records/s")
+    canvas.text(LEFT - 8, canvas.y + 10, f"sent: {highest:,.0f} /s")
     canvas.text(LEFT - 8, base, "0")
     for loss in data.losses:
         kind = "expected-loss" if loss.expected else "loss"
@@ -118,8 +117,27 @@ def _rates(canvas: Canvas, data: ReportData) -> None:
         y = canvas.y + 4
         canvas.line(canvas.x(begin), y, canvas.x(begin + length), y, "gap", "longest gap")
         canvas.text(
-            canvas.x(begin + length / 2), y - 2, f"no ack for {length:.1f} s", "note", "middle"
+            canvas.x(begin + length / 2), y + 12, f"no ack for {length:.1f} s", "note", "middle"
         )
+    canvas.line(LEFT, base, WIDTH - RIGHT, base, "axis")
+    canvas.y = base + GAP
+
+
+def _reads(canvas: Canvas, data: ReportData) -> None:
+    rates = data.rates
+    highest = _nice(max([*rates.polled, 1.0]))
+    base = canvas.y + READ_HEIGHT
+    width = PLOT / BINS
+    for i, value in enumerate(rates.polled):
+        if value > 0:
+            height = READ_HEIGHT * value / highest
+            title = f"{i * rates.seconds:.1f} s: {value:,.0f} records/s read"
+            canvas.rect(LEFT + i * width, base - height, width - 0.4, height, "polled", title)
+    canvas.text(LEFT - 8, canvas.y + 10, f"read: {highest:,.0f} /s")
+    if data.final_read_at is not None:
+        x = canvas.x(data.final_read_at)
+        canvas.line(x, canvas.y, x, base, "grid", "the full read at the end begins")
+        canvas.text(x - 3, base - 4, "full read", "label", "end")
     canvas.line(LEFT, base, WIDTH - RIGHT, base, "axis")
     canvas.y = base + GAP
 
@@ -171,15 +189,16 @@ def _faults(canvas: Canvas, data: ReportData, top: float) -> None:
     ends = [-1e9, -1e9, -1e9]
     for fault in sorted(data.faults, key=lambda f: f.at):
         x = canvas.x(fault.at)
-        kind = "fault" if fault.effect is not None else "fault unseen"
+        mends = " mend" if fault.name in MENDING else ""
+        kind = f"fault{mends}" if fault.effect is not None else "fault unseen"
         seen = f"effect: {fault.effect}" if fault.effect is not None else "NO VISIBLE EFFECT"
         title = f"{fault.at:.2f} s: {fault.name} {fault.target}; {seen}"
         canvas.line(x, top - 4, x, canvas.y, kind, title)
-        label = f"{fault.name} {fault.target}"[:26]
+        label = f"{fault.name} {fault.target}"[:24]
         row = min(range(3), key=lambda r: (ends[r] > x, ends[r]))
         if ends[row] <= x:
             ends[row] = x + 5.4 * len(label) + 8
-            canvas.text(x + 2, 12 + 12 * row, label, "fault-label", "start")
+            canvas.text(x + 2, 12 + 12 * row, label, f"fault-label{mends}", "start")
 
 
 def _axis(canvas: Canvas, top: float) -> None:
