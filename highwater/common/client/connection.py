@@ -52,6 +52,28 @@ class _Call:
         self.abandoned = False
 
 
+class Pending:
+    """A request that was sent, and whose answer is still to come."""
+
+    def __init__(self, connection: ClientConnection, api_key: int, version: int) -> None:
+        self._connection = connection
+        self._api_key = api_key
+        self._version = version
+        self._call: _Call | None = None
+
+    async def wait(self) -> memoryview:
+        """The answer's body.  Cancelled, it may be called again; raises ConnectionLost."""
+        call = self._call
+        assert call is not None
+        frame = await self._connection._answer(call)
+        return frame[response_body_position(self._api_key, self._version, frame) :]
+
+    def abandon(self) -> None:
+        """The answer is thrown away when it comes."""
+        if self._call is not None:
+            self._call.abandoned = True
+
+
 class ClientConnection:
     """One connection; see the module's docstring for who reads and what is raised."""
 
@@ -112,13 +134,31 @@ class ClientConnection:
     ) -> memoryview:
         """Sends a body in parts, and gives the answer's body; the view is the caller's to keep."""
         call = None
-        with trio.move_on_after(timeout_s) as scope:
-            call = await self._send(api_key, version, parts, expect=True)
-            assert call is not None
-            frame = await self._answer(call)
-            return frame[response_body_position(api_key, version, frame) :]
-        assert scope.cancelled_caught
+        with trio.move_on_after(timeout_s):
+            try:
+                call = await self._send(api_key, version, parts, expect=True)
+                assert call is not None
+                frame = await self._answer(call)
+                return frame[response_body_position(api_key, version, frame) :]
+            except BaseException:
+                if call is not None:
+                    call.abandoned = True
+                raise
         raise RequestTimedOut(f"no answer from {self._name()} within {timeout_s:g} s")
+
+    async def begin(
+        self, api_key: int, version: int, parts: Sequence[Buffer], timeout_s: float
+    ) -> Pending:
+        """Sends a request; its answer is waited for apart.
+
+        Requests leave in the order of these calls, which is how a producer keeps several batches of
+        a partition in flight.
+        """
+        pending = Pending(self, api_key, version)
+        with trio.move_on_after(timeout_s):
+            pending._call = await self._send(api_key, version, parts, expect=True)
+            return pending
+        raise RequestTimedOut(f"{self._name()} took no request within {timeout_s:g} s")
 
     async def send_raw(
         self, api_key: int, version: int, parts: Sequence[Buffer], timeout_s: float
@@ -232,18 +272,20 @@ class ClientConnection:
     # --- receiving
 
     async def _answer(self, call: _Call) -> memoryview:
-        try:
-            while call.frame is None:
-                if self.closed:
-                    raise self._lost()
-                if self._reading:
-                    call.event = trio.Event()
+        while call.frame is None:
+            if self.closed:
+                raise self._lost()
+            if self._reading:
+                call.event = trio.Event()
+                try:
                     await call.event.wait()
-                else:
-                    await self._read_until(call)
-        except BaseException:
-            call.abandoned = True
-            raise
+                except BaseException:
+                    call.event = None
+                    self._hand_over()  # it may have been our turn to read
+                    raise
+                call.event = None
+            else:
+                await self._read_until(call)
         return call.frame
 
     async def _read_until(self, call: _Call | None) -> None:
@@ -261,6 +303,9 @@ class ClientConnection:
             self._hand_over()
 
     def _hand_over(self) -> None:
+        """Wakes the next one that can read, where nobody does."""
+        if self._reading:
+            return
         for call in self._in_flight:
             if not call.abandoned and call.frame is None and call.event is not None:
                 call.event.set()
