@@ -37,12 +37,13 @@ from highwater.chaos.history import LineLog, encode_line
 from highwater.chaos.progress import Progress
 from highwater.chaos.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.chaos.topics import create_topics
-from highwater.chaos.witnesses import disk
+from highwater.chaos.witnesses import disk, rules
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.chaos.witnesses.zookeeper import ZooKeeperWitness
 from highwater.chaos.workloads.control import Workload
 from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
 
 HEAL_S = 60.0
 FINAL_READ_S = 60.0
@@ -171,6 +172,7 @@ class Run:
                 nursery.start_soon(_settle_often, stage)
                 await workload.wait_for("started", 30)
                 schedule = self._schedule()
+                self.info.loss_arranged = any(f.name == "lose_unreplicated" for f in schedule)
                 self.progress.phase("workload runs, faults are injected", self.options.duration_s)
                 await engine.run(schedule, self.options.duration_s)
                 self.progress.phase("healing")
@@ -239,6 +241,9 @@ class Run:
             "hw_below_leo_at_leader_death": deaths.hw_below_leo,
             "leader_deaths": len(deaths.deaths),
         }
+        self._judge(rules.leader_in_isr(witness.history), "R2")
+        self._judge(rules.epochs_and_leaders(witness.history), "R7")
+        self._judge(rules.controller_epochs(witness.controller_epochs), "R10")
         self.info.problems += cluster.unexpected_ends() + cluster.logged_exceptions()
         self.folder.write_info(self.info)
         lines = b"".join(encode_line(_death_line(d)) for d in deaths.deaths)
@@ -248,6 +253,8 @@ class Run:
         """Every replica's records and epochs, as they are on disk after the final read."""
         self.progress.phase("reading the brokers' segments")
         names = {t.name for t in self.topics}
+        logs: dict[TopicPartition, dict[int, dict[int, Any]]] = {}
+        files: dict[tuple[int, TopicPartition], list[tuple[int, int]]] = {}
         with (
             (self.folder.cluster / "records.jsonl").open("wb") as records,
             (self.folder.cluster / "epochs.jsonl").open("wb") as epochs,
@@ -257,10 +264,18 @@ class Run:
                     if tp.topic not in names:
                         continue
                     place = {"broker": number, "topic": tp.topic, "partition": tp.partition}
+                    held = logs.setdefault(tp, {}).setdefault(number, {})
                     for record in disk.stored_records(path):
                         records.write(encode_line({**place, **asdict(record)}))
-                    for epoch, start in disk.epoch_entries(path):
+                        held[record.offset] = (record.leader_epoch, record.value)
+                    files[number, tp] = disk.epoch_entries(path)
+                    for epoch, start in files[number, tp]:
                         epochs.write(encode_line({**place, "epoch": epoch, "start_offset": start}))
+        self._judge(rules.logs_match(logs), "R5")
+        self._judge(rules.epoch_files(files), "R8")
+
+    def _judge(self, found: rules.Found, rule: str) -> None:
+        self.info.cluster_checks[rule] = asdict(found)
 
     async def _check(self) -> Any:
         """SPARK's part: the checks, while the cluster still runs, so that Spark can read it too."""

@@ -55,7 +55,11 @@ class RunInfo:
     seen: dict[str, int] = field(default_factory=dict)
     """not_leader, leader_changes, isr_shrinks, isr_expands, truncated_bytes, controller_moves,
     hw_below_leo_at_leader_death: what the witnesses counted."""
+    cluster_checks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """R2, R5, ...: {"name", "examined", "violations", "examples"}, found by the witnesses."""
     planned_faults: int = 0
+    loss_arranged: bool = True
+    """Whether a fault was to lose acks=1 records: then a loss must be seen (L4)."""
     healed: bool = False
     """Whether the cluster became whole again (L2) before the final read."""
     problems: list[str] = field(default_factory=list)

@@ -88,13 +88,16 @@ def decide(
     outcomes = {c.id: _outcome(c, results["checks"][c.id], final_read) for c in catalog().checks()}
     expected_losses = outcomes["C4"].expected
     facts = results["facts"]
-    loss_arranged = facts["acked_where_loss_is_expected"] > 0
+    loss_arranged = (
+        bool(info.get("loss_arranged", True)) and facts["acked_where_loss_is_expected"] > 0
+    )
     missing = _vacuities(outcomes, info, faults, loss_arranged and not expected_losses)
     outcomes["L4"].violations += len(missing)
     outcomes["L4"].examples = [*outcomes["L4"].examples, *missing]
     if outcomes["L4"].violations:
         outcomes["L4"].status = "void"
     if info:
+        outcomes |= _cluster_checks(info)
         outcomes["L2"] = _health(info)
     notes = _notes(outcomes, final_read, disagreements)
     return Verdict(
@@ -171,6 +174,20 @@ def _vacuities(
     if loss_unseen:
         found.append("no acknowledged record was lost on the topic that was to lose some (acks=1)")
     return found
+
+
+def _cluster_checks(info: dict[str, Any]) -> dict[str, CheckOutcome]:
+    """R2, R5, ...: what the harness's witnesses found in ZooKeeper and on the brokers' disks."""
+    return {
+        rule: CheckOutcome(
+            name=found["name"],
+            status="violated" if found["violations"] else "passed" if found["examined"] else "idle",
+            examined=found["examined"],
+            violations=found["violations"],
+            examples=list(found["examples"]),
+        )
+        for rule, found in sorted(info.get("cluster_checks", {}).items())
+    }
 
 
 def _health(info: dict[str, Any]) -> CheckOutcome:

@@ -61,6 +61,7 @@ class ZooKeeperWitness:
         self.history: list[tuple[int, TopicPartition, PartitionState]] = []
         self.controller: int | None = None
         self.controller_epoch = 0
+        self.controller_epochs: list[int] = []
         self.brokers: frozenset[int] = frozenset()
         self.seen: Counter[str] = Counter()
         self._log = log
@@ -127,6 +128,7 @@ class ZooKeeperWitness:
             if self.controller_epoch and epoch > self.controller_epoch:
                 self.seen["controller_moves"] += epoch - self.controller_epoch
             self.controller_epoch = epoch
+            self.controller_epochs.append(epoch)
         self._write("controller_epoch", epoch=epoch)
 
     def _brokers_changed(self, children: list[str]) -> None:
