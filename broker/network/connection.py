@@ -133,6 +133,17 @@ class BrokerConnection:
     def sending(self) -> bool:
         return bool(self.out)
 
+    @property
+    def unfinished(self) -> str | None:
+        """What is half through, for the log; None between a request's answer and the next one."""
+        if self.out:
+            return "its answer is not fetched"
+        if self._frame is not None:
+            return f"{self._filled} of {self._size} bytes of its request came"
+        if self.leftover is not None and self.in_flight is None:
+            return f"{len(self.leftover)} bytes of its request came"
+        return None
+
     # --- reading
 
     def next_frame(self, scratch: bytearray, view: memoryview) -> bytearray | None:

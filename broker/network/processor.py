@@ -161,6 +161,8 @@ class Processor:
                 return
             header = parse_request_header(frame)
         except PeerClosed:
+            if connection.unfinished:
+                log.info("connection %s ended early: %s", connection.id, connection.unfinished)
             self.close(connection)
             return
         except (FrameError, BadHeader) as exc:
@@ -246,6 +248,7 @@ class Processor:
             self._finish(connection, request)
         elif sent is Sent.BLOCKED:
             assert self._poller is not None
+            connection.last_active = self._round  # it took something, or has only begun to wait
             self._poller.want_write(connection.connection, connection)
         else:
             self._unsent.append(connection)

@@ -266,7 +266,9 @@ class SocketServer:
         ]
 
     async def _close_idle(self) -> None:
-        """Connections on which nothing came for connections.max.idle.ms; never one that waits."""
+        """Connections on which nothing came for connections.max.idle.ms; one that waits for its
+        answer only where it does not fetch what is there of it.
+        """
         idle_ms = self.config.connections_max_idle_ms
         if idle_ms < 0:
             return
@@ -274,8 +276,13 @@ class SocketServer:
             await trio.sleep(min(max(idle_ms / 4, 5), 30_000) / 1000)
             oldest = self.perf_ns() - idle_ms * 1_000_000
             for connection in self.connections():
-                if connection.last_active < oldest and connection.in_flight is None:
-                    log.debug("closing connection %s: idle", connection.id)
+                if connection.last_active < oldest and (
+                    connection.in_flight is None or connection.sending
+                ):
+                    half = connection.unfinished
+                    level = logging.INFO if half else logging.DEBUG
+                    text = "closing connection %s: idle for %d ms%s"
+                    log.log(level, text, connection.id, idle_ms, f", and {half}" if half else "")
                     self.expired += 1
                     connection.processor.close(connection)
 

@@ -6,7 +6,9 @@ power of two, so a quantile is right within 7 %) in a dict that holds the used o
 quantiles are over the last one to two scrape windows, its count since the start.
 
 A family's name is given in the Confluent dialect (the lower-cased MBean name, as in
-`kafka_server_replicamanager_isrshrinkspersec`); `exposition` knows the other one.
+`kafka_server_replicamanager_isrshrinkspersec`), which the Confluent dashboards query; `exposition`
+writes either that or the dialect of the JMX exporter's example (`..._isrshrinks_total`).  The text
+is written by hand: prometheus_client's own Counter would force `_total` on every name.
 """
 
 from __future__ import annotations
@@ -207,3 +209,35 @@ def histogram_samples(histogram: TimeHistogram, key: Labels, now_ns: int) -> Ite
         yield Sample("", (*key, ("quantile", str(quantile))), ms)
     yield Sample("_count", key, histogram.count)
     histogram.rotate(now_ns)
+
+
+CONFLUENT = "confluent"
+JMX_EXPORTER = "jmx-exporter"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_JMX_NAMES = {
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate": (
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
+    ),
+}
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def exposition(families: Iterable[Family], dialect: str = CONFLUENT) -> str:
+    """The page of a scrape, in Prometheus's text format."""
+    lines: list[str] = []
+    for family in families:
+        name, kind = family.name, family.kind
+        if dialect == JMX_EXPORTER:
+            name = _JMX_NAMES.get(name, name)
+            if name.endswith("persec"):
+                name = name.removesuffix("persec") + "_total"
+        elif kind == "counter":
+            kind = "untyped"  # a counter's name would have to end in _total
+        if family.help:
+            lines.append(f"# HELP {name} {family.help}")
+        lines.append(f"# TYPE {name} {kind}")
+        for sample in family.samples:
+            pairs = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in sample.labels)
+            braces = f"{{{pairs}}}" if pairs else ""
+            lines.append(f"{name}{sample.suffix}{braces} {sample.value:.12g}")
+    return "\n".join(lines) + "\n"

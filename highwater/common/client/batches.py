@@ -4,7 +4,8 @@ Kafka's promise for an idempotent producer is kept here.  A batch gets its produ
 first sequence number when it is sent first, and keeps them for every further attempt, so that the
 broker recognises what it has already appended.  Up to five batches may be in flight; after one of
 them has failed, nothing new is sent until all of them have come back, and then they are sent again
-in order from the oldest: a batch that failed with OUT_OF_ORDER_SEQUENCE_NUMBER only because the one
+in order from the oldest, one at a time: the broker remembers five batches, and must not forget a
+batch whose answer was lost.  One that failed with OUT_OF_ORDER_SEQUENCE_NUMBER only because the one
 before it was lost succeeds then.
 
 Whether a failure is definite is counted over all attempts: one attempt whose answer was lost makes
@@ -173,7 +174,11 @@ class PartitionBatches:
             return None
         for index, batch in enumerate(self._batches):
             if batch.in_flight:
+                if batch.attempts > 1:
+                    return None
                 continue
+            if batch.encoded is not None and in_flight:
+                return None
             if batch.encoded is None and self.identity is None:
                 return None
             if not batch.attempts:

@@ -1,0 +1,135 @@
+"""/metrics, /healthz and /readyz on highwater.metrics.port: as much HTTP as a scraper needs.
+
+One request a connection, GET or HEAD, answered and closed.  /healthz says that the loop turns;
+/readyz whether the broker serves: 503 until it is registered, and when it is leaving.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from highwater.common.metrics import CONFLUENT, CONTENT_TYPE, exposition
+
+if TYPE_CHECKING:
+    from highwater.common.metrics import Registry
+    from highwater.common.world.api import Buffer, Connection, Listener, World
+
+log = logging.getLogger(__name__)
+
+_MAX_REQUEST_BYTES = 8192
+_REQUEST_S = 5.0
+_ENOUGH_CONNECTIONS = 16
+_REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+class MetricsServer:
+    """`bind`, then `run` in a task."""
+
+    def __init__(
+        self,
+        world: World,
+        registry: Registry,
+        *,
+        ready: Callable[[], bool] = lambda: True,
+        dialect: str = CONFLUENT,
+    ) -> None:
+        self._world = world
+        self._registry = registry
+        self._ready = ready
+        self._dialect = dialect
+        self._listener: Listener | None = None
+        self._open = 0
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Raises OSError with the port and the property in its message."""
+        try:
+            self._listener = await self._world.network.listen(host, port)
+        except OSError as exc:
+            problem = f"highwater.metrics.port={port} cannot be bound: {exc.strerror or exc}"
+            raise OSError(exc.errno, f"{problem}; choose another port, or -1 for none") from exc
+        return self._listener.address
+
+    async def run(self) -> None:
+        listener = self._listener
+        assert listener is not None, "bind first"
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    connection = await listener.accept()
+                    if self._open >= _ENOUGH_CONNECTIONS:
+                        connection.close()
+                    else:
+                        self._open += 1
+                        nursery.start_soon(self._serve, connection)
+        finally:
+            listener.close()
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            with trio.move_on_after(_REQUEST_S):
+                request = await _read_head(connection)
+                if request is not None:
+                    await _send(connection, self._answer(request))
+        except (OSError, trio.ClosedResourceError) as exc:
+            log.debug("a scraper went away: %s", exc)
+        finally:
+            self._open -= 1
+            connection.close()
+
+    def _answer(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode("latin-1")
+        status, kind = 200, "text/plain; charset=utf-8"
+        if method not in (b"GET", b"HEAD"):
+            status, text = 405, "GET or HEAD\n"
+        elif path == "/metrics":
+            families = self._registry.families(self._world.clock.perf_ns())
+            text, kind = exposition(families, self._dialect), CONTENT_TYPE
+        elif path == "/healthz":
+            text = "ok\n"
+        elif path == "/readyz":
+            status, text = (200, "ready\n") if self._ready() else (503, "not ready\n")
+        else:
+            status, text = 404, "/metrics, /healthz, /readyz\n"
+        body = text.encode()
+        lines = (
+            f"HTTP/1.1 {status} {_REASONS[status]}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+            "",
+            "",
+        )
+        return "\r\n".join(lines).encode() + (b"" if method == b"HEAD" else body)
+
+
+async def _read_head(connection: Connection) -> bytes | None:
+    """A request up to its empty line; None where it ends early or is too long."""
+    buffer = bytearray(_MAX_REQUEST_BYTES)
+    view = memoryview(buffer)
+    have = 0
+    while have < len(buffer):
+        n = connection.recv_into(view[have:])
+        if n is None:
+            await connection.wait_readable()
+        elif n == 0:
+            return None
+        else:
+            have += n
+            if b"\r\n\r\n" in buffer[:have] or b"\n\n" in buffer[:have]:
+                return bytes(buffer[:have])
+    return None
+
+
+async def _send(connection: Connection, data: bytes) -> None:
+    rest: Buffer = memoryview(data)
+    while len(rest):
+        n = connection.send([rest])
+        if n is None:
+            await connection.wait_writable()
+        else:
+            rest = rest[n:]
