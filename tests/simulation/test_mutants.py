@@ -1,0 +1,29 @@
+"""The mutants of the regression list are found, each by a rule that it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutation import Mutant, all_mutants, mutated_tree, simulate
+
+REGRESSION = (1, 10, 13, 14)
+SEEDS = "0..39"
+
+
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
+def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
+    assert mutant.changes
+    with mutated_tree(mutant) as tree:
+        for file, _, _ in mutant.changes:
+            compile((tree / file).read_text(), file, "exec")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "mutant", [m for m in all_mutants() if m.id in REGRESSION], ids=lambda mutant: mutant.name
+)
+def test_the_mutant_is_found(mutant: Mutant) -> None:
+    found = simulate(mutant, SEEDS)["violations"]
+    assert found, f"{mutant.name} was not found in seeds {SEEDS}"
+    assert found[0]["rule"] in mutant.rules, found[0]

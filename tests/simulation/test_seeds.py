@@ -1,0 +1,55 @@
+"""A small cluster over many seeds, and the promise that a seed is one course of events."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from highwater.chaos.simulated.run import Options
+from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
+
+SEEDS = range(100)
+SECONDS = 15.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_no_rule_is_broken_over_a_hundred_seeds() -> None:
+    summary = run_seeds(SEEDS, Options(seconds=SECONDS), jobs=usual_jobs())
+    for outcome in summary.broken:
+        pytest.fail("\n".join([f"seed {outcome.seed}: {outcome.violation}", *outcome.last_events]))
+    assert summary.seeds == len(SEEDS)
+    # what never happened was not tested
+    for seen in ("leader_changes", "isr_shrinks", "isr_expands", "controller_moves"):
+        assert summary.seen[seen] > 0, seen
+    assert summary.seen["truncated_batches"] > 0
+    assert summary.operations["acked"] > 20 * len(SEEDS)
+    assert len(summary.faults) > 10
+
+
+_ONE = """
+import json
+from highwater.chaos.simulated.run import Options, simulate
+print(json.dumps([(o.digest, o.steps) for o in
+                  (simulate(seed, Options(seconds=6.0)) for seed in (3, 11))]))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_seed_gives_one_digest_in_every_process() -> None:
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", _ONE],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+    ]
+    assert answers[0] == answers[1]
+    assert len({digest for digest, _ in json.loads(answers[0])}) == 2
