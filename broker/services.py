@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from highwater.common.errors import ErrorCode
     from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
     from highwater.common.world.api import World, ZooKeeper
-    from highwater.common.znodes import Reassignment
+    from highwater.common.reassignment import Reassignment
 
 
 class ControllerPort(Protocol):

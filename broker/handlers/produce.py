@@ -66,7 +66,7 @@ def handle(ctx: Context, body: memoryview) -> Reply:
 
 
 class Wait:
-    """One partition of an acks=all request that was appended and is not yet known to be committed."""
+    """One partition of an acks=all request: appended, and not yet known to be committed."""
 
     __slots__ = ("generation", "partition", "required_offset")
 

@@ -223,7 +223,7 @@ def _partition_tags(p: FetchedPartition) -> bytes:
 
 
 def build_fetch(request: FetchRequest, version: int = 11) -> bytes:
-    """The body of a follower's request, v7 to v11 (inter.broker.protocol.version 2.6 speaks v11)."""
+    """The body of a follower's request, v7 to v11 (inter.broker.protocol.version 2.6: v11)."""
     out = bytearray(
         _HEAD.pack(
             request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes,

@@ -110,7 +110,7 @@ def _records(body: memoryview, at: int, size: int) -> memoryview | None:
 
 
 def produce_response(results: list[PartitionResult], version: int, throttle_ms: int = 0) -> bytes:
-    """The body of the answer, v3 to v9, with results grouped by topic in the order of the request."""
+    """The body of the answer, v3 to v9; results are grouped by topic in the request's order."""
     topics: dict[str, list[PartitionResult]] = {}
     for result in results:
         topics.setdefault(result.tp.topic, []).append(result)

@@ -89,7 +89,7 @@ class File(Protocol):
     size: int
 
     def append(self, views: Sequence[Buffer]) -> None:
-        """All of the views at the end, or OSError; after an error `size` may lie anywhere between."""
+        """All of the views at the end, or OSError; after an error `size` may lie in between."""
 
     def read(self, position: int, n: int) -> bytes:
         """Up to n bytes; fewer only at the end of the file."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from kafka.protocol.consumer import FetchRequest as TheirFetch
 from kafka.protocol.consumer import FetchResponse as TheirFetchResponse
@@ -51,7 +53,7 @@ def test_produce_request_cut_short(version: int) -> None:
         topic_data=[topic(name="a", partition_data=[part])],
     ).encode(version=version)
     for end in range(len(body) - 8):
-        with pytest.raises((ValueError, IndexError, produce.struct.error)):
+        with pytest.raises((ValueError, IndexError, struct.error)):
             produce.parse_produce(memoryview(body)[:end], version)
 
 
