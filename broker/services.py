@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from broker.replica.manager import ReplicaManager
     from highwater.common.config import Config
     from highwater.common.errors import ErrorCode
+    from highwater.common.reassignment import Reassignment
     from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
     from highwater.common.world.api import World, ZooKeeper
-    from highwater.common.reassignment import Reassignment
 
 
 class ControllerPort(Protocol):
