@@ -56,6 +56,13 @@ def _options(duration: float) -> Callable[[F], F]:
             "--rate", default=100.0, show_default=True, help="Records a second per producer."
         ),
         click.option(
+            "--override",
+            "overrides",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A broker property; may be given several times.",
+        ),
+        click.option(
             "--apache",
             type=click.Path(path_type=Path, file_okay=False, exists=True),
             help="Break Apache Kafka from this folder instead (the oracle).",
@@ -119,6 +126,7 @@ def _run(
     keep: bool,
     engine: str,
     rate: float,
+    overrides: tuple[str, ...],
     apache: Path | None,
     broker_source: Path | None,
     json_file: Path | None,
@@ -142,6 +150,7 @@ def _run(
             rate=rate,
             engine=engine,
             program=program,
+            properties=_properties(overrides),
         )
         with Progress() as progress:
             progress.say(f"seed {seed}, folder {options.out}")
@@ -150,6 +159,16 @@ def _run(
         if json_file is not None:
             json_file.write_text((options.out / "verdict.json").read_text())
         raise SystemExit(verdict.exit_code)
+
+
+def _properties(overrides: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--override")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def _show(verdict: Any, out: Path) -> None:

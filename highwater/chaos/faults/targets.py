@@ -8,6 +8,7 @@ follower of safe-0           a member of its ISR that does not lead it (chosen b
 last ISR member of safe-0    the last of them
 followers of safe-0          all of them
 any broker                   one that runs (chosen by the seed)
+broker other than $L, controller   one that runs and is none of these (chosen by the seed)
 not the controller           one that runs and is not the controller
 other brokers                in `to`: every broker that is not in `from`
 $L                           what an earlier fault called by `as`
@@ -26,6 +27,7 @@ from highwater.chaos.witnesses.zookeeper import PartitionState
 from highwater.common.types import TopicPartition
 
 _OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(\d+)$", re.I)
+_OTHER_THAN = "broker other than "
 _NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
 
 
@@ -67,6 +69,16 @@ def resolve(
         return [broker(view.controller)]
     if lower == "other brokers" and others_than is not None:
         return [broker(n) for n in running if broker(n) not in others_than]
+    if lower.startswith(_OTHER_THAN):
+        barred = [
+            member
+            for part in text[len(_OTHER_THAN) :].split(",")
+            for member in resolve(part, view, running, rng, names)
+        ]
+        others = [broker(n) for n in running if broker(n) not in barred]
+        if not others:
+            raise ClusterError(f"no broker runs that is a {text!r}")
+        return [rng.choice(others)]
     if lower in ("any broker", "not the controller"):
         chosen = [n for n in running if lower == "any broker" or n != view.controller]
         if not chosen:

@@ -240,9 +240,10 @@ async def release(stage: Stage, fault: Fault) -> Done:
 async def swap_leader(stage: Stage, fault: Fault) -> Done:
     tp = parse_tp(fault.target)
     state = stage.zookeeper.partitions[tp]
-    followers = sorted(n for n in state.isr if n != state.leader)
+    barred = stage.targets(fault.params["not"]) if "not" in fault.params else []
+    followers = sorted(n for n in state.isr if n != state.leader and broker(n) not in barred)
     if not followers:
-        raise ClusterError(f"{tp} has no follower in its ISR: its leader cannot be swapped")
+        raise ClusterError(f"{tp} has no follower in its ISR that could lead")
     wanted = int(fault.params.get("leader", 0)) or stage.rng.choice(followers)
     await move_leader(stage.cluster, tp, wanted, stage.cluster.brokers)
     moved = await stage.zookeeper.wait(lambda: stage.zookeeper.partitions[tp].leader == wanted, 15)

@@ -253,13 +253,12 @@ class Proxy:
             while await frames.body():
                 pass
             return
-        if rule is not None and not (self.zookeeper and side is Side.REQUEST):
+        if self.zookeeper and side is Side.REQUEST:
+            if rule is not None or (session.waiting and message and message.api != "ping"):
+                session.wait_behind(rule, head + await frames.rest_of_frame())
+                return
+        elif rule is not None:
             await rule.released.wait()
-        elif rule is not None or (
-            session.waiting and message is not None and message.api != "ping"
-        ):
-            session.wait_behind(rule, head + await frames.rest_of_frame())
-            return
         self.links.passed[way] += 1
         piece = head
         while piece:

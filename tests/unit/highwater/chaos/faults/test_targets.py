@@ -39,6 +39,7 @@ def test_roles() -> None:
     assert at("not the controller")[0] in ("broker-1", "broker-2")
     assert at("broker 2") == at("broker-2") == at("2") == at("$L") == ["broker-2"]
     assert at("other brokers", others=["broker-2"]) == ["broker-1", "broker-3"]
+    assert at("broker other than $L, controller") == ["broker-1"]
     assert at("zookeeper") == ["zookeeper"]
 
 

@@ -148,8 +148,11 @@ async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the
     async def zookeeper(stream: trio.SocketStream) -> None:
         try:
             await read_frame(stream)  # the handshake
+            await stream.send_all(struct.pack(">i", 8) + bytes(8))
             while True:
-                arrived.append(struct.unpack(">i", (await read_frame(stream))[4:8])[0])
+                xid = (await read_frame(stream))[4:8]
+                arrived.append(struct.unpack(">i", xid)[0])
+                await stream.send_all(struct.pack(">i", 16) + xid + bytes(12))
         except trio.BrokenResourceError:
             return
 
@@ -168,6 +171,10 @@ async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the
         await stream.send_all(set_data(1, "/other"))
         await stream.send_all(set_data(2, "/a/state") + set_data(3, "/other") + zk_frame(-2, 11))
         await until([1, -2])
+        with trio.fail_after(5):
+            await read_frame(stream)
+            answered = [(await read_frame(stream))[4:8] for _ in range(2)]
+        assert answered == [struct.pack(">i", 1), struct.pack(">i", -2)], "answers are not held"
         links.release(rule)
         await until([1, -2, 2, 3])
         await stream.send_all(set_data(4, "/a/state"))
