@@ -15,6 +15,7 @@ import trio
 from highwater.common.metrics import CONFLUENT, CONTENT_TYPE, exposition
 
 if TYPE_CHECKING:
+    from highwater.common.config import Config
     from highwater.common.metrics import Registry
     from highwater.common.world.api import Buffer, Connection, Listener, World
 
@@ -105,6 +106,17 @@ class MetricsServer:
             "",
         )
         return "\r\n".join(lines).encode() + (b"" if method == b"HEAD" else body)
+
+
+async def open_metrics_server(
+    config: Config, world: World, registry: Registry, ready: Callable[[], bool]
+) -> MetricsServer | None:
+    """Bound and ready to run, on every interface; None where no port is configured."""
+    if config.highwater_metrics_port < 0:
+        return None
+    server = MetricsServer(world, registry, ready=ready, dialect=config.highwater_metrics_dialect)
+    await server.bind("", config.highwater_metrics_port)
+    return server
 
 
 async def _read_head(connection: Connection) -> bytes | None:

@@ -73,7 +73,8 @@ def _response_queues(plane: PlaneServer) -> Callable[[], Mapping[Labels, float]]
 
 
 def _processors_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:
-    return _share(server, lambda: sum(p.idle_ns for p in plane.processors) / len(plane.processors))
+    busy = _share(server, lambda: sum(p.busy_ns for p in plane.processors) / len(plane.processors))
+    return lambda: 1.0 - busy()
 
 
 def _handlers_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:

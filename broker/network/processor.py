@@ -59,7 +59,8 @@ class Processor:
         self.index = index
         self.connections: dict[BrokerConnection, None] = {}
         self.responses: deque[Request] = deque()
-        self.idle_ns = 0
+        self.busy_ns = 0
+        """Time spent reading and, in the writer, sending."""
         self.reading = True
         self._channel = channel
         self._perf_ns = perf_ns
@@ -108,10 +109,8 @@ class Processor:
     async def _read_rounds(self, poller: Poller) -> None:
         while True:
             channel = self._channel
-            before = self._perf_ns()
             events = await poller.wait()
             self._round = now = self._perf_ns()
-            self.idle_ns += now - before
             channel.hold()
             for connection, bits in events:
                 if connection.closed:
@@ -126,6 +125,7 @@ class Processor:
                         self.read(connection)
             for _ in range(len(self._again)):
                 self._read_again(self._again.popleft())
+            self.busy_ns += self._perf_ns() - now
             channel.go()
 
     def _unthrottle(self, connection: BrokerConnection) -> None:

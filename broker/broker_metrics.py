@@ -1,0 +1,113 @@
+"""What dashboards ask about a broker's replicas, logs, sessions and controller, read at the scrape.
+
+Nothing is counted here: every number is looked up where it is kept, when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.replica.partition import Partition
+from highwater.common.metrics import Labels, labels
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+Counted = Callable[[Partition], int]
+
+_CONTROLLER = (
+    "ActiveControllerCount",
+    "OfflinePartitionsCount",
+    "PreferredReplicaImbalanceCount",
+    "GlobalTopicCount",
+    "GlobalPartitionCount",
+    "TopicsToDeleteCount",
+    "ReplicasToDeleteCount",
+    "EventQueueSize",
+)
+"""Zero in a broker that is not the controller."""
+
+
+def register_broker_metrics(
+    services: Services, controller_gauges: Callable[[], Mapping[str, int]]
+) -> None:
+    """Registers gauges by Kafka's names; `controller_gauges` gives KafkaController's, by name."""
+    metrics, replicas = services.metrics, services.replicas
+    manager = "kafka_server_replicamanager_"
+
+    def count(wanted: Callable[[Partition], bool]) -> Callable[[], float]:
+        return lambda: sum(map(wanted, replicas.partitions.values()))
+
+    gauges: dict[str, Callable[[], float]] = {
+        "leadercount": count(lambda p: p.is_leader),
+        "partitioncount": lambda: len(replicas.partitions),
+        "underreplicatedpartitions": count(_under_replicated),
+        "underminisrpartitioncount": count(lambda p: p.under_min_isr),
+        "atminisrpartitioncount": count(_at_min_isr),
+        "offlinereplicacount": count(lambda p: p.log is None),
+        "reassigningpartitions": count(lambda p: p.is_leader and bool(p.adding or p.removing)),
+        "isrshrinkspersec": lambda: replicas.isr_shrinks,
+        "isrexpandspersec": lambda: replicas.isr_expands,
+    }
+    for name, read in gauges.items():
+        metrics.gauge(manager + name, read)
+    metrics.gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions", replicas.sessions.__len__
+    )
+    _register_partitions(services)
+    _register_logs(services)
+    for name in _CONTROLLER:
+        _register_controller(services, name, controller_gauges)
+
+
+def _under_replicated(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.isr.members) < len(partition.replicas)
+
+
+def _at_min_isr(partition: Partition) -> bool:
+    return partition.is_leader and len(partition.isr.members) == partition.effective_min_isr
+
+
+def _register_partitions(services: Services) -> None:
+    reads: dict[str, Counted] = {
+        "underreplicated": _under_replicated,
+        "underminisr": lambda p: p.under_min_isr,
+        "insyncreplicascount": lambda p: len(p.isr.members) if p.is_leader else 0,
+        "replicascount": lambda p: len(p.replicas) if p.is_leader else 0,
+        "laststableoffsetlag": lambda p: max(0, p.high_watermark - p.last_stable_offset),
+    }
+    for name, read in reads.items():
+        services.metrics.gauge(f"kafka_cluster_partition_{name}", _each(services, read))
+
+
+def _register_logs(services: Services) -> None:
+    reads: dict[str, Counted] = {
+        "size": lambda p: p.require_log().size,
+        "logstartoffset": lambda p: p.require_log().log_start_offset,
+        "logendoffset": lambda p: p.require_log().log_end_offset,
+        "numlogsegments": lambda p: len(p.require_log().segments),
+    }
+    for name, read in reads.items():
+        services.metrics.gauge(f"kafka_log_log_{name}", _each(services, read))
+
+
+def _each(services: Services, read: Counted) -> Callable[[], Mapping[Labels, float]]:
+    """A number of every partition whose log is there."""
+
+    def values() -> Mapping[Labels, float]:
+        partitions: Iterable[Partition] = services.replicas.partitions.values()
+        return {
+            labels(topic=p.tp.topic, partition=p.tp.partition): read(p)
+            for p in partitions
+            if p.log is not None
+        }
+
+    return values
+
+
+def _register_controller(
+    services: Services, name: str, gauges: Callable[[], Mapping[str, int]]
+) -> None:
+    kind = "controllereventmanager" if name == "EventQueueSize" else "kafkacontroller"
+    services.metrics.gauge(f"kafka_controller_{kind}_{name.lower()}", lambda: gauges().get(name, 0))
