@@ -1,0 +1,82 @@
+"""Chaos runs of mutants and of the clean build, on schedules that were written for the mutants.
+
+The mutants themselves are those of the simulation (`tests/simulation/mutants`): one definition of
+what is broken, two ways to find it.  Here a mutant meets real processes and real clients.  A case
+names the schedule that brings the broken rule to light, and the checks by which clients must see
+it; anything else that is found beside them does no harm.  The clean build runs from a copy of the
+source too, on the same schedule and with the same seeds: what flags it would be no proof against a
+mutant.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.mutation import Mutant, all_mutants
+
+SCHEDULES = Path(__file__).parent / "schedules"
+WORKLOAD_S = 5
+"""At least; a schedule that takes longer is carried out to its end."""
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A mutant by its number, its schedule, and the checks of which one at least must flag it."""
+
+    id: int
+    schedule: str
+    checks: tuple[str, ...]
+
+    @property
+    def mutant(self) -> Mutant:
+        return next(mutant for mutant in all_mutants() if mutant.id == self.id)
+
+
+CASES = (
+    # acks=1 records that only a leader has, which then dies: whoever read them read too much
+    Case(13, "served-above-hw", ("C15",)),
+    # acks=all records that only a leader has, which then dies: nobody may have been told "done"
+    Case(14, "answered-at-append", ("C3", "C4")),
+    # a follower has what was acknowledged, and does not know it; it changes its leader, cannot
+    # fetch from the new one, and is the last that is left
+    Case(1, "truncated-at-hw", ("C3", "C4", "C15")),
+    # a leader that was replaced while its last ISR write was on the way; then all start anew, from
+    # what ZooKeeper says
+    Case(10, "stale-isr-write", ("C3", "C4", "C15")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    verdict: str
+    violations: dict[str, int]
+    """By check; those without any are left out."""
+    notes: tuple[str, ...]
+    seconds: float
+    folder: Path
+
+    def flagged_by(self, checks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check for check in checks if check in self.violations)
+
+
+def run(schedule: str, source: Path, out: Path, seed: int) -> Outcome:
+    """`highwater chaos --faults` with brokers from `source`, from nothing to the verdict."""
+    command = [sys.executable, "-m", "highwater.cli.main", "chaos"]
+    command += ["--seed", str(seed), "--duration", str(WORKLOAD_S), "--engine", "duckdb"]
+    command += ["--faults", str(SCHEDULES / f"{schedule}.json")]
+    command += ["--broker-source", str(source), "--out", str(out)]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    seconds = time.monotonic() - began
+    verdict_file = out / "verdict.json"
+    if not verdict_file.is_file():
+        raise RuntimeError(f"the run in {out} came to no verdict: {done.stderr[-2000:]}")
+    verdict = json.loads(verdict_file.read_text())
+    violations = {i: c["violations"] for i, c in verdict["checks"].items() if c["violations"]}
+    return Outcome(verdict["verdict"], violations, tuple(verdict["notes"]), seconds, out)
