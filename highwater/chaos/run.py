@@ -73,16 +73,17 @@ def choose_runtime(wish: str) -> str:
 
 
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
+    properties = {"log.segment.bytes": "1048576", **options.properties}
     if options.runtime == "compose":
         from highwater.chaos.clusters.compose import compose_cluster
 
-        return compose_cluster(folder.cluster)
+        return compose_cluster(folder.cluster, properties)
     settings = Settings(
         folder.cluster,
         proxies=True,
         program=options.program,
         quick_end=True,
-        properties={"log.segment.bytes": "1048576", **options.properties},
+        properties=properties,
     )
     return _as_cluster(settings)
 

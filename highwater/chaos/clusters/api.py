@@ -13,7 +13,25 @@ from typing import Protocol
 
 from highwater.chaos.links.rules import ZOOKEEPER, Links, broker
 
-__all__ = ["ZOOKEEPER", "Cluster", "ClusterError", "broker", "broker_number"]
+__all__ = [
+    "TRACEBACK",
+    "ZOOKEEPER",
+    "Cluster",
+    "ClusterError",
+    "broker",
+    "broker_number",
+    "exceptions_in",
+]
+
+
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def exceptions_in(text: str) -> str:
+    """How many exceptions a broker's output tells of, and what the last one was."""
+    last = text[text.rindex(TRACEBACK) :].splitlines()[1:]
+    said = next((line for line in last if line and not line[0].isspace()), "")
+    return f"logged {text.count(TRACEBACK)} exceptions, the last: {said}"
 
 
 class ClusterError(Exception):

@@ -26,7 +26,14 @@ from typing import IO, Any
 import trio
 
 from highwater.chaos.clusters import zookeeper
-from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker, broker_number
+from highwater.chaos.clusters.api import (
+    TRACEBACK,
+    ZOOKEEPER,
+    ClusterError,
+    broker,
+    broker_number,
+    exceptions_in,
+)
 from highwater.chaos.clusters.ask import brokers_known
 from highwater.chaos.clusters.ports import free_ports, is_free, require_free
 from highwater.chaos.clusters.processes import Child, Pid, StartError, Watchdog, kill_listed
@@ -37,7 +44,6 @@ from highwater.chaos.links.rules import Links
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
 _TICK_MS = {"test": 500, "kafka": 2000}
 _POLL_S = 0.02
-TRACEBACK = "Traceback (most recent call last):"
 
 
 @dataclass(slots=True)
@@ -136,10 +142,8 @@ class ProcessCluster:
         for number in self.brokers:
             path = self.output(broker(number))
             text = path.read_text(errors="replace") if path.exists() else ""
-            if count := text.count(TRACEBACK):
-                last = text[text.rindex(TRACEBACK) :].splitlines()[1:]
-                said = next((line for line in last if line and not line[0].isspace()), "")
-                found.append(f"broker-{number} logged {count} exceptions, the last: {said}")
+            if TRACEBACK in text:
+                found.append(f"broker-{number} {exceptions_in(text)}")
         return found
 
     # --- ports

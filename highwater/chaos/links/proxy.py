@@ -21,7 +21,7 @@ import re
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -163,12 +163,14 @@ class Proxy:
     async def serve(
         self,
         port: int,
+        hosts: Sequence[str] = ("127.0.0.1",),
         *,
         task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        await trio.serve_tcp(
-            self._connection, port, host="127.0.0.1", backlog=128, task_status=task_status
-        )
+        listeners = []
+        for host in hosts:
+            listeners += await trio.open_tcp_listeners(port, host=host, backlog=128)
+        await trio.serve_listeners(self._connection, listeners, task_status=task_status)
 
     def reset_all(self) -> None:
         """Ends every connection that runs through here, as a reboot of a switch would."""
