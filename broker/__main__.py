@@ -127,10 +127,20 @@ def _configuration(options: argparse.Namespace) -> Config:
 
 
 def _run(config: Config) -> int:
+    def stopped_early(*_: object) -> None:
+        raise SystemExit(OK)
+
+    # until trio receives signals; as process 1 of a container it would not even be heard
+    signal.signal(signal.SIGTERM, stopped_early)
     import trio
 
+    from highwater.common.wire.codecs_only import load_codecs_only
+
+    load_codecs_only()
     try:
         trio.run(_serve, config)
+    except SystemExit:
+        return OK
     except KeyboardInterrupt:
         return FATAL
     except BaseException as e:
@@ -179,19 +189,16 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _report(config: Config, error: BaseException) -> int:
     """One line for what was foreseen; for anything else the traceback, and one line."""
-    from broker.registration import StartError
+    from broker.registration import BrokerError
     from highwater.common.config_checks import ConfigError
     from highwater.common.config_listeners import ListenerError
 
+    known = (ConfigError, ListenerError, BrokerError, OSError)
     causes = list(_leaves(error))
-    code = FATAL
-    for cause in causes:
-        if isinstance(cause, ConfigError | ListenerError):
-            code = BAD_CONFIG
-        elif not isinstance(cause, StartError | OSError):
-            log.critical("broker %d had to stop", config.broker_id, exc_info=error)
-            break
-    cause = causes[0]
+    if not all(isinstance(cause, known) for cause in causes):
+        log.critical("broker %d had to stop", config.broker_id, exc_info=error)
+    cause = next((c for kind in known for c in causes if isinstance(c, kind)), causes[0])
+    code = BAD_CONFIG if isinstance(cause, ConfigError | ListenerError) else FATAL
     text = str(cause) or type(cause).__name__
     if isinstance(cause, OSError) and cause.strerror:
         text = f"{cause.filename}: {cause.strerror}" if cause.filename else cause.strerror

@@ -18,11 +18,13 @@ import base64
 import logging
 from typing import TYPE_CHECKING
 
+from broker.log.checkpoints import META_PROPERTIES, decode_properties
 from highwater.common import znodes
 from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.common.world.api import (
     Create,
     Delete,
+    Disk,
     NodeExists,
     NoNode,
     World,
@@ -34,9 +36,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Stored = tuple[str, str] | None
+"""A log directory and the cluster that it belongs to."""
 
-class StartError(Exception):
-    """The broker cannot start; the message names the cause and the remedy."""
+
+class BrokerError(Exception):
+    """Ends the broker; the message is the one line for people, with the cause and the remedy."""
+
+
+class StartError(BrokerError):
+    """The broker cannot start."""
+
+
+class HaltError(BrokerError):
+    """The broker cannot go on: it stops as if it were killed, and nothing is signed as clean."""
 
 
 async def make_paths(zk: ZooKeeper) -> None:
@@ -57,14 +70,61 @@ async def make_path(zk: ZooKeeper, path: str, data: bytes = b"") -> None:
 
 async def cluster_id(zk: ZooKeeper, world: World) -> str:
     """/cluster/id, made by the first broker: 16 random bytes in base64 without padding."""
-    try:
-        data, _ = await zk.get(znodes.CLUSTER_ID)
-    except NoNode:
+    found = await existing_cluster_id(zk)
+    if found is None:
         raw = world.random.getrandbits(128).to_bytes(16, "big")
         fresh = base64.urlsafe_b64encode(raw).decode().rstrip("=")
         await make_path(zk, znodes.CLUSTER_ID, znodes.encode_cluster_id(fresh))
+        found = znodes.decode_cluster_id((await zk.get(znodes.CLUSTER_ID))[0])
+    return found
+
+
+async def existing_cluster_id(zk: ZooKeeper) -> str | None:
+    """/cluster/id, or None where no cluster was founded here."""
+    try:
         data, _ = await zk.get(znodes.CLUSTER_ID)
+    except NoNode:
+        return None
     return znodes.decode_cluster_id(data)
+
+
+async def check_cluster(zk: ZooKeeper, connect: str, running_in: str, stored: Stored) -> None:
+    """Refuses a ZooKeeper that does not know this broker's cluster, before anything is written.
+
+    It has lost its data, or is another one.  Founding a new cluster would shut out every broker
+    whose logs belong to the old one.
+    """
+    known = running_in or (stored[1] if stored else "")
+    if not known:
+        return
+    found = await existing_cluster_id(zk)
+    if found == known:
+        return
+    there = f"leads to cluster {found}" if found else "leads to no cluster"
+    remedy = "restore ZooKeeper's data, correct zookeeper.connect, or start with new log.dirs"
+    if running_in or stored is None:
+        raise HaltError(
+            f"this broker belongs to cluster {known}, and zookeeper.connect={connect} {there}: "
+            f"{remedy}"
+        )
+    raise StartError(
+        f"log directory {stored[0]} belongs to cluster {known}, and zookeeper.connect={connect} "
+        f"{there}: {remedy}"
+    )
+
+
+def stored_cluster(disk: Disk, log_dirs: Sequence[str]) -> Stored:
+    """The first log directory whose meta.properties names a cluster, and that cluster."""
+    for log_dir in log_dirs:
+        path = f"{log_dir}/{META_PROPERTIES}"
+        try:
+            if disk.exists(path):
+                cluster = decode_properties(disk.read_all(path)).get("cluster.id")
+                if cluster:
+                    return log_dir, cluster
+        except OSError:
+            continue  # loading tells which directory cannot be used
+    return None
 
 
 async def register(
@@ -74,7 +134,7 @@ async def register(
     endpoints: Sequence[Endpoint],
     rack: str | None,
 ) -> BrokerEpoch:
-    """Creates /brokers/ids/N and gives the broker epoch; raises StartError where another holds it."""
+    """Creates /brokers/ids/N, gives the broker epoch; raises StartError where another holds it."""
     path = znodes.broker_path(broker_id)
     data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms())
     while True:
@@ -100,8 +160,8 @@ async def _take_over(
     if set(there.endpoints) != set(endpoints):
         at = ", ".join(f"{e.host}:{e.port}" for e in there.endpoints)
         raise StartError(
-            f"broker.id {broker_id} is registered by {at}: stop that broker, wait until its ZooKeeper "
-            f"session has ended, or give this one another broker.id"
+            f"broker.id {broker_id} is registered by {at}: stop that broker, wait until its "
+            "ZooKeeper session has ended, or give this one another broker.id"
         )
     log.info(
         "taking over /brokers/ids/%d, which session 0x%x left behind",

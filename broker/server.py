@@ -15,23 +15,36 @@ clean-shutdown mark left); cancellation means a crash, and does nothing at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
 from broker import handlers
 from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
+from broker.broker_metrics import register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
-from broker.log.manager import LogManager
+from broker.dir_failures import DirFailures
+from broker.log.manager import LogDirectoryError, LogManager
 from broker.metadata_cache import MetadataCache
 from broker.metrics import Metrics
+from broker.network.metrics_server import open_metrics_server
 from broker.network.socket_server import SocketServer
 from broker.purgatory import CompletionSink, Purgatories
-from broker.registration import StartError, cluster_id, make_paths, register
+from broker.registration import (
+    BrokerError,
+    HaltError,
+    StartError,
+    check_cluster,
+    cluster_id,
+    make_paths,
+    register,
+    stored_cluster,
+)
 from broker.replica.manager import ReplicaManager
 from broker.services import Services
 from controller.candidate import Candidate
+from highwater.common import znodes
 from highwater.common.config import Config
 from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.common.world.api import (
@@ -43,7 +56,7 @@ from highwater.common.world.api import (
     ZooKeeper,
 )
 
-__all__ = ["StartError", "serve"]
+__all__ = ["BrokerError", "HaltError", "StartError", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +73,7 @@ async def serve(
 ) -> None:
     """Runs one broker until `shutdown` is set (controlled) or it is cancelled (a crash).
 
-    Raises StartError, OSError (a port in use, a data directory) or ConfigError with one clear line.
+    Raises BrokerError, OSError (a port in use) or ConfigError with one clear line.
     """
     if shutdown is None:
         shutdown = trio.Event()
@@ -85,7 +98,7 @@ class Broker:
             world.clock,
             config.log_dirs,
             config,
-            on_dir_failure=lambda log_dir, error: self.replicas.dir_failed(log_dir, error),
+            on_dir_failure=self._dir_failed,
             high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
         )
         self.replicas = ReplicaManager(
@@ -112,16 +125,31 @@ class Broker:
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
+        self.dir_failures = DirFailures(
+            self.broker_id, config.log_dirs, lambda: self.services.session
+        )
+        self._loaded = False
         self._serving = trio.CancelScope()
+        self._ready = False
+        self._controller_gauges: Callable[[], Mapping[str, int]] = dict
         self._served = trio.Event()
+
+    def _dir_failed(self, log_dir: str, error: OSError) -> None:
+        self.dir_failures.add(log_dir, error, self.replicas.dir_failed(log_dir))
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[Services]) -> None:
         addresses = await self.server.bind()
+        metrics_page = await open_metrics_server(
+            self.config, self.world, self.services.metrics, ready=lambda: self._ready
+        )
+        register_broker_metrics(self.services, lambda: self._controller_gauges())
         self.endpoints = self.listeners.registered(addresses, self.host_name)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
             nursery.start_soon(self._serve_sockets)
+            if metrics_page is not None:
+                nursery.start_soon(metrics_page.run)
             first = await nursery.start(self._sessions, nursery)
             await nursery.start(self._wait_ready, first)
             log.info(
@@ -131,7 +159,9 @@ class Broker:
                 self.services.broker_epoch,
             )
             task_status.started(self.services)
+            self._ready = True
             await shutdown.wait()
+            self._ready = False
             await self._leave()
             nursery.cancel_scope.cancel()
 
@@ -150,28 +180,33 @@ class Broker:
         """
         ready = trio.Event()
         task_status.started(ready)
+        connect = self.config.zookeeper_connect
         while True:
+            opened = trio.Event()
             try:
-                await self._session(nursery, ready)
-            except (ConnectionLoss, SessionExpired) as e:
-                if not ready.is_set():
+                await self._session(nursery, ready, opened)
+            except znodes.BadZnode as e:
+                raise StartError(f"ZooKeeper at {connect}: {e}; correct that znode") from e
+            except ZkError as e:
+                if not ready.is_set() and not (opened.is_set() and _may_pass(e)):
                     raise StartError(
-                        f"ZooKeeper at {self.config.zookeeper_connect} does not answer ({e}): "
+                        f"ZooKeeper at {connect} does not answer ({e}): "
                         "start it, or correct zookeeper.connect"
                     ) from e
-                log.warning("ZooKeeper at %s: %s; trying again", self.config.zookeeper_connect, e)
+                log.warning("ZooKeeper at %s: %s; trying again", connect, e)
                 await trio.sleep(RECONNECT_S)
 
     async def _wait_ready(self, ready: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
         await ready.wait()
         task_status.started()
 
-    async def _session(self, nursery: trio.Nursery, ready: trio.Event) -> None:
+    async def _session(self, nursery: trio.Nursery, ready: trio.Event, opened: trio.Event) -> None:
         config = self.config
         timeout = config.zookeeper_session_timeout_ms
         async with self.world.zookeeper(
             config.zookeeper_connect, timeout, config.zookeeper_connection_timeout_ms or timeout
         ) as zk:
+            opened.set()
             expired = trio.Event()
 
             def changed(state: SessionState) -> None:
@@ -180,24 +215,37 @@ class Broker:
 
             zk.on_session.append(changed)
             log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
+            stored = stored_cluster(self.world.disk, config.log_dirs)
+            await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
             await make_paths(zk)
-            if not ready.is_set():
+            watcher = DynamicConfigWatcher(zk, self._topic_configured)
+            await watcher.load()
+            if not self._loaded:
                 await self._load(zk, nursery)
-            await self._join(zk, ready, expired)
+            await self._join(zk, watcher, ready, expired)
         log.warning("ZooKeeper session 0x%x has expired", zk.session_id)
 
     async def _load(self, zk: ZooKeeper, nursery: trio.Nursery) -> None:
         """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
-        self.services.cluster_id = await cluster_id(zk, self.world)
-        self.metadata.cluster_id = self.services.cluster_id
-        await self.logs.load(self.services.cluster_id, self.broker_id)
+        founded = await cluster_id(zk, self.world)
+        self._loaded = True
+        self.services.cluster_id = self.metadata.cluster_id = founded
+        try:
+            await self.logs.load(founded, self.broker_id)
+        except LogDirectoryError as e:
+            raise StartError(self.dir_failures.none_left or str(e)) from e
+        nursery.start_soon(self.dir_failures.run)
         nursery.start_soon(self.logs.run)
         await nursery.start(self.replicas.run)
 
-    async def _join(self, zk: ZooKeeper, ready: trio.Event, expired: trio.Event) -> None:
-        watcher = DynamicConfigWatcher(zk, self._topic_configured)
+    async def _join(
+        self,
+        zk: ZooKeeper,
+        watcher: DynamicConfigWatcher,
+        ready: trio.Event,
+        expired: trio.Event,
+    ) -> None:
         try:
-            await watcher.load()
             # connections are accepted before the registration is seen, so that the controller's
             # first is not refused
             self.server.start_accepting()
@@ -218,6 +266,7 @@ class Broker:
                 nursery.start_soon(self._watch_configs, watcher)
                 await nursery.start(candidate.run)
                 self.services.candidate = candidate.port
+                self._controller_gauges = candidate.gauges
                 ready.set()
                 await expired.wait()
                 nursery.cancel_scope.cancel()
@@ -243,8 +292,14 @@ class Broker:
         log.info("broker %d shuts down", self.broker_id)
         if self.config.controlled_shutdown_enable:
             await leave_cluster(self.services, self.listeners.inter_broker)
+        await self.server.drain()
         self._serving.cancel()
         await self._served.wait()
         self.replicas.checkpoint_high_watermarks()
         await self.logs.shutdown()
         log.info("broker %d has stopped", self.broker_id)
+
+
+def _may_pass(error: ZkError) -> bool:
+    """What a ZooKeeper that was there a moment ago answers for a while."""
+    return isinstance(error, ConnectionLoss | SessionExpired)

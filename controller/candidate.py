@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -222,7 +223,8 @@ class Candidate:
 
         async def probing(nursery: trio.Nursery) -> None:
             nonlocal dead
-            dead = await self._probe_until_dead(controller)
+            with suppress(SessionExpired):  # the next round finds that, too, and not in a group
+                dead = await self._probe_until_dead(controller)
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:

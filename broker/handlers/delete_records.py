@@ -31,7 +31,8 @@ def handle(ctx: Context, request: Any) -> Reply:
             tp = TopicPartition(topic.name, p.partition_index)
             try:
                 partition = ctx.services.replicas.partition(tp)
-                waiting[tp] = (partition, _advance(partition, p.offset))
+                with ctx.services.replicas.disk_of(partition):
+                    waiting[tp] = (partition, _advance(partition, p.offset))
             except ApiError as e:
                 results[tp] = (e.code, -1)
     operation = DelayedDeleteRecords(ctx, results, waiting, request.timeout_ms)

@@ -67,12 +67,13 @@ def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[i
         epoch = log.epochs.epoch_for_offset(log.log_start_offset)
         return -1, log.log_start_offset, epoch
     limit = partition.latest_offset(isolation) if consumer else log.log_end_offset
-    if asked.timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    elif asked.timestamp < 0:
+    if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    else:
-        found = log.offset_for_timestamp(asked.timestamp)
+    with ctx.services.replicas.disk_of(partition):
+        if asked.timestamp == MAX_TIMESTAMP:
+            found = log.max_timestamp_offset()
+        else:
+            found = log.offset_for_timestamp(asked.timestamp)
     if found is None or found[1] >= limit:
         return UNKNOWN
     return found

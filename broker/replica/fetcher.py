@@ -81,8 +81,12 @@ class FetcherManager:
                 fetcher = self._fetchers[key] = ReplicaFetcher(self._manager, *key, address)
                 if self._nursery is not None:
                     self._nursery.start_soon(fetcher.run)
-            fetcher.add(partition, address)
-            self._owner[tp] = fetcher
+            try:
+                fetcher.add(partition, address)
+            except OSError as e:
+                self._manager.disk_failed(partition, e)
+            else:
+                self._owner[tp] = fetcher
 
     def stop(self, tps: Iterable[TopicPartition]) -> None:
         """From here on no answer changes these logs."""
@@ -347,12 +351,16 @@ class ReplicaFetcher:
             self._delay(state)
             return
         follower_log = partition.require_log()
-        if end < follower_log.log_end_offset:
-            log.warning("%s: ahead of leader %d, cut to its end %d", tp, self.leader, end)
-            partition.truncate_to(end)
-        elif start > follower_log.log_end_offset:
-            log.info("%s: starts anew at %d, where leader %d begins", tp, start, self.leader)
-            partition.restart_at(start)
+        try:
+            if end < follower_log.log_end_offset:
+                log.warning("%s: ahead of leader %d, cut to its end %d", tp, self.leader, end)
+                partition.truncate_to(end)
+            elif start > follower_log.log_end_offset:
+                log.info("%s: starts anew at %d, where leader %d begins", tp, start, self.leader)
+                partition.restart_at(start)
+        except OSError as e:
+            self.manager.disk_failed(partition, e)
+            return
         state.offset = follower_log.log_end_offset
 
     async def _list_offset(

@@ -15,7 +15,8 @@ Source: kafka.server.ReplicaManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -344,14 +345,23 @@ class ReplicaManager:
             if partition.advance_high_watermark(now):
                 self.high_watermark_moved(tp)
 
+    @contextmanager
+    def disk_of(self, partition: Partition) -> Iterator[None]:
+        """What is inside uses this partition's disk: where that fails, KAFKA_STORAGE_ERROR."""
+        try:
+            yield
+        except OSError as e:
+            self.disk_failed(partition, e)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+
     def disk_failed(self, partition: Partition, error: OSError) -> None:
         """Takes the directory of this partition offline, and every partition in it."""
         if partition.log is None:
             return
         self.logs.fail_dir(self.logs.dir_of(partition.log), error)
 
-    def dir_failed(self, log_dir: str, error: OSError) -> None:
-        """LogManager's callback: all partitions of a failed directory go offline at once."""
+    def dir_failed(self, log_dir: str) -> int:
+        """All partitions of a failed directory go offline at once; gives how many."""
         gone = [
             tp
             for tp, p in self.partitions.items()
@@ -361,9 +371,7 @@ class ReplicaManager:
         for tp in gone:
             self.partitions[tp].go_offline()
             self.high_watermark_moved(tp)
-        log.error(
-            "log directory %s is offline (%s): %d partitions with it", log_dir, error, len(gone)
-        )
+        return len(gone)
 
     def checkpoint_high_watermarks(self) -> None:
         marks = {

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from broker.log.checkpoints import decode_offsets
-from broker.server import Broker, StartError
+from broker.server import Broker, BrokerError
 from broker.services import Services
 from highwater.chaos.simulated.rules import Rules
 from highwater.chaos.simulated.trace import Trace
@@ -172,10 +172,10 @@ class SimCluster:
         await broker.run(node.shutdown, status)
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
-        """A broker that refuses to start is started again, as a service manager would do; one
-        that fails otherwise is a finding."""
+        """A broker that stops with a line for people is started again, as a service manager would
+        do; one that fails otherwise is a finding."""
         self.trace.add(node.name, f"died: {failure!r}")
-        if isinstance(_only(failure), StartError):
+        if isinstance(_only(failure), BrokerError):
             await trio.sleep(_RESTART_AFTER_REFUSAL_S)
             if node.wanted and not node.running:
                 self.start(node.id)
