@@ -172,6 +172,7 @@ class BrokerConnection:
             self.readable = False
             n = 0
         elif n == 0:
+            self.leftover = view[:offset] if offset else None
             raise PeerClosed
         elif n < SCRATCH_BYTES - offset and not self.hung_up:
             self.readable = False  # drained; the poller tells when more has come

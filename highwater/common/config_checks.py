@@ -252,9 +252,9 @@ def _check_identity(config: Config, require: Any) -> None:
             broker_id >= 0, "broker.id", broker_id, problem, "give each broker an id of its own"
         )
     given = config.zookeeper_connect
-    require(
-        bool(given.strip()), "zookeeper.connect", given, "is empty", "name a server as host:2181"
-    )
+    wrong = _wrong_in_zookeeper_connect(given)
+    remedy = "write host:port, several with commas, and perhaps /path at the end"
+    require(wrong is None, "zookeeper.connect", given, wrong, remedy)
     require(
         bool(config.log_dirs), "log.dirs", "", "names no directory", "name one, or leave it out"
     )
@@ -266,6 +266,22 @@ def _check_identity(config: Config, require: Any) -> None:
         "names a directory twice",
         "name each once",
     )
+
+
+def _wrong_in_zookeeper_connect(text: str) -> str | None:
+    """What is wrong with `host:port,host:port/path`; None if nothing is."""
+    servers, _, path = text.strip().partition("/")
+    if not servers:
+        return "names no server"
+    if path and "" in path.split("/"):
+        return f"/{path} is not a path of a znode"
+    for server in servers.split(","):
+        host, colon, port = server.strip().rpartition(":")
+        if not (host or port) or (colon and not host):
+            return f"{server.strip()!r} names no host"
+        if host and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            return f"{port!r} is not a port"
+    return None
 
 
 def _check_sizes(config: Config, require: Any) -> None:
