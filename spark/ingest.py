@@ -35,6 +35,8 @@ def read_topics(spark: SparkSession, bootstrap: str, topics: list[str], out: str
             "failOnDataLoss", "true"
         )  # an offset that vanishes under the reader is an error, not a gap
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.request.timeout.ms", "10000")
+        .option("kafka.default.api.timeout.ms", "20000")  # a cluster that is gone is told in 20 s
         .load()
     )
     records.selectExpr(

@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -201,34 +202,28 @@ def verify(
             problem = str(error)
             progress(problem)
     log = run / "spark.log"
-    try:
-        submit(
-            spark,
-            job,
-            log,
-            options=[*connector, *_tuning(rows, master)],
-            progress=progress,
-            timeout_s=timeout_s,
-        )
-    except SparkFailed:
-        if "--packages" not in connector or "nresolved" not in log.read_text(errors="replace"):
-            raise
-        problem = f"Spark could not resolve its Kafka connector: see {log}"
-        progress(problem)
-        job = job[: job.index("--bootstrap")]
-        submit(
-            spark, job, log, options=_tuning(rows, master), progress=progress, timeout_s=timeout_s
-        )
+    with tempfile.TemporaryDirectory(prefix="highwater-spark-", ignore_cleanup_errors=True) as tmp:
+        options = _tuning(rows, master, tmp)
+        how: dict[str, Any] = {"progress": progress, "timeout_s": timeout_s}
+        try:
+            submit(spark, job, log, options=[*connector, *options], **how)
+        except SparkFailed:
+            if "--packages" not in connector or "nresolved" not in log.read_text(errors="replace"):
+                raise
+            problem = f"Spark could not resolve its Kafka connector: see {log}"
+            progress(problem)
+            submit(spark, job[: job.index("--bootstrap")], log, options=options, **how)
     result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     result["ingest_error"] = result.get("ingest_error") or problem
     return result
 
 
-def _tuning(rows: int, master: str) -> list[str]:
+def _tuning(rows: int, master: str, scratch: str) -> list[str]:
     log4j = (spark_folder() / "log4j2.properties").as_uri()
-    java = f"-Dlog4j2.configurationFile={log4j}"
+    java = f"-Dlog4j2.configurationFile={log4j} -Djava.io.tmpdir={scratch}"
     settings = {
         "spark.ui.enabled": "false",
+        "spark.local.dir": scratch,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.debug.maxToStringFields": "1000",
     }

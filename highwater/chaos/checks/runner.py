@@ -65,7 +65,8 @@ def run(
     if found is not None and found.get("ingest_error"):
         notes.append(f"Spark did not read the topics itself: {found['ingest_error']}")
     if facts["consumed"]:
-        notes.append(f"an independent client read {facts['consumed']} records through Spark")
+        when = "" if found is not None and found.get("ingest") else " in an earlier session"
+        notes.append(f"an independent client read {facts['consumed']} records through Spark{when}")
     else:
         notes.append(
             "no independent reader: the checks rest on what the harness's own clients read"
