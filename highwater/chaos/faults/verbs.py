@@ -298,8 +298,8 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     """The loss that acks=1 allows: both followers are cut off, the leader acknowledges alone, and
     dies.
 
-    It must be quick: once replica.lag.time.max.ms is over, the ISR is the leader alone, and then
-    nobody else may lead.
+    Once replica.lag.time.max.ms is over, the leader would make the ISR itself alone, and then
+    nobody else may lead: so that write is held back, and dies with its writer.
     """
     tp = TopicPartition(stage.lossy.name, 0)
     state = stage.zookeeper.partitions[tp]
@@ -310,11 +310,16 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     before = stage.workload.acked_by("producer-acks1")
     severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
     assert severed.undo is not None
+    path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
+    shrink = Rule(Action.HOLD, "setData", source=leader, target=ZOOKEEPER, path=path, limit=0)
+    stage.links.add(shrink)
     try:
         await stage.workload.burst(float(fault.params.get("rate", 300)))
         await trio.sleep(float(fault.params.get("seconds", 0.8)))
         await kill_member(stage, leader)
+        shrink.action = Action.DROP
     finally:
+        stage.links.release(shrink)
         await severed.undo()
         await stage.workload.burst(0)
     acked = stage.workload.acked_by("producer-acks1") - before

@@ -278,6 +278,8 @@ class Proxy:
                 rule, frame = session.waiting[0]
                 if rule is not None:
                     await rule.released.wait()
+                    if rule.action is Action.DROP:
+                        raise Ended  # what was held shall never arrive
                 await self.links.wait_open((session.source, session.target))
                 async with session.sending(Side.REQUEST):
                     await session.far.send_all(frame)

@@ -1,0 +1,149 @@
+"""`highwater up`, `status`, `down`: what a user types, what is said, and that no process is left
+behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from highwater.chaos.clusters.ports import free_ports
+from highwater.chaos.clusters.processes import Pid
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
+Up = tuple[Path, list[str]]
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    """A folder, and the options of a cluster of two brokers there; nothing of it runs
+    afterwards."""
+    folder = tmp_path / "cluster"
+    first = next(p for p in free_ports(40) if _free(p, p + 1))
+    yield folder, ["--brokers=2", f"--port={first}", f"--dir={folder}"]
+    subprocess.run([*HIGHWATER, "down", f"--dir={folder}"], check=True, capture_output=True)
+    assert not alive(folder)
+
+
+def _free(*ports: int) -> bool:
+    for port in ports:
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)) == 0:
+                return False
+    return True
+
+
+def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HIGHWATER, *arguments], capture_output=True, text=True, check=False, **more
+    )
+
+
+def state(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    return found
+
+
+def alive(folder: Path) -> list[str]:
+    processes = state(folder)["processes"] if (folder / "state.json").exists() else {}
+    return [name for name, raw in processes.items() if Pid.from_json(raw).alive()]
+
+
+def wait_until_gone(folder: Path, listed: dict[str, Any], within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while any(Pid.from_json(raw).alive() for raw in listed.values()):
+        assert time.monotonic() < deadline, "processes were left behind"
+        time.sleep(0.02)
+
+
+def test_up_detached_status_down_and_up_again_on_the_same_ports(up: Up) -> None:
+    folder, options = up
+    done = run("up", "--detach", *options)
+    assert done.returncode == 0, done.stderr
+    assert "bootstrap servers  127.0.0.1:" in done.stdout
+    assert sorted(alive(folder)) == ["broker-1", "broker-2", "zookeeper"]
+    ports = state(folder)["ports"]
+    status = run("status", f"--dir={folder}", f"--json={folder / 'status.json'}")
+    assert status.returncode == 0, status.stdout
+    members = json.loads((folder / "status.json").read_text())["members"]
+    assert all(member["listening"] for member in members.values())
+
+    again = run("up", *options)
+    assert again.returncode == 1
+    assert "a cluster is running in" in again.stderr
+    assert len(again.stderr.strip().splitlines()) == 1
+
+    listed = state(folder)["processes"]
+    assert run("down", f"--dir={folder}").stdout.strip() == "stopped"
+    wait_until_gone(folder, listed)
+    assert run("status", f"--dir={folder}").returncode == 1
+    assert run("up", "--detach", *options).returncode == 0
+    assert state(folder)["ports"] == ports
+    assert (folder / "broker-1" / "data" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_supervisor(up: Up, number: signal.Signals) -> None:
+    folder, options = up
+    supervisor = subprocess.Popen([*HIGHWATER, "up", *options], stdout=subprocess.PIPE, text=True)
+    assert supervisor.stdout is not None
+    assert "serve after" in supervisor.stdout.readline()
+    listed = state(folder)["processes"]
+    assert len(listed) == 3
+    os.kill(supervisor.pid, number)
+    supervisor.wait(30)
+    supervisor.stdout.close()
+    wait_until_gone(folder, listed)
+
+
+def test_a_port_in_use_is_one_clear_line(up: Up) -> None:
+    folder, options = up
+    port = int(options[1].partition("=")[2])
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen(1)
+        done = run("up", *options)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines() == [
+        f"highwater: port {port} (a broker's port) is in use on 127.0.0.1:"
+        " stop what listens there, or give other ports"
+    ]
+    assert not alive(folder)
+
+
+def test_no_java_is_one_clear_line(up: Up) -> None:
+    _, options = up
+    environment = {**os.environ, "PATH": "/nowhere"}
+    environment.pop("JAVA_HOME", None)
+    done = run("up", *options, env=environment)
+    assert done.returncode == 1
+    assert "no Java found: install Java 17 or later" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_bad_fault_file_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text('[{"name": "explode"}]')
+    done = run("chaos", f"--faults={path}", f"--out={tmp_path / 'run'}")
+    assert done.returncode == 3
+    assert "fault 1: no verb 'explode'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_help_and_an_example_for_every_command() -> None:
+    assert run("--help").returncode == 0
+    for command in ("up", "down", "status", "demo", "chaos", "verify", "report", "sim", "bench"):
+        done = run(command, "--help")
+        assert done.returncode == 0, done.stderr
+        assert f"highwater {command}" in done.stdout.split("Options:")[0].split("Example", 1)[1]
