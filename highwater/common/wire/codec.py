@@ -6,7 +6,8 @@ headers are `header`'s.  What is on the hot path (Produce, Fetch) is read and wr
 elsewhere and comes here only in tools and clients.
 
 What comes from the network may be anything.  A decoder that fails in any way, or that reads beyond
-the end, raises BadMessage.
+the end, raises BadMessage; so does a null where the schema has none, which kafka-python lets pass
+(the control plane's requests are taken at their word, as they are large and come from brokers).
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
 _API_VERSIONS = 18
+_NULLABLE = ("string", "bytes", "records")
 
+_Required = tuple[tuple[str, bool, "_Required"], ...]
+"""Fields by name, whether each may be null, and what its elements require."""
+
+_required: dict[tuple[int, int], _Required] = {}
 _request_decoders: dict[tuple[int, int], Decoder] = {}
 _response_decoders: dict[tuple[int, int], Decoder] = {}
 
@@ -96,9 +102,40 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
     """The request whose body is `view`; raises UnknownApi or BadMessage."""
     decoder = _request_decoders.get((api_key, version))
     if decoder is None:
-        decoder = _compile(request_class(api_key), api_key, version)
+        cls = request_class(api_key)
+        decoder = _compile(cls, api_key, version)
         _request_decoders[api_key, version] = decoder
-    return _decode(decoder, view, "request", version)
+        if api_key not in _CONTROL_KEYS:
+            _required[api_key, version] = _required_of(cls._struct.fields, version)
+    name = f"a {api_name(api_key)} request"
+    message = _decode(decoder, view, name, version)
+    _check_nulls(message, _required.get((api_key, version), ()), name)
+    return message
+
+
+def _required_of(fields: Any, version: int) -> _Required:
+    """The fields of a struct that may not be null, or that hold some that may not."""
+    found: list[tuple[str, bool, _Required]] = []
+    for field in fields.values():
+        if not field.for_version_q(version):
+            continue
+        inner = _required_of(field.fields, version) if field.fields else ()
+        nullable = field.nullable_for_version_q(version)
+        may_be_null = field.is_array() or field.is_struct() or field.type_str in _NULLABLE
+        if inner or (may_be_null and not nullable):
+            found.append((field.name, nullable, inner))
+    return tuple(found)
+
+
+def _check_nulls(message: Any, required: _Required, name: str) -> None:
+    for field, nullable, inner in required:
+        value = getattr(message, field)
+        if value is None:
+            if not nullable:
+                raise BadMessage(f"{name} whose field {field} is null")
+        elif inner:
+            for item in value if isinstance(value, list) else (value,):
+                _check_nulls(item, inner, name)
 
 
 def decode_response(api_key: int, version: int, view: Buffer) -> Any:
@@ -109,7 +146,7 @@ def decode_response(api_key: int, version: int, view: Buffer) -> Any:
     if decoder is None:
         decoder = _compile(response_class(api_key), api_key, version)
         _response_decoders[api_key, version] = decoder
-    return _decode(decoder, view, "response", version)
+    return _decode(decoder, view, f"a {api_name(api_key)} answer", version)
 
 
 def encode_request(message: Any, version: int) -> bytes | bytearray:

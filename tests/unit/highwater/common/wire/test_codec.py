@@ -67,3 +67,21 @@ def test_a_huge_count_costs_nothing() -> None:
         codec.decode_request(3, 1, codec.encode_request(MetadataRequest(topics=None), 1))
         is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body", "field"),
+    [
+        (61, 0, b"\0\0", "topics"),  # compact array: 0 is null
+        (61, 0, b"\2\2t\0\0\0", "partition_indexes"),  # within an element of an array
+        (66, 0, b"\1\0\0", "producer_id_filters"),
+        (11, 0, b"\xff\xff" + b"\0" * 4, "group_id"),
+    ],
+)
+def test_a_null_where_the_schema_has_none(key: int, version: int, body: bytes, field: str) -> None:
+    with pytest.raises(codec.BadMessage, match=f"field {field} is null"):
+        codec.decode_request(key, version, body + b"\0" * 20)
+
+
+def test_a_null_that_may_be() -> None:
+    assert codec.decode_request(3, 1, b"\xff\xff\xff\xff").topics is None
