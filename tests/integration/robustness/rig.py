@@ -1,0 +1,216 @@
+"""Single brokers as processes, and what is asked of them from outside: small tools of these
+tests."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from highwater.chaos.clusters import zookeeper
+from highwater.chaos.clusters.ports import free_ports
+from highwater.chaos.clusters.processes import Child
+from highwater.chaos.clusters.programs import Highwater
+from highwater.common.wire import messages
+from highwater.common.wire.codec import decode_response, encode_request
+from highwater.common.wire.header import request_header, response_body_position
+
+POLL_S = 0.02
+Address = tuple[str, int]
+
+
+def eventually(
+    condition: Callable[[], object], what: str, state: Callable[[], object], within_s: float = 20
+) -> None:
+    """Waits for a condition; where it does not come about, shows the state as it is then."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}\n{state()}")
+        time.sleep(POLL_S)
+
+
+class ZooKeeper:
+    """A real one; each test has a path of its own in it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (self.port,) = free_ports(1)
+        command = zookeeper.prepare(folder, self.port, 500)
+        self.child = Child("zookeeper", command, output=folder / "output.log", cwd=folder)
+        self._paths = iter(range(1_000_000))
+        eventually(lambda: zookeeper.answers(self.port), "ZooKeeper answers", self.child.new_output)
+
+    def fresh_path(self) -> str:
+        """For zookeeper.connect: a cluster that nobody knows yet."""
+        return f"127.0.0.1:{self.port}/test{next(self._paths)}"
+
+    def end(self) -> None:
+        self.child.signal(signal.SIGKILL)
+        self.child.wait(10)
+
+
+class BrokerProcess:
+    """`python -I -m broker` in a folder of its own; nothing is started yet."""
+
+    def __init__(
+        self, folder: Path, zookeeper_connect: str, number: int = 1, **properties: str
+    ) -> None:
+        self.number = number
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (self.port,) = free_ports(1)
+        self.properties = {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(folder / "data"),
+            "zookeeper.connect": zookeeper_connect,
+            "controlled.shutdown.retry.backoff.ms": "50",
+            **{name.replace("_", "."): value for name, value in properties.items()},
+        }
+        self.child: Child | None = None
+
+    @property
+    def address(self) -> Address:
+        return "127.0.0.1", self.port
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> BrokerProcess:
+        program = Highwater()
+        path = self.folder / "server.properties"
+        path.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
+        self.child = Child(
+            f"broker-{self.number}",
+            program.command(path, "test"),
+            output=self.folder / "output.log",
+            cwd=self.folder,
+            env=program.environment(),
+        )
+        return self
+
+    def serving(self) -> BrokerProcess:
+        """Started, and answers."""
+        if self.child is None or not self.child.running:
+            self.start()
+
+        def ready() -> bool:
+            assert self.running, f"it has ended:\n{self.output}"
+            return f"started broker {self.number} " in self.output
+
+        eventually(ready, "the broker serves", lambda: self.output)
+        return self
+
+    @property
+    def _child(self) -> Child:
+        assert self.child is not None, "not started"
+        return self.child
+
+    @property
+    def running(self) -> bool:
+        return self._child.running
+
+    @property
+    def output(self) -> str:
+        """What it printed since it was started last, logs and errors together."""
+        return self._child.new_output()
+
+    def lines(self, pattern: str) -> list[str]:
+        return [line for line in self.output.splitlines() if re.search(pattern, line)]
+
+    def signal(self, number: signal.Signals) -> None:
+        self._child.signal(number)
+
+    def ended(self, within_s: float = 15) -> int:
+        """Its exit code, once it has ended by itself."""
+        eventually(lambda: not self.running, "the broker ends", lambda: self.output, within_s)
+        code = self._child.popen.returncode
+        assert isinstance(code, int)
+        return code
+
+    def last_line(self) -> str:
+        return self._child.last_words()
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.ended(20)
+
+    def end(self) -> None:
+        if self.child is not None:
+            self.child.signal(signal.SIGKILL)
+            self.child.wait(10)
+
+
+def assert_one_line(broker: BrokerProcess, code: int, *words: str) -> None:
+    """It ended with this code, said why on its last line and nowhere else, and without a trace."""
+    assert broker.ended() == code, broker.output
+    assert "Traceback" not in broker.output, broker.output
+    line = broker.last_line()
+    for word in words:
+        assert word in line, f"{word!r} is not in {line!r}"
+    assert len(broker.lines(r"^broker \d+ stops: ")) == (1 if code == 1 else 0), broker.output
+
+
+def connect(address: Address, timeout_s: float = 10) -> socket.socket:
+    return socket.create_connection(address, timeout=timeout_s)
+
+
+def frame_of(request: Any, version: int, correlation_id: int = 7) -> bytes:
+    body = request_header(request.API_KEY, version, correlation_id, "robustness")
+    body += bytes(encode_request(request, version))
+    return struct.pack(">i", len(body)) + body
+
+
+def receive(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = sock.recv(size - len(data))
+        if not chunk:
+            raise ConnectionError(f"closed after {len(data)} of {size} bytes")
+        data += chunk
+    return data
+
+
+def call(address: Address, request: Any, version: int, timeout_s: float = 10) -> Any:
+    """One request, one answer, on a connection of its own."""
+    with connect(address, timeout_s) as sock:
+        sock.sendall(frame_of(request, version))
+        (size,) = struct.unpack(">i", receive(sock, 4))
+        view = memoryview(receive(sock, size))
+    start = response_body_position(request.API_KEY, version, view)
+    return decode_response(request.API_KEY, version, view[start:])
+
+
+def metadata(address: Address, topics: list[str], *, create: bool = False) -> Any:
+    wanted = [messages.MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
+    request = messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+    return call(address, request, 7)
+
+
+def leader_of(address: Address, topic: str, *, create: bool = False) -> int:
+    """The leader of partition 0, as this broker says; -1 for none."""
+    found = metadata(address, [topic], create=create).topics[0].partitions
+    return next((p.leader_id for p in found if p.partition_index == 0), -1)
+
+
+def closed_by_broker(sock: socket.socket) -> bool:
+    """Waits for the end of the connection; what the broker sent before is passed over."""
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def numbered(prefix: str, n: int) -> Iterator[bytes]:
+    return (f"{prefix}{i}".encode() for i in range(n))
