@@ -113,7 +113,12 @@ class _Run:
         try:
             async with trio.open_nursery() as nursery:
                 cluster = self._cluster = SimCluster(kernel, shape, nursery)
-                cluster.rules.on_violation = nursery.cancel_scope.cancel
+
+                def end() -> None:
+                    kernel.run_queue.thaw_all()
+                    nursery.cancel_scope.cancel()
+
+                cluster.rules.on_violation = end
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
                 self._watch = StepWatch(cluster)
@@ -123,7 +128,7 @@ class _Run:
                 finally:
                     trio.lowlevel.remove_instrument(self._watch)
                     self._finish(cluster)
-                nursery.cancel_scope.cancel()
+                end()
         finally:
             if handler is not None:
                 handler.detach()

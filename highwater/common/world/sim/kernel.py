@@ -115,6 +115,8 @@ class _JumpClock(trio.abc.Clock):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         due = min(deadline, self._timeline.next_time())
         if due == math.inf:
+            if self.failure is not None:
+                raise RuntimeError(f"the simulation cannot end: {self.failure}")
             self.failure = SimulationStuck("no task can run and nothing is due: a deadlock")
             self.on_stuck()
             return 0
@@ -168,6 +170,11 @@ class _RunQueue(deque[Any]):
         for task in self.frozen.pop(process, []):
             self.append(task)
 
+    def thaw_all(self) -> None:
+        """Before a simulation ends: what is frozen could not be cancelled."""
+        for process in list(self.frozen):
+            self.thaw(process)
+
 
 class Kernel:
     """One simulation's time, chance, run queue and digest.  Made by `run_simulation`."""
@@ -202,15 +209,19 @@ def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
         kernel.run_queue.extend(runner.runq)
         runner.runq = kernel.run_queue
         with trio.CancelScope() as scope:
-            clock.on_stuck = scope.cancel
+
+            def end() -> None:
+                kernel.run_queue.thaw_all()
+                scope.cancel()
 
             def spin() -> None:
                 clock.failure = SimulationStuck(
                     f"{_MAX_PASSES_IN_ONE_INSTANT} passes at {kernel.timeline.now:.6f} s: "
                     "some task runs in circles without sleeping"
                 )
-                scope.cancel()
+                end()
 
+            clock.on_stuck = end
             kernel.run_queue.on_spin = spin
             result = await main(kernel)
             if clock.failure is None:
