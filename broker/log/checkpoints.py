@@ -43,15 +43,18 @@ def _encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def _decode_lines(data: bytes) -> list[list[str]]:
-    """The entries, split at blanks.  An empty file has none, as Kafka creates the file first."""
+    """The entries, split at blanks.  An empty file has none, as Kafka creates the file first.
+
+    A file that a power loss cut short is found by the count, or by its last line's missing end.
+    """
+    if not data:
+        return []
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as error:
         raise MalformedFileError("it is not text") from error
-    if len(lines) < 2:
-        if lines and lines[0] != str(_VERSION):
-            raise MalformedFileError(f"version {lines[0]!r} is unknown")
-        return []
+    if len(lines) < 2 or not data.endswith(b"\n"):
+        raise MalformedFileError("its end is missing")
     if lines[0] != str(_VERSION):
         raise MalformedFileError(f"version {lines[0]!r} is unknown")
     entries = [line.split() for line in lines[2:]]

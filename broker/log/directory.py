@@ -32,6 +32,8 @@ class LogDirectory:
         """Whether the last shutdown flushed everything."""
         self.written: dict[str, Offsets] = {}
         """What each checkpoint file holds."""
+        self.planned: dict[str, Offsets] = {}
+        """What `settle` will write."""
         self._lock: Lock | None = None
 
     def lock(self) -> None:
@@ -51,7 +53,7 @@ class LogDirectory:
             self._lock.release()
             self._lock = None
 
-    def claim(self, cluster_id: str, broker_id: int) -> None:
+    async def claim(self, cluster_id: str, broker_id: int) -> None:
         """Checks that meta.properties names this broker, or writes it."""
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"
         known: dict[str, str] = {}
@@ -72,7 +74,7 @@ class LogDirectory:
                 )
         wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id, **known}
         if wanted != known:
-            self.disk.replace(path, checkpoints.encode_properties(wanted))
+            await self.disk.replace_durably(path, checkpoints.encode_properties(wanted))
 
     async def take_clean_shutdown(self) -> None:
         """Reads whether the shutdown was clean, and removes the sign of it for good.
@@ -105,16 +107,30 @@ class LogDirectory:
         self.written[name] = dict(offsets)
         return offsets
 
-    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces a checkpoint file, unless it holds that already."""
-        if self.written.get(name) != offsets or not offsets:
-            path = f"{self.path}/{name}"
-            if offsets or self.written.get(name) or not self.disk.exists(path):
-                self.disk.replace(path, checkpoints.encode_offsets(offsets))
-            self.written[name] = dict(offsets)
+    def current(self, name: str) -> Offsets:
+        """What a checkpoint file holds, or soon will."""
+        return self.planned.get(name, self.written.get(name, {}))
 
-    async def write_durably(self, name: str) -> None:
-        """Puts what was written last on the disk for good."""
-        await self.disk.replace_durably(
-            f"{self.path}/{name}", checkpoints.encode_offsets(self.written.get(name, {}))
-        )
+    def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replaces a checkpoint file at once, and plans to do so for good.
+
+        A crash of this process leaves the new content, a power loss before `settle` possibly none.
+        """
+        self.disk.replace(f"{self.path}/{name}", checkpoints.encode_offsets(offsets))
+        self.written[name] = self.planned[name] = dict(offsets)
+
+    def plan(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """The next `settle` replaces a checkpoint file; until then the one before it stays."""
+        if offsets != self.current(name):
+            self.planned[name] = dict(offsets)
+
+    async def settle(self) -> None:
+        """Writes what was planned, for good."""
+        while self.planned:
+            name, offsets = self.planned.popitem()
+            self.written[name] = offsets
+            path = f"{self.path}/{name}"
+            await self.disk.replace_durably(path, checkpoints.encode_offsets(offsets))
+            newer = self.written[name]
+            if newer is not offsets:  # a plain write was faster, and has been overwritten
+                self.disk.replace(path, checkpoints.encode_offsets(newer))

@@ -45,6 +45,7 @@ from highwater.common.world.api import Clock, Disk, File
 logger = logging.getLogger(__name__)
 
 CHUNK = 4 << 20
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 _TEMPORARY = (".deleted", ".cleaned", ".tmp")
 
 
@@ -116,6 +117,7 @@ class _Loader:
         self.log_start_offset = log_start_offset
         self.segments: list[Segment] = []
         self.trusted = True
+        self._last_epoch = self._epoch_below = -1
         self._writing = False
         self._epochs_known = True
         self._epochs_in_file = self._read_epochs()
@@ -127,8 +129,9 @@ class _Loader:
     def _read_epochs(self) -> list[Entry]:
         path = f"{self.folder}/{checkpoints.LEADER_EPOCHS}"
         try:
-            if self.disk.exists(path):
-                return checkpoints.decode_epochs(self.disk.read_all(path))
+            data = self.disk.read_all(path) if self.disk.exists(path) else b""
+            if data:  # an empty file may be what a power loss left of a full one
+                return checkpoints.decode_epochs(data)
         except checkpoints.MalformedFileError as error:
             logger.warning("%s: %s; leader epochs are read from the log instead", path, error)
         self._epochs_known = False
@@ -231,14 +234,29 @@ class _Loader:
         try:
             self.producers.reload(self.log_start_offset, first, self.now_ms)
             replay(self.producers, self.segments[:start], first)
+            # the batches that are read now say which epochs began here
+            self.epochs.truncate_from_end(first)
+            self._last_epoch = self._epoch_below = self.epochs.latest
+            self._recover_segments(start)
         except CorruptSegmentError as error:
             if start == 0:
                 raise
             logger.warning("%s; the whole log is recovered", error.detail)
+            self.epochs.clear()
             self._recover_from(0)
-            return
+
+    def _recover_segments(self, start: int) -> None:
         expected = 0
         for n, segment in enumerate(self.segments[start:], start):
+            if n > start and segment.base_offset > expected and not self._may_have_holes():
+                logger.warning(
+                    "%s: offsets %d to %d are missing; what follows them was cut off",
+                    self.folder,
+                    expected,
+                    segment.base_offset - 1,
+                )
+                self._drop(self.segments[n:])
+                break
             self.producers.end_offset = segment.base_offset
             if n > start:
                 self.producers.take_snapshot()
@@ -256,6 +274,10 @@ class _Loader:
                 self._drop(later)
                 break
 
+    def _may_have_holes(self) -> bool:
+        """Compaction leaves some; elsewhere a segment lost its end to a power loss."""
+        return "compact" in self.config.cleanup_policy or self.tp.topic in INTERNAL_TOPICS
+
     def _recover_segment(self, segment: Segment, expected: int) -> Recovered:
         segment.reset_indexes()
         position = 0
@@ -263,6 +285,14 @@ class _Loader:
             last = header.base_offset + header.last_offset_delta
             if header.base_offset < expected or last - segment.base_offset > MAX_RELATIVE_OFFSET:
                 break
+            # blocks from before a truncation may come back after a power loss, as valid batches
+            if 0 <= header.partition_leader_epoch < self._last_epoch:
+                if header.partition_leader_epoch < self._epoch_below:
+                    raise CorruptSegmentError(
+                        f"{self.folder}: {checkpoints.LEADER_EPOCHS} is not of this log"
+                    )
+                break
+            self._last_epoch = header.partition_leader_epoch
             segment.note(position, last, header)
             self._note_epoch(header)
             self.producers.replay(header, lambda h, v=view: marker_of(v, h, h.position))  # type: ignore[misc]
@@ -302,6 +332,9 @@ class _Loader:
             self.segments[0].write_indexes()
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(end)
+        for epoch, offset in self._epochs_in_file:
+            if offset == end and epoch > self.epochs.latest:
+                self.epochs.assign(epoch, offset)  # of a leader that appended nothing yet
         self.epochs.truncate_from_start(self.log_start_offset)
         self._writing = True
         if self.epochs.entries != self._epochs_in_file:

@@ -18,9 +18,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from broker.log import checkpoints
 from broker.log.config import LogConfig
 from broker.log.epochs import EpochCache
+from broker.log.flushing import Flusher
 from broker.log.parts import (
     AppendInfo,
     LogHooks,
@@ -84,9 +84,10 @@ class Log:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
-        self._truncations = 0
-        self._names_changed = True
-        self._folder_synced = False
+        self.truncations = 0
+        self.name_changes = 1
+        """Counts files made, renamed and removed since the log was opened."""
+        self._flusher = Flusher(self)
 
     def __repr__(self) -> str:
         return f"Log({self.tp}, {self.log_start_offset}..{self.log_end_offset} in {self.dir})"
@@ -258,7 +259,7 @@ class Log:
         return segment
 
     def _new_segment(self, base: int, now_ms: int) -> Segment:
-        self._names_changed = True
+        self.name_changes += 1
         interval = self.config.index_interval_bytes
         return Segment(self.disk, self.dir, base, now_ms, interval, create=True)
 
@@ -386,8 +387,8 @@ class Log:
         self.producers.clear(offset)
 
     def _before_truncation(self, offset: int) -> None:
-        self._truncations += 1
-        self._names_changed = True
+        self.truncations += 1
+        self.name_changes += 1
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.hooks.before_truncation(self, offset)
@@ -427,7 +428,7 @@ class Log:
             return 0
         gone, self._segments = self._segments[:count], self._segments[count:]
         del self._bases[:count]
-        self._names_changed = True
+        self.name_changes += 1
         self.advance_log_start(self._bases[0])
         self.producers.delete_snapshots([segment.base_offset for segment in gone])
         self._discard(gone)
@@ -438,34 +439,13 @@ class Log:
             paths = segment.rename_for_deletion()
             self.hooks.discard(self, [segment.file], paths)
         if segments:
-            self._names_changed = True
+            self.name_changes += 1
 
     # ----------------------------------------------------------------------------- durability
 
     async def flush(self, up_to: int | None = None) -> None:
-        """Makes everything below `up_to` (all of it) survive a power loss; moves the recovery
-        point.
-        """
-        target = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if target <= self.recovery_point and not self.epochs.dirty:
-            return
-        truncations = self._truncations
-        index = max(0, bisect_right(self._bases, self.recovery_point) - 1)
-        for segment in self._segments[index:]:
-            if segment.base_offset < target and segment in self._segments:
-                await segment.flush()
-        if self.epochs.dirty:
-            self.epochs.dirty = False
-            data = checkpoints.encode_epochs(self.epochs.entries)
-            await self.disk.replace_durably(f"{self.dir}/{checkpoints.LEADER_EPOCHS}", data)
-        if self._names_changed:
-            self._names_changed = False
-            await self.disk.sync_dir(self.dir)
-        if not self._folder_synced:
-            self._folder_synced = True
-            await self.disk.sync_dir(self.dir.rpartition("/")[0])
-        if self._truncations == truncations:
-            self.recovery_point = max(self.recovery_point, target)
+        """Everything below `up_to` (all of it) survives a power loss; moves the recovery point."""
+        await self._flusher.flush(up_to)
 
     def trim_memory(self) -> None:
         """Inactive segments that nobody reads give their indexes back."""

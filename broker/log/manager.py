@@ -64,7 +64,9 @@ class LogManager:
         self._trash = Trash(disk, clock)
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
+        self._planned = trio.Event()
         self._deletions = 0
+        self._overrides: Mapping[str, Mapping[str, str]] = {}
 
     def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The broker's defaults with a topic's properties over them."""
@@ -85,13 +87,22 @@ class LogManager:
 
     # ------------------------------------------------------------------------------- loading
 
-    async def load(self, cluster_id: str, broker_id: int) -> None:
-        """Opens every log.  Raises LogDirectoryError, one clear line, where it must not go on."""
+    async def load(
+        self,
+        cluster_id: str,
+        broker_id: int,
+        overrides: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Opens every log; `overrides` are the topics' properties, as far as they are known.
+
+        Raises LogDirectoryError, one clear line, where the broker must not go on.
+        """
+        self._overrides = overrides or {}
         try:
             for directory in self._live():
                 with _Guard(self, directory):
                     directory.lock()
-                    directory.claim(cluster_id, broker_id)
+                    await directory.claim(cluster_id, broker_id)
             for directory in self._live():
                 with _Guard(self, directory):
                     await self._load_dir(directory)
@@ -117,7 +128,8 @@ class LogManager:
             await self._load_one(directory, tp, folder, recovery.get(tp, 0), starts.get(tp, 0))
             if tp in marks:
                 self.high_watermarks[tp] = marks[tp]
-        directory.write(checkpoints.CLEANER_OFFSETS, {})
+        if not self.disk.exists(f"{directory.path}/{checkpoints.CLEANER_OFFSETS}"):
+            directory.write(checkpoints.CLEANER_OFFSETS, {})
 
     async def _load_one(
         self, directory: LogDirectory, tp: TopicPartition, folder: str, recovery: int, start: int
@@ -134,7 +146,7 @@ class LogManager:
                     self._clock,
                     folder,
                     tp,
-                    self.default_config,
+                    self.topic_config(self._overrides.get(tp.topic, {})),
                     clean=directory.clean,
                     recovery_point=recovery,
                     log_start_offset=start,
@@ -207,7 +219,7 @@ class LogManager:
             # a topic of the same name must not find the offsets of this one
             directory = self._dirs[path]
             for name in _CHECKPOINTS:
-                known = directory.written.get(name, {})
+                known = directory.current(name)
                 if known.get(tp):
                     directory.write(name, {k: v for k, v in known.items() if k != tp})
         except OSError as error:
@@ -219,7 +231,6 @@ class LogManager:
         if path in self.offline_dirs:
             return
         self.offline_dirs.add(path)
-        logger.error("log directory %s is offline: %s", path, error)
         gone = self._in_dir(path)
         self._on_dir_failure(path, error)
         for log in gone:
@@ -237,9 +248,13 @@ class LogManager:
             (checkpoints.RECOVERY_POINTS, log.recovery_point),
             (checkpoints.LOG_STARTS, log.log_start_offset),
         ):
-            known = directory.written.get(name, {})
-            if known.get(log.tp, 0) > offset:
+            known = directory.current(name)
+            if (
+                known.get(log.tp, 0) > offset
+                or directory.written.get(name, {}).get(log.tp, 0) > offset
+            ):
                 directory.write(name, {**known, log.tp: value})
+                self._planned.set()
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         self._trash.add(files, paths, log.config.file_delete_delay_ms)
@@ -251,7 +266,7 @@ class LogManager:
     # --------------------------------------------------------------------------- checkpoints
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        """Writes them; partitions that nobody told this broker about yet keep theirs."""
+        """Has them written; partitions that nobody told this broker about yet keep theirs."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARKS,
             lambda log: marks.get(log.tp, self.high_watermarks.get(log.tp, 0)),
@@ -279,8 +294,8 @@ class LogManager:
             if wanted(log):
                 offsets[self.dir_of(log)][tp] = value(log)
         for directory in self._live():
-            with _Guard(self, directory):
-                directory.write(name, offsets[directory.path])
+            directory.plan(name, offsets[directory.path])
+        self._planned.set()
 
     # ----------------------------------------------------------------------- now and then
 
@@ -293,6 +308,7 @@ class LogManager:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._trash.run)
             nursery.start_soon(self._flush_rolled)
+            nursery.start_soon(self._settle)
             nursery.start_soon(
                 self._every, config.log_retention_check_interval_ms, self._retention, FIRST_CHECK_MS
             )
@@ -345,6 +361,18 @@ class LogManager:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
+    async def settle(self) -> None:
+        """Writes the checkpoints that were asked for."""
+        self._planned = trio.Event()
+        for directory in self._live():
+            with _Guard(self, directory):
+                await directory.settle()
+
+    async def _settle(self) -> None:
+        while True:
+            await self._planned.wait()
+            await self.settle()
+
     async def _flush_all(self) -> None:
         await self._each([log for _, log in sorted(self.logs.items())], lambda log: log.flush())
 
@@ -369,8 +397,7 @@ class LogManager:
                 for log in logs:
                     nursery.start_soon(log.flush_for_good)
             self._checkpoints()
-            for name in _CHECKPOINTS:
-                await directory.write_durably(name)
+            await directory.settle()
             for log in logs:
                 log.close_files()
             await directory.sign_clean_shutdown(broker_epoch)

@@ -74,6 +74,7 @@ class Segment:
         self._offset_file = IndexFile(segment_path(folder, base_offset, ".index"), written)
         self._time_file = IndexFile(segment_path(folder, base_offset, ".timeindex"), written)
         self._index_used = False
+        self.deleted = False
         self._since_entry = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
@@ -384,16 +385,21 @@ class Segment:
 
     async def flush(self) -> None:
         """All of the segment as it is now survives a power loss."""
-        self.write_indexes()
-        await self.file.flush()
-        await self._offset_file.flush(self.disk)
-        await self._time_file.flush(self.disk)
+        try:
+            self.write_indexes()
+            await self.file.flush()
+            await self._offset_file.flush(self.disk)
+            await self._time_file.flush(self.disk)
+        except OSError:
+            if not self.deleted:  # else its files went meanwhile, and nobody needs them
+                raise
 
     def close(self) -> None:
         self.file.close()
 
     def rename_for_deletion(self) -> list[str]:
         """Gives its files the suffix `.deleted`; the open file stays readable."""
+        self.deleted = True
         paths = []
         for suffix in SUFFIXES:
             path = segment_path(self.folder, self.base_offset, suffix)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.log import segment as segment_module
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.parts import UnexpectedOffsetError
@@ -134,6 +135,7 @@ class Model:
     appends=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 900)), min_size=1, max_size=60),
     interval=st.sampled_from([0, 200, 4096]),
     segment_bytes=st.sampled_from([1500, 6000, 1 << 20]),
+    tail=st.sampled_from([2, 10, 2048]),
     reopen=st.booleans(),
     data=st.data(),
 )
@@ -141,11 +143,16 @@ def test_every_read_is_what_the_batches_say(
     appends: list[tuple[int, int]],
     interval: int,
     segment_bytes: int,
+    tail: int,
     reopen: bool,
     data: st.DataObject,
 ) -> None:
     config = LogConfig(index_interval_bytes=interval, segment_bytes=max(segment_bytes, 9 * 950))
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(segment_module, "TAIL_BATCHES", tail)
         logs = Logs(f"{folder}/topic-0")
         log = logs.open(config)
         for count, size in appends:

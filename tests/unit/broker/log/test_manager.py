@@ -113,6 +113,7 @@ async def test_after_a_kill_logs_are_recovered(tmp_path: Path) -> None:
     lead(log, batch(3))
     await log.flush()
     manager.checkpoint_recovery_points()
+    await manager.settle()
     lead(log, batch(3))
     whole = log.size
     broker.kill()
@@ -192,6 +193,7 @@ async def test_a_checkpoint_that_cannot_be_written_fails_the_directory(tmp_path:
     manager.get_or_create(A, manager.default_config)
     with largest_file(0):
         manager.checkpoint_high_watermarks({A: 5})
+        await manager.settle()
     assert broker.failed == [str(tmp_path)]
     assert manager.logs == {}
 
@@ -212,6 +214,7 @@ async def test_deletion(tmp_path: Path, virtual_time: trio.testing.MockClock) ->
     manager.checkpoint_high_watermarks({A: 3})
     await log.flush()
     manager.checkpoint_recovery_points()
+    await manager.settle()
     manager.delete(A)
     assert manager.get(A) is None
     (gone,) = tmp_path.glob("a-0.*-delete")
@@ -282,6 +285,7 @@ async def test_a_checkpoint_never_says_more_than_a_truncated_log_has(tmp_path: P
         lead(log, batch(1))
     await log.flush()
     manager.checkpoint_recovery_points()
+    await manager.settle()
     log.truncate_to(3)
     for _ in range(7):
         lead(log, batch(1), epoch=1)
@@ -303,6 +307,7 @@ async def test_log_starts_are_kept(tmp_path: Path) -> None:
     lead(log, batch(10))
     log.advance_log_start(7)
     manager.checkpoint_log_starts()
+    await manager.settle()
     broker.kill()
     manager = await Broker(tmp_path).load()
     assert manager.logs[A].log_start_offset == 7
