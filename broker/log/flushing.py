@@ -1,9 +1,9 @@
 """Making a log survive a power loss, and moving its recovery point.
 
-What is below the recovery point is not looked at again after a crash, so everything that tells about
-it has to be on the disk first: the batches, the indexes, the names of new files, the leader epochs.
-A file that was replaced without waiting for the disk may be old, new or torn then; recovery
-makes epochs and producers anew from the batches it reads, hence only above the recovery point.
+What is below the recovery point is not looked at again after a crash, so all that tells about it has
+to be on the disk first: batches, indexes, the names of new files, leader epochs.  A file that was
+replaced without waiting for the disk may be old, new or torn then; recovery makes epochs and
+producers anew from the batches it reads, hence only above the recovery point.
 
 One flush of a log at a time: two that overlap would each rely on what the other has not finished.
 """
