@@ -21,6 +21,7 @@ from zlib import crc32
 
 import trio
 
+from broker.log.parts import UnexpectedOffsetError
 from broker.replica.fetch_state import FetchState, truncation_step
 from broker.replica.follower_session import FollowerSession
 from highwater.common.client.connection import ClientConnection
@@ -335,6 +336,15 @@ class ReplicaFetcher:
                 "%s: what leader %d sent at %d is refused: %s", tp, self.leader, state.offset, e
             )
             self._delay(state)
+            return
+        except UnexpectedOffsetError as e:
+            # logs that truncation should have made equal are not: only a new term can mend that,
+            # and the other partitions must not suffer for it
+            log.error(
+                "%s: what leader %d sent does not continue this log (%s): not fetched until its"
+                " next leader epoch", tp, self.leader, e,
+            )  # fmt: skip
+            self.states.pop(tp, None)
             return
         state.offset = partition.require_log().log_end_offset
 

@@ -1,0 +1,76 @@
+"""What a fetcher does with a leader's answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.log.manager import LogManager
+from broker.replica.fetcher import ReplicaFetcher
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import LeaderAndIsr, Partition
+from highwater.common.config import Config
+from highwater.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+from highwater.common.wire.fetch import FetchedPartition
+from highwater.common.wire.record_codec import Record
+from highwater.common.wire.records import build_batch
+from highwater.common.world.real import RealWorld
+
+LEADER, FOLLOWER = BrokerId(2), BrokerId(1)
+STATE = LeaderAndIsr(
+    LEADER, LeaderEpoch(0), ControllerEpoch(1), (2, 1), ZkVersion(0), (2, 1), is_new=True
+)
+
+
+def _failed(log_dir: str, error: OSError) -> None:
+    raise AssertionError(f"{log_dir}: {error}")
+
+
+async def replica_manager(folder: Path) -> ReplicaManager:
+    config, world = Config(broker_id=int(FOLLOWER), log_dirs=(str(folder),)), RealWorld(seed=1)
+    logs = LogManager(world.disk, world.clock, config.log_dirs, config, _failed)
+    await logs.load("c", FOLLOWER)
+    return ReplicaManager(
+        config, world, logs, FOLLOWER,
+        is_alive=lambda _: True, completed=lambda *_: None, zk=lambda: None,
+    )  # fmt: skip
+
+
+def hosted(manager: ReplicaManager, tp: TopicPartition) -> Partition:
+    partition = manager._host(tp, is_new=True)
+    partition.make_follower(STATE)
+    return partition
+
+
+def sent(tp: TopicPartition, base_offset: int, n: int) -> FetchedPartition:
+    records = [Record(None, b"value", 1, ()) for _ in range(n)]
+    batch = build_batch(records, base_offset=base_offset, partition_leader_epoch=0)
+    data = memoryview(batch)
+    return FetchedPartition(tp, 0, 0, 0, 0, data, len(data))
+
+
+async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
+    tmp_path: Path,
+) -> None:
+    manager = await replica_manager(tmp_path)
+    broken, sound = TopicPartition("broken", 0), TopicPartition("sound", 0)
+    partitions = {tp: hosted(manager, tp) for tp in (broken, sound)}
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    for partition in partitions.values():
+        fetcher.add(partition, ("nowhere", 1))
+        fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, 0, 3))
+    assert [fetcher.states[tp].offset for tp in (broken, sound)] == [3, 3]
+
+    fetcher._append(broken, fetcher.states[broken], sent(broken, 1, 4))  # begins below our end
+    fetcher._append(sound, fetcher.states[sound], sent(sound, 3, 1))
+
+    assert list(fetcher.states) == [sound]
+    assert partitions[broken].require_log().log_end_offset == 3
+    assert partitions[sound].require_log().log_end_offset == 4
+    fetcher.add(partitions[broken], ("nowhere", 1))
+    assert fetcher.states[broken].truncating, "a new term brings it in line first"
