@@ -24,6 +24,7 @@ from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
+from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.dir_failures import DirFailures
 from broker.log.manager import LogDirectoryError, LogManager
 from broker.metadata_cache import MetadataCache
@@ -121,6 +122,9 @@ class Broker:
             purgatories=self.purgatories,
             completions=self.completions,
             metrics=Metrics(),
+            groups=GroupCoordinator(
+                config, world, self.replicas, self.metadata, self.purgatories
+            ),
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
@@ -147,6 +151,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
+            await nursery.start(self.services.groups.run)
             nursery.start_soon(self._serve_sockets)
             if metrics_page is not None:
                 nursery.start_soon(metrics_page.run)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from broker.coordinator.group.coordinator import GroupCoordinator
     from broker.log.manager import LogManager
     from broker.metadata_cache import MetadataCache
     from broker.metrics import Metrics
@@ -55,6 +56,7 @@ class Services:
     purgatories: Purgatories
     completions: CompletionSink
     metrics: Metrics
+    groups: GroupCoordinator
     broker_epoch: BrokerEpoch
     session: ZooKeeper | None = None
     candidate: ControllerPort | None = None

@@ -1,26 +1,55 @@
-"""DeleteGroups, API 42, v0-2: deletes groups without members.
+"""DeleteGroups, API 42, v0-2: deletes groups without members, and all that they have committed.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+Answered when the tombstones are committed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import trio
+
 from broker.context import Api, Context, Reply, Response
-from highwater.common.errors import ErrorCode
+from broker.coordinator.group.waiting import Waiting
+from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import DeleteGroupsResponse
 
 API = Api(key=42, name="DeleteGroups", versions=(0, 2))
 
 
-def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+async def handle(ctx: Context, request: Any) -> Reply:
+    codes: dict[str, ErrorCode] = {}
+    asked = list(dict.fromkeys(request.groups_names))
+    finished = trio.Event()
+
+    def settled(group_id: str, code: ErrorCode) -> Response:
+        codes[group_id] = code
+        if len(codes) == len(asked):
+            finished.set()
+        return Response()
+
+    for group_id in asked:
+        try:
+            ticket = Waiting(partial(settled, group_id))
+            ctx.services.groups.delete_group(group_id, ticket)
+            ctx.services.purgatories.submit(ticket, lambda _: None)
+        except ApiError as e:
+            settled(group_id, e.code)
+    if asked:
+        await finished.wait()
+    return _response(asked, codes)
+
+
+def _response(groups: Sequence[str], codes: dict[str, ErrorCode]) -> Response:
+    results = [
+        DeleteGroupsResponse.DeletableGroupResult(group_id=group, error_code=int(codes[group]))
+        for group in groups
+    ]
+    names = tuple(code.name for code in codes.values() if code)
+    return Response(DeleteGroupsResponse(results=results), error_names=names)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    results = [
-        DeleteGroupsResponse.DeletableGroupResult(group_id=group, error_code=int(code))
-        for group in request.groups_names
-    ]
-    return Response(DeleteGroupsResponse(results=results), error_names=(code.name,))
+    return _response(request.groups_names, dict.fromkeys(request.groups_names, code))

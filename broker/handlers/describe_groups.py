@@ -1,6 +1,7 @@
 """DescribeGroups, API 15, v0-5: members and state of groups.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+A group that does not exist is Dead.  Subscriptions and assignments are shown in Stable alone: in
+between they are not those that are in force.
 """
 
 from __future__ import annotations
@@ -8,26 +9,63 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import Api, Context, Reply, Response
-from highwater.common.errors import ErrorCode
+from broker.coordinator.group.group import Group, State
+from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import DescribeGroupsResponse
 
 API = Api(key=15, name="DescribeGroups", versions=(0, 5))
 
+_Group = DescribeGroupsResponse.DescribedGroup
+_Member = _Group.DescribedGroupMember
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    groups, names = [], []
+    for group_id in request.groups:
+        try:
+            groups.append(_described(group_id, ctx.services.groups.describe(group_id)))
+        except ApiError as e:
+            groups.append(_failed(group_id, e.code))
+            names.append(e.code.name)
+    return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
+
+
+def _described(group_id: str, group: Group | None) -> Any:
+    if group is None:
+        return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
+    stable = group.state is State.STABLE
+    members = [
+        _Member(
+            member_id=m.member_id,
+            group_instance_id=m.instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+            member_metadata=m.metadata(group.protocol) if stable else b"",
+            member_assignment=m.assignment if stable else b"",
+        )
+        for m in group.members.values()
+    ]
+    return _Group(
+        error_code=0,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=members,
+    )
+
+
+def _failed(group_id: str, code: ErrorCode, state: str = "") -> Any:
+    return _Group(
+        error_code=int(code),
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    groups = [
-        DescribeGroupsResponse.DescribedGroup(
-            error_code=int(code),
-            group_id=group,
-            group_state="",
-            protocol_type="",
-            protocol_data="",
-            members=[],
-        )
-        for group in request.groups
-    ]
+    groups = [_failed(group, code) for group in request.groups]
     return Response(DescribeGroupsResponse(groups=groups), error_names=(code.name,))

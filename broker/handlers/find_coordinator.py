@@ -1,15 +1,21 @@
 """FindCoordinator, API 10, v0-6: which broker looks after a group or a transactional id.
 
-Coordinators are not built: the answer is COORDINATOR_NOT_AVAILABLE, which clients repeat.  From v4
-on several keys are asked for at once.
+A group's coordinator leads the partition of __consumer_offsets that the group belongs to.  That
+topic is created when the first group is asked for.  While it has no leader the answer is
+COORDINATOR_NOT_AVAILABLE, which clients repeat; so it is for transactional ids, whose coordinator
+is not built.  From v4 on several keys are asked for at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
+from broker.admin.topic_names import GROUP_METADATA_TOPIC
+from broker.admin.topics import auto_create
 from broker.context import Api, Context, Reply, Response
 from highwater.common.errors import ErrorCode
+from highwater.common.types import Endpoint
 from highwater.common.wire.messages import FindCoordinatorResponse
 
 API = Api(key=10, name="FindCoordinator", versions=(0, 6))
@@ -19,10 +25,55 @@ GROUP, TRANSACTION = 0, 1
 NOWHERE: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
 
 
-def handle(ctx: Context, request: Any) -> Reply:
-    known = ctx.version < 1 or request.key_type in (GROUP, TRANSACTION)
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
-    return error_response(ctx, request, code)
+def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
+    kind = request.key_type if ctx.version >= 1 else GROUP
+    if kind not in (GROUP, TRANSACTION):
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+    if kind == TRANSACTION:
+        return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not ctx.services.metadata.has_topic(GROUP_METADATA_TOPIC):
+        return _create(ctx, request)
+    if ctx.version < FIRST_WITH_MANY:
+        return _one(ctx, request)
+    found = [(key, _find(ctx, key)) for key in request.coordinator_keys]
+    coordinators = [
+        FindCoordinatorResponse.Coordinator(
+            key=key, error_code=int(_code(where)), error_message=None, **_place(where)
+        )
+        for key, where in found
+    ]
+    names = tuple(_code(where).name for _, where in found if where is None)
+    return Response(FindCoordinatorResponse(coordinators=coordinators), error_names=names)
+
+
+def _one(ctx: Context, request: Any) -> Response:
+    where = _find(ctx, request.key)
+    code = _code(where)
+    answer = FindCoordinatorResponse(error_code=int(code), error_message=None, **_place(where))
+    return Response(answer, error_names=(code.name,) if code else ())
+
+
+async def _create(ctx: Context, request: Any) -> Reply:
+    await auto_create(ctx.services, GROUP_METADATA_TOPIC)
+    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _find(ctx: Context, group_id: str) -> tuple[int, Endpoint] | None:
+    metadata = ctx.services.metadata
+    leader = metadata.leader_of(ctx.services.groups.partition_of(group_id))
+    endpoint = metadata.endpoint_of(leader, ctx.listener) if leader >= 0 else None
+    return None if endpoint is None else (leader, endpoint)
+
+
+def _code(where: tuple[int, Endpoint] | None) -> ErrorCode:
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if where is None else ErrorCode.NONE
+
+
+def _place(where: tuple[int, Endpoint] | None) -> dict[str, Any]:
+    if where is None:
+        return NOWHERE
+    node_id, endpoint = where
+    return {"node_id": node_id, "host": endpoint.host, "port": endpoint.port}
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

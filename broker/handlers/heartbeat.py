@@ -1,6 +1,6 @@
 """Heartbeat, API 12, v0-4: a member says it is alive, and hears whether its group is rebalancing.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+v3 has static members.  While the group is being loaded the answer is "fine".
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ API = Api(key=12, name="Heartbeat", versions=(0, 4))
 
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    code = ctx.services.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return error_response(ctx, request, code)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    return Response(HeartbeatResponse(error_code=int(code)), error_names=(code.name,))
+    return Response(
+        HeartbeatResponse(error_code=int(code)), error_names=(code.name,) if code else ()
+    )

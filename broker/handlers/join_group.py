@@ -1,32 +1,74 @@
 """JoinGroup, API 11, v0-9: a member joins its group's next generation.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+It waits until all members have joined.  v1 brings a rebalance time-out of its own, v4 asks a new
+member to come again with the id it is given (KIP-394), v5 has static members, v7 the protocol's
+type in the answer, v9 lets a static leader come back without assigning anew.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.protocol import Join, Joined
+from broker.coordinator.group.waiting import Waiting
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import JoinGroupResponse
 
 API = Api(key=11, name="JoinGroup", versions=(0, 9))
 
+FIRST_WITH_REBALANCE_TIMEOUT = 1
+FIRST_THAT_NEEDS_KNOWN_ID = 4
+FIRST_THAT_SKIPS_ASSIGNMENT = 9
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    groups = ctx.services.groups
+    instance_id = request.group_instance_id
+    client_id = ctx.client_id or ""
+    rebalance_ms = request.rebalance_timeout_ms
+    join = Join(
+        member_id=request.member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=f"/{ctx.peer[0]}",
+        rebalance_timeout_ms=(
+            rebalance_ms
+            if ctx.version >= FIRST_WITH_REBALANCE_TIMEOUT
+            else request.session_timeout_ms
+        ),
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((p.name, bytes(p.metadata)) for p in request.protocols),
+        new_id=groups.new_id(client_id if instance_id is None else instance_id),
+        needs_known_id=ctx.version >= FIRST_THAT_NEEDS_KNOWN_ID and instance_id is None,
+        may_skip_assignment=ctx.version >= FIRST_THAT_SKIPS_ASSIGNMENT,
+    )
+    ticket = Waiting(lambda answer: _response(ctx, answer))
+    groups.join(request.group_id, join, ticket)
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
+
+
+def _response(ctx: Context, joined: Joined) -> Response:
+    answer = JoinGroupResponse(
+        error_code=int(joined.error),
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        # before v7 the name of the protocol cannot be null
+        protocol_name=joined.protocol if ctx.version >= 7 else joined.protocol or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )
+    return Response(answer, error_names=(joined.error.name,) if joined.error else ())
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    answer = JoinGroupResponse(
-        error_code=int(code),
-        generation_id=-1,
-        protocol_type=None,
-        # before v7 the name of the protocol cannot be null
-        protocol_name=None if ctx.version >= 7 else "",
-        leader="",
-        member_id=request.member_id,
-        members=[],
-    )
-    return Response(answer, error_names=(code.name,))
+    return _response(ctx, Joined(code, request.member_id))

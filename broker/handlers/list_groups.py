@@ -1,6 +1,7 @@
 """ListGroups, API 16, v0-5: the groups that this broker looks after.
 
-Group coordinators are not built, so there are none.
+v4 filters by state, v5 by type; there is one type, Classic.  COORDINATOR_LOAD_IN_PROGRESS comes
+beside the groups that are loaded.
 """
 
 from __future__ import annotations
@@ -13,9 +14,26 @@ from highwater.common.wire.messages import ListGroupsResponse
 
 API = Api(key=16, name="ListGroups", versions=(0, 5))
 
+CLASSIC = "Classic"
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return Response(ListGroupsResponse(error_code=0, groups=[]))
+    code, groups = ctx.services.groups.groups()
+    states = {state.lower() for state in request.states_filter or ()}
+    types = {kind.lower() for kind in request.types_filter or ()}
+    listed = [
+        ListGroupsResponse.ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=CLASSIC,
+        )
+        for group in groups
+        if (not states or group.state.value.lower() in states)
+        and (not types or CLASSIC.lower() in types)
+    ]
+    answer = ListGroupsResponse(error_code=int(code), groups=listed)
+    return Response(answer, error_names=(code.name,) if code else ())
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -1,21 +1,50 @@
 """OffsetDelete, API 47, v0: forgets what a group has committed.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+Partitions of topics that the group reads are refused (GROUP_SUBSCRIBED_TO_TOPIC).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.waiting import Waiting
 from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import OffsetDeleteResponse
 
 API = Api(key=47, name="OffsetDelete", versions=(0, 0))
 
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_Partition = _Topic.OffsetDeleteResponsePartition
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    services = ctx.services
+    tps = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    errors = {
+        tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for tp in tps
+        if services.metadata.partition(tp) is None
+    }
+    ticket = Waiting(lambda code: _response(errors, code))
+    known = [tp for tp in tps if tp not in errors]
+    deleted = services.groups.delete_offsets(request.group_id, known, ticket)
+    errors.update(deleted)
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
+
+
+def _response(errors: dict[TopicPartition, ErrorCode], code: ErrorCode) -> Response:
+    """`code` is what became of the deletion."""
+    by_topic: dict[str, list[Any]] = {}
+    for tp, error in errors.items():
+        by_topic.setdefault(tp.topic, []).append(
+            _Partition(partition_index=tp.partition, error_code=int(error or code))
+        )
+    topics = [_Topic(name=name, partitions=parts) for name, parts in by_topic.items()]
+    names = {error.name: None for error in (*errors.values(), code) if error}
+    return Response(OffsetDeleteResponse(error_code=0, topics=topics), error_names=tuple(names))
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -1,13 +1,15 @@
 """SyncGroup, API 14, v0-5: a member hears what the group's leader assigned to it.
 
-Group coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+It waits until the leader's assignment is stored.  v3 has static members, v5 says the protocol.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.protocol import Sync, Synced
+from broker.coordinator.group.waiting import Waiting
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import SyncGroupResponse
 
@@ -15,9 +17,29 @@ API = Api(key=14, name="SyncGroup", versions=(0, 5))
 
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    sync = Sync(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.protocol_type,
+        request.protocol_name,
+        tuple((a.member_id, bytes(a.assignment)) for a in request.assignments),
+    )
+    ticket = Waiting(_response)
+    ctx.services.groups.sync(request.group_id, sync, ticket)
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
+
+
+def _response(synced: Synced) -> Response:
+    answer = SyncGroupResponse(
+        error_code=int(synced.error),
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+    return Response(answer, error_names=(synced.error.name,) if synced.error else ())
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    answer = SyncGroupResponse(error_code=int(code), assignment=b"")
-    return Response(answer, error_names=(code.name,))
+    return _response(Synced(code))

@@ -89,6 +89,8 @@ class ReplicaManager:
         )
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.on_role_change: list[Callable[[Partition], None]] = []
+        """Called when this broker's role for a partition may have changed; must return at once."""
         self._changing = trio.Lock()
 
     # ---------------------------------------------------------------- look-up
@@ -247,12 +249,17 @@ class ReplicaManager:
                 follow[tp] = leaders.get(state.leader)
                 log.info("%s: follows %d in epoch %d", tp, state.leader, state.leader_epoch)
                 self.high_watermark_moved(tp)  # those who wait here must hear that it leads no more
+            self._role_changed(partition)
         except OSError as e:
             if partition is not None:
                 self.disk_failed(partition, e)
             log.error("%s: %s", tp, e)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    def _role_changed(self, partition: Partition) -> None:
+        for listener in self.on_role_change:
+            listener(partition)
 
     def _host(self, tp: TopicPartition, is_new: bool) -> Partition:
         if not is_new and self.logs.offline_dirs and self.logs.get(tp) is None:
@@ -308,6 +315,8 @@ class ReplicaManager:
             partition.role, partition.generation = Role.NONE, partition.generation + 1
         elif partition is not None and partition.role is Role.LEADER:
             partition.role, partition.generation = Role.FOLLOWER, partition.generation + 1
+        if partition is not None:
+            self._role_changed(partition)
         self.high_watermark_moved(tp)
         if delete and self.logs.get(tp) is not None:
             try:
@@ -370,6 +379,7 @@ class ReplicaManager:
         self.fetchers.stop(gone)
         for tp in gone:
             self.partitions[tp].go_offline()
+            self._role_changed(self.partitions[tp])
             self.high_watermark_moved(tp)
         return len(gone)
 

@@ -18,6 +18,7 @@ import trio
 
 from broker.admin.producer_ids import ProducerIds
 from broker.context import Context, Delayed, Plane, Response
+from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.handlers import update_metadata
 from broker.log.manager import LogManager
 from broker.metadata_cache import MetadataCache
@@ -108,6 +109,7 @@ class Asker:
             purgatories=purgatories,
             completions=completions,
             metrics=Metrics(),
+            groups=GroupCoordinator(config, world, replicas, metadata, purgatories),
             broker_epoch=BrokerEpoch(10),
             session=zk,
             candidate=self.controller,
@@ -125,9 +127,14 @@ class Asker:
         key = module.API.key
         message = decode_request(key, version, encode_request(request, version))
         ctx = self.context(module, version)
-        reply = module.handle(ctx, message)
-        if inspect.isawaitable(reply):
-            reply = await reply
+        try:
+            reply = module.handle(ctx, message)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        except ApiError as e:  # as the handler pool does
+            if not hasattr(module, "error_response"):
+                raise
+            reply = module.error_response(ctx, message, e.code)
         if isinstance(reply, Delayed):
             reply = await self._wait(reply)
         assert isinstance(reply, Response), reply

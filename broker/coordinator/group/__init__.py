@@ -1,0 +1,15 @@
+"""The group coordinator: the members of consumer groups, and how far each group has come.
+
+Every group belongs to one partition of __consumer_offsets, and the broker that leads that partition
+coordinates it.  What must survive the broker is a record there (`records`); a group in memory
+(`group`) is what replaying those records gives, and the rebalance in progress besides, which is not
+stored and simply starts again elsewhere.
+
+    records      the stored keys and values, and which partition a group belongs to     pure
+    group        one group: members, offsets, `replay`                                   pure
+    rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
+    offsets      commit, fetch, delete and expiry of one group's offsets                 pure
+    shard        the groups of one partition; writes that wait for the HW                pure
+    loading      reads a partition into a shard, in slices
+    coordinator  the shell: requests in, appends, timers and answers out
+"""

@@ -1,0 +1,428 @@
+"""The group coordinator of one broker: the shell around the groups.
+
+It finds the group, lets a pure step happen, and carries out what that wants: records are appended
+to the group's partition of __consumer_offsets with acks=all (and replayed when the HW has passed
+them), timers go on the purgatory's wheel, answers to whoever waits.
+
+A broker that becomes leader of a partition reads it first.  It serves none of its groups before it
+has read everything and the HW has reached the end that the log had at the election: below that end
+lies what an earlier leader may have acknowledged, and until the HW is there it is not known to be
+committed.  A broker that leads no more lets everything go at once.
+
+Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.admin.topic_names import GROUP_METADATA_TOPIC
+from broker.coordinator.group import offsets
+from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
+from broker.coordinator.group.loading import LoadError, load
+from broker.coordinator.group.protocol import Join, Sync
+from broker.coordinator.group.rebalance import Limits, Rebalancing
+from broker.coordinator.group.records import CommittedOffset, encode, partition_for
+from broker.coordinator.group.shard import PendingWrite, Shard
+from broker.coordinator.group.waiting import DelayedWrite, Waiting
+from broker.replica.manager import monotonic_ms
+from broker.replica.partition import Role
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.compression import Compression
+from highwater.common.wire.records import Record, build_batch, parse_header
+
+if TYPE_CHECKING:
+    from broker.metadata_cache import MetadataCache
+    from broker.purgatory import Purgatories
+    from broker.replica.manager import ReplicaManager
+    from broker.replica.partition import Partition
+    from highwater.common.config import Config
+    from highwater.common.world.api import World
+
+log = logging.getLogger(__name__)
+
+ALL = -1
+HW_POLL_S = 0.01
+LOAD_RETRY_S = 1.0
+
+
+class GroupCoordinator:
+    """Methods raise ApiError where this broker cannot answer for the group."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        purgatories: Purgatories,
+    ) -> None:
+        self.config = config
+        self.world = world
+        self.replicas = replicas
+        self.metadata = metadata
+        self.purgatories = purgatories
+        self.limits = Limits(config.group_initial_rebalance_delay_ms, config.group_max_size)
+        self.shards: dict[int, Shard] = {}
+        self._nursery: trio.Nursery | None = None
+        replicas.on_role_change.append(self.role_changed)
+
+    # ---------------------------------------------------------------- where a group belongs
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        known = len(self.metadata.partitions_of(GROUP_METADATA_TOPIC))
+        count = known or self.config.offsets_topic_num_partitions
+        return TopicPartition(GROUP_METADATA_TOPIC, partition_for(group_id, count))
+
+    def _shard(self, group_id: str) -> Shard:
+        shard = self.shards.get(self.partition_of(group_id).partition)
+        if shard is None or not shard.leads:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if not shard.loaded:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._advance(shard)
+        return shard
+
+    def _named(self, group_id: str) -> Shard:
+        """For requests of members: a group has a name."""
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        return self._shard(group_id)
+
+    # ---------------------------------------------------------------- members
+
+    def new_id(self, prefix: str) -> str:
+        bits = f"{self.world.random.getrandbits(128):032x}"
+        cuts = (bits[:8], bits[8:12], bits[12:16], bits[16:20], bits[20:])
+        return f"{prefix}-{'-'.join(cuts)}"
+
+    def join(self, group_id: str, request: Join, ticket: Waiting) -> None:
+        shard = self._named(group_id)
+        low, high = (
+            self.config.group_min_session_timeout_ms,
+            self.config.group_max_session_timeout_ms,
+        )
+        if not low <= request.session_timeout_ms <= high:
+            raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = shard.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = shard.group(group_id)
+        before = group.state
+        outcome = self._steps(group).join(request, ticket, self._wall_ms())
+        self._apply(shard, group, outcome)
+        self._log(shard, group, before)
+        shard.drop_if_unused(group)
+
+    def sync(self, group_id: str, request: Sync, ticket: Waiting) -> None:
+        try:
+            shard = self._named(group_id)
+        except ApiError as e:
+            if e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # the rebalance that this belongs to is lost: the member has to join again
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS) from e
+            raise
+        group = self._known(shard, group_id)
+        self._apply(shard, group, self._steps(group).sync(request, ticket, self._wall_ms()))
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        try:
+            shard = self._named(group_id)
+        except ApiError as e:
+            if e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return ErrorCode.NONE
+            raise
+        group = self._known(shard, group_id)
+        code, outcome = self._steps(group).heartbeat(member_id, instance_id, generation)
+        self._apply(shard, group, outcome)
+        return code
+
+    def leave(self, group_id: str, leaving: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
+        """The error of each (member id, group.instance.id)."""
+        shard = self._named(group_id)
+        group = shard.groups.get(group_id)
+        codes = []
+        for member_id, instance_id in leaving:
+            if group is None:
+                codes.append(ErrorCode.UNKNOWN_MEMBER_ID)
+                continue
+            before = group.state
+            code, outcome = self._steps(group).leave(member_id, instance_id, self._wall_ms())
+            self._apply(shard, group, outcome)
+            self._log(shard, group, before)
+            codes.append(code)
+        if group is not None:
+            shard.drop_if_unused(group)
+        return codes
+
+    def _known(self, shard: Shard, group_id: str) -> Group:
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    # ---------------------------------------------------------------- offsets
+
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        committed: Mapping[TopicPartition, CommittedOffset],
+        ticket: Waiting,
+    ) -> None:
+        shard = self._shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            group = shard.group(group_id)
+        code, outcome = offsets.commit(group, member_id, instance_id, generation, committed, ticket)
+        self._apply(shard, group, outcome)
+        if code is not ErrorCode.NONE:
+            shard.drop_if_unused(group)
+            raise ApiError(code)
+
+    def fetch(
+        self, group_id: str, tps: Sequence[TopicPartition] | None, require_stable: bool
+    ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
+        group = self._shard(group_id).groups.get(group_id)
+        return offsets.fetch(group, tps, require_stable)
+
+    def delete_offsets(
+        self, group_id: str, tps: Sequence[TopicPartition], ticket: Waiting
+    ) -> dict[TopicPartition, ErrorCode]:
+        shard = self._named(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        code, errors, outcome = offsets.delete(group, tps, ticket)
+        if code is not ErrorCode.NONE:
+            raise ApiError(code)
+        self._apply(shard, group, outcome)
+        return errors
+
+    def topics_deleted(self, gone: Sequence[TopicPartition]) -> None:
+        """Offsets of partitions that exist no more are taken back."""
+        if gone:
+            self._each(lambda group: offsets.remove(group, gone))
+
+    def _expire(self) -> None:
+        now, retention = self._wall_ms(), self.config.offsets_retention_minutes * 60_000
+        self._each(lambda group: offsets.expire(group, now, retention))
+
+    def _each(self, step: Callable[[Group], Outcome]) -> None:
+        for shard in list(self.shards.values()):
+            if shard.loaded and shard.leads:
+                for group in list(shard.groups.values()):
+                    self._apply(shard, group, step(group))
+
+    # ---------------------------------------------------------------- administration
+
+    def delete_group(self, group_id: str, ticket: Waiting) -> None:
+        shard = self._shard(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        code, outcome = offsets.delete_group(group, ticket)
+        if code is not ErrorCode.NONE:
+            raise ApiError(code)
+        self._apply(shard, group, outcome)
+        shard.drop_if_unused(group)
+
+    def describe(self, group_id: str) -> Group | None:
+        return self._shard(group_id).groups.get(group_id)
+
+    def groups(self) -> tuple[ErrorCode, list[Group]]:
+        """All groups that this broker coordinates, and whether more are being loaded."""
+        found: list[Group] = []
+        code = ErrorCode.NONE
+        for _, shard in sorted(self.shards.items()):
+            if not shard.leads:
+                continue
+            if not shard.loaded:
+                code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                continue
+            self._advance(shard)
+            found += shard.groups.values()
+        return code, found
+
+    # ---------------------------------------------------------------- carrying out
+
+    def _wall_ms(self) -> int:
+        return self.world.clock.wall_ms()
+
+    def _steps(self, group: Group) -> Rebalancing:
+        return Rebalancing(group, self.limits)
+
+    def _apply(self, shard: Shard, group: Group, outcome: Outcome) -> None:
+        for write in outcome.writes:
+            self._append(shard, group, write)
+        for (kind, member_id), delay in outcome.timers.items():
+            self._set_timer(shard, group, kind, member_id, delay)
+        for ticket, answer in outcome.answers:
+            assert isinstance(ticket, Waiting)
+            ticket.answer = answer
+            self.purgatories.check(Waiting.kind, ticket.keys)
+
+    def _append(self, shard: Shard, group: Group, write: Write) -> None:
+        if not write.records:
+            self._apply(shard, group, write.then(ErrorCode.NONE))
+            return
+        try:
+            end_offset = self._append_records(shard, write)
+        except ApiError as e:
+            log.warning("group %s: %s could not be appended: %s", group.group_id, shard, e)
+            self._apply(shard, group, write.then(e.code))
+            return
+        pending = PendingWrite(group, write, end_offset)
+        shard.pending.append(pending)
+        group.pending_writes += 1
+        timeout = self.config.offsets_commit_timeout_ms
+        operation = DelayedWrite(shard, pending, timeout, self._advance, self._settle)
+        self.purgatories.submit(operation, lambda _: None)
+
+    def _append_records(self, shard: Shard, write: Write) -> int:
+        now = self._wall_ms()
+        codec = Compression(self.config.offsets_topic_compression_codec)
+        pairs = [encode(record) for record in write.records]
+        batch = build_batch(
+            [Record(key, value, timestamp=now) for key, value in pairs], compression=codec
+        )
+        limit = shard.partition.leader_log().config.max_message_bytes
+        if len(batch) > limit:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes, limit {limit}")
+        header = parse_header(batch)
+        tp = shard.partition.tp
+        info, _ = self.replicas.append(tp, memoryview(batch), [header], ALL)
+        return info.last_offset + 1
+
+    def _advance(self, shard: Shard) -> None:
+        """Replays what the HW has passed, in order, and says so."""
+        while shard.leads:
+            done = shard.take_committed()
+            if done is None:
+                return
+            self._settle(shard, done, ErrorCode.NONE)
+
+    def _settle(self, shard: Shard, pending: PendingWrite, code: ErrorCode) -> None:
+        if pending.settled:
+            return
+        pending.settled = True
+        group = pending.group
+        before = group.state
+        self._apply(shard, group, pending.write.then(code))
+        self._log(shard, group, before)
+
+    def _set_timer(
+        self, shard: Shard, group: Group, kind: str, member_id: str, delay: int | None
+    ) -> None:
+        key = (group.group_id, kind, member_id)
+        timer = shard.timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if delay is not None and not shard.closed:
+            shard.timers[key] = self.purgatories.call_at(
+                monotonic_ms() + delay, lambda: self._due(shard, group, kind, member_id)
+            )
+
+    def _due(self, shard: Shard, group: Group, kind: str, member_id: str) -> None:
+        shard.timers.pop((group.group_id, kind, member_id), None)
+        if not shard.leads or shard.groups.get(group.group_id) is not group:
+            return
+        steps, now, before = self._steps(group), self._wall_ms(), group.state
+        try:
+            if kind == SESSION:
+                log.info("group %s: member %s was not heard of", group.group_id, member_id)
+                outcome = steps.session_expired(member_id, now)
+            elif kind == REBALANCE:
+                outcome = steps.rebalance_due(now)
+            else:
+                outcome = steps.sync_due(now)
+            self._apply(shard, group, outcome)
+        except Exception:  # the wheel must go on turning
+            log.exception("group %s: its %s timer failed", group.group_id, kind)
+        self._log(shard, group, before)
+        shard.drop_if_unused(group)
+
+    def _log(self, shard: Shard, group: Group, before: State) -> None:
+        if group.state is not before:
+            log.info(
+                "group %s: %s, generation %d, %d members (%s)",
+                group.group_id,
+                group.state.value,
+                group.generation,
+                len(group.members),
+                shard.partition.tp,
+            )
+
+    # ---------------------------------------------------------------- roles
+
+    def role_changed(self, partition: Partition) -> None:
+        """The replica manager says that this broker's role for a partition may have changed."""
+        tp = partition.tp
+        if tp.topic != GROUP_METADATA_TOPIC:
+            return
+        shard = self.shards.get(tp.partition)
+        if shard is not None and (shard.partition is not partition or not shard.leads):
+            self._unload(shard)
+            shard = None
+        if shard is None and partition.role is Role.LEADER and self._nursery is not None:
+            shard = self.shards[tp.partition] = Shard(partition)
+            self._nursery.start_soon(self._load, shard)
+
+    def _unload(self, shard: Shard) -> None:
+        shard.closed = True
+        del self.shards[shard.partition.tp.partition]
+        for group in shard.groups.values():
+            self._apply(shard, group, self._steps(group).unloaded())
+        while shard.pending:
+            self._settle(shard, shard.pending.popleft(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for timer in shard.timers.values():
+            timer.cancel()
+        log.info("%s: %d groups are coordinated elsewhere", shard.partition.tp, len(shard.groups))
+
+    async def _load(self, shard: Shard) -> None:
+        partition = shard.partition
+        started, count = monotonic_ms(), 0
+        while shard.leads:
+            try:
+                source = partition.leader_log()
+                end = source.log_end_offset
+                count = await load(source, end, self.world.disk, shard.replay, lambda: shard.leads)
+                while shard.leads and partition.high_watermark < end:
+                    await trio.sleep(HW_POLL_S)
+                break
+            except (LoadError, OSError, ApiError) as e:
+                if shard.leads:
+                    log.error("%s cannot be loaded, trying again: %s", partition.tp, e)
+                    shard.forget()
+                    await trio.sleep(LOAD_RETRY_S)
+        if not shard.leads:
+            return
+        shard.loaded = True
+        for group in list(shard.groups.values()):
+            shard.drop_if_unused(group)
+            if group.group_id in shard.groups:
+                self._apply(shard, group, self._steps(group).loaded())
+        log.info(
+            "%s: %d groups loaded from %d records in %d ms",
+            partition.tp, len(shard.groups), count, monotonic_ms() - started,
+        )  # fmt: skip
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            while True:
+                await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+                self._expire()

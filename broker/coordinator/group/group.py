@@ -1,0 +1,273 @@
+"""One consumer group, as the records of __consumer_offsets and its members' requests make it.
+
+What is stored (generation, protocol, leader, members with their assignments; committed offsets)
+changes only in `replay`, which both loading and a committed write call.  What is not stored is the
+rebalance in progress: who has joined again, who waits for an assignment, who was told a member id
+and has not come back.  A coordinator that takes over knows nothing of that, and the members find
+out by their next request.
+
+    Empty                first join          -> PreparingRebalance
+    PreparingRebalance   all joined, time-out -> CompletingRebalance; nobody is left -> Empty
+    CompletingRebalance  leader's sync stored -> Stable
+    the last two         a member joins, leaves, fails -> PreparingRebalance
+    Dead                 being deleted, or this broker coordinates the group no more
+
+A step returns an `Outcome`: answers to give, records to write, timers to set.  Nothing else is
+done.
+
+Source: kafka.coordinator.group.GroupMetadata, MemberMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker.coordinator.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupLogRecord,
+    GroupRecord,
+    OffsetRecord,
+    StoredGroup,
+    StoredMember,
+    subscribed_topics,
+)
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+
+Ticket = Hashable
+"""Who waits for an answer; only the shell knows what is behind it."""
+Timer = tuple[str, str]
+SESSION, REBALANCE, SYNC = "session", "rebalance", "sync"
+CONSUMER = "consumer"
+
+
+class State(Enum):
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step wants done.  A timer's value is its delay in ms; None stops it."""
+
+    answers: list[tuple[Ticket, object]] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    timers: dict[Timer, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Records to be appended together; `then` is called once, with what became of it, and after
+    `replay` where they were committed.
+    """
+
+    records: tuple[GroupLogRecord, ...]
+    then: Callable[[ErrorCode], Outcome]
+
+
+@dataclass(slots=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    joining: Ticket | None = None
+    syncing: Ticket | None = None
+    is_new: bool = False
+    """It has not yet had its first answer to JoinGroup, so it cannot send heartbeats."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        allowed = frozenset(candidates)
+        return next(name for name, _ in self.protocols if name in allowed)
+
+
+class Group:
+    """State and look-ups; the steps are in `rebalance` and `offsets`."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_ms = NO_TIMESTAMP
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        # not stored
+        self.pending_members: dict[str, None] = {}
+        self.pending_sync: dict[str, None] = {}
+        self.pending_offsets: dict[TopicPartition, int] = {}
+        self.pending_writes = 0
+        self.new_member_added = False
+        self.initial_delay_left_ms: int | None = None
+        """Set while the first rebalance of an empty group is held back for more members."""
+
+    # ---------------------------------------------------------------- what is stored
+
+    def replay(self, record: GroupLogRecord) -> None:
+        """Applies a record that is committed."""
+        if isinstance(record, OffsetRecord):
+            if record.value is None:
+                self.offsets.pop(record.tp, None)
+            else:
+                self.offsets[record.tp] = record.value
+        elif isinstance(record, GroupRecord):
+            if record.value is None:
+                self._forget()
+            elif not self._has_moved_on(record.value):
+                self._adopt(record.value)
+
+    def _has_moved_on(self, stored: StoredGroup) -> bool:
+        """A rebalance began while the record was on its way: it is history by now."""
+        if self.state in (State.PREPARING_REBALANCE, State.DEAD):
+            return True
+        if self.state is State.COMPLETING_REBALANCE:
+            return stored.generation != self.generation
+        return stored.generation < self.generation
+
+    def _adopt(self, stored: StoredGroup) -> None:
+        self.protocol_type = stored.protocol_type or None
+        self.generation = stored.generation
+        self.protocol, self.leader = stored.protocol, stored.leader
+        self.state_ms = stored.state_ms
+        known = self.members
+        self.members = {m.member_id: _member(known, m, stored.protocol) for m in stored.members}
+        self.static_members = {
+            m.instance_id: m.member_id for m in stored.members if m.instance_id is not None
+        }
+        self.state = State.STABLE if self.members else State.EMPTY
+
+    def _forget(self) -> None:
+        if self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+            return  # somebody joined while the tombstone was on its way
+        self.state = State.EMPTY
+        self.generation, self.state_ms = 0, NO_TIMESTAMP
+        self.protocol_type = self.protocol = self.leader = None
+        self.members, self.static_members = {}, {}
+
+    def stored(self, assignments: dict[str, bytes], now_ms: int) -> GroupRecord:
+        """The record of this generation, in which each member has this assignment."""
+        members = tuple(
+            StoredMember(
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout_ms,
+                m.session_timeout_ms,
+                m.metadata(self.protocol),
+                assignments.get(m.member_id, b""),
+            )
+            for m in self.members.values()
+        )
+        value = StoredGroup(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            now_ms,
+            members,
+        )
+        return GroupRecord(self.group_id, value)
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing is stored, nobody is here or on the way."""
+        return (
+            self.state in (State.EMPTY, State.DEAD)
+            and self.generation == 0
+            and not (self.offsets or self.pending_members or self.pending_writes)
+        )
+
+    # ---------------------------------------------------------------- look-ups
+
+    def has_static(self, instance_id: str | None) -> bool:
+        return instance_id is not None and instance_id in self.static_members
+
+    def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
+        """Another process has taken this group.instance.id over."""
+        if instance_id is None or instance_id not in self.static_members:
+            return False
+        return self.static_members[instance_id] != member_id
+
+    @property
+    def waiting_to_join(self) -> int:
+        return sum(m.joining is not None for m in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_members and all(
+            m.joining is not None for m in self.members.values()
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def candidates(self) -> list[str]:
+        """The protocols that every member speaks."""
+        counts: dict[str, int] = {}
+        for member in self.members.values():
+            for name in dict.fromkeys(name for name, _ in member.protocols):
+                counts[name] = counts.get(name, 0) + 1
+        return [name for name, count in counts.items() if count == len(self.members)]
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all speak."""
+        candidates = self.candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        if not self.members:
+            return bool(protocol_type) and bool(protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        candidates = frozenset(self.candidates())
+        return any(name in candidates for name, _ in protocols)
+
+    def subscribed(self) -> frozenset[str] | None:
+        """The topics that a consumer group reads; None where that cannot be known."""
+        if self.protocol_type != CONSUMER:
+            return None
+        topics: dict[str, None] = {}
+        for member in self.members.values():
+            found = subscribed_topics(member.metadata(self.protocol))
+            if found is None:
+                return None
+            topics.update(dict.fromkeys(found))
+        return frozenset(topics)
+
+
+def _member(known: dict[str, Member], stored: StoredMember, protocol: str | None) -> Member:
+    member = known.get(stored.member_id)
+    if member is None:
+        member = Member(
+            stored.member_id,
+            stored.instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.rebalance_timeout_ms,
+            stored.session_timeout_ms,
+            ((protocol or "", stored.subscription),),
+        )
+    member.assignment = stored.assignment
+    return member

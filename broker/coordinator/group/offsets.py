@@ -1,0 +1,211 @@
+"""How far one group has come: commit, fetch, delete and expiry of its offsets.
+
+A commit counts when it is committed in __consumer_offsets, not when it is appended: until then it
+is not shown to OffsetFetch, so no consumer starts from an offset that a new coordinator would not
+know.  Members may commit while a rebalance is prepared (that is their last chance), and not between
+its two barriers.  A group without members takes commits from whoever sends no generation: that is
+what consumers with assigned partitions do.
+
+Offsets expire offsets.retention.minutes after the group became empty, after their commit where it
+never had members, and after their commit where a consumer group reads the topic no more (KIP-211).
+
+Source: kafka.coordinator.group.GroupCoordinator, GroupMetadata.removeExpiredOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.coordinator.group.group import (
+    CONSUMER,
+    SESSION,
+    Group,
+    Outcome,
+    State,
+    Ticket,
+    Write,
+)
+from broker.coordinator.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupLogRecord,
+    GroupRecord,
+    OffsetRecord,
+)
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+
+_COMMIT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+def commit(
+    group: Group,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    ticket: Ticket,
+) -> tuple[ErrorCode, Outcome]:
+    """The error of all partitions, or NONE: then the ticket's answer (an error code) follows."""
+    out = Outcome()
+    error = _may_commit(group, member_id, instance_id, generation)
+    if error is not ErrorCode.NONE:
+        return error, out
+    member = group.members.get(member_id)
+    if member is not None:
+        out.timers[SESSION, member_id] = member.session_timeout_ms
+    pending = group.pending_offsets
+    for tp in offsets:
+        pending[tp] = pending.get(tp, 0) + 1
+
+    def then(error: ErrorCode) -> Outcome:
+        for tp in offsets:
+            pending[tp] -= 1
+            if not pending[tp]:
+                del pending[tp]
+        return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
+
+    records = tuple(OffsetRecord(group.group_id, tp, value) for tp, value in offsets.items())
+    out.writes.append(Write(records, then))
+    return ErrorCode.NONE, out
+
+
+def _may_commit(
+    group: Group, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode:
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.is_fenced(member_id, instance_id):
+        return ErrorCode.FENCED_INSTANCE_ID
+    if generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    if member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def fetch(
+    group: Group | None, tps: Iterable[TopicPartition] | None, require_stable: bool
+) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
+    """What is committed; None where nothing is.  All partitions where `tps` is None."""
+    if group is None or group.state is State.DEAD:
+        return dict.fromkeys(tps or ())
+    asked = group.offsets if tps is None else tps
+    return {
+        tp: ErrorCode.UNSTABLE_OFFSET_COMMIT
+        if require_stable and tp in group.pending_offsets
+        else group.offsets.get(tp)
+        for tp in asked
+    }
+
+
+def delete(
+    group: Group, tps: Iterable[TopicPartition], ticket: Ticket
+) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode], Outcome]:
+    """The group's error, or each partition's; the ticket is answered when that is committed."""
+    out = Outcome()
+    errors = dict.fromkeys(tps, ErrorCode.NONE)
+    if group.state is State.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND, {}, out
+    if group.state is not State.EMPTY:
+        if group.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP, {}, out
+        topics = group.subscribed()
+        for tp in errors:
+            if topics is None or tp.topic in topics:
+                errors[tp] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    gone = [tp for tp, error in errors.items() if error is ErrorCode.NONE and tp in group.offsets]
+
+    def then(error: ErrorCode) -> Outcome:
+        return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
+
+    out.writes.append(Write(tombstones(group, gone), then))
+    return ErrorCode.NONE, errors, out
+
+
+def delete_group(group: Group, ticket: Ticket) -> tuple[ErrorCode, Outcome]:
+    """Deletes a group without members; the ticket is answered when that is committed."""
+    out = Outcome()
+    if group.state is State.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND, out
+    if group.state is not State.EMPTY:
+        return ErrorCode.NON_EMPTY_GROUP, out
+    records: list[GroupLogRecord] = [OffsetRecord(group.group_id, tp, None) for tp in group.offsets]
+    if group.generation > 0:
+        records.append(GroupRecord(group.group_id, None))
+    group.state = State.DEAD
+
+    def then(error: ErrorCode) -> Outcome:
+        if error is not ErrorCode.NONE:
+            group.state = State.EMPTY
+        return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
+
+    out.writes.append(Write(tuple(records), then))
+    return ErrorCode.NONE, out
+
+
+def tombstones(group: Group, gone: list[TopicPartition]) -> tuple[GroupLogRecord, ...]:
+    """Takes these offsets back, and an empty group with the last of them."""
+    records: list[GroupLogRecord] = [OffsetRecord(group.group_id, tp, None) for tp in gone]
+    if (
+        group.state is State.EMPTY
+        and group.generation > 0
+        and not (group.pending_members or group.pending_writes)
+        and len(gone) == len(group.offsets)
+    ):
+        records.append(GroupRecord(group.group_id, None))
+    return tuple(records)
+
+
+def remove(group: Group, gone: Iterable[TopicPartition]) -> Outcome:
+    """Offsets of topics that were deleted."""
+    return _drop(group, [tp for tp in gone if tp in group.offsets])
+
+
+def expire(group: Group, now_ms: int, retention_ms: int) -> Outcome:
+    """Tombstones of what nobody has needed for offsets.retention.minutes."""
+    if group.state is State.DEAD:
+        return Outcome()
+    return _drop(group, _expired(group, now_ms, retention_ms), even_if_none=True)
+
+
+def _expired(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    kept: frozenset[str] = frozenset()
+    since_empty = NO_TIMESTAMP
+    if group.protocol_type is not None:
+        if group.state is State.EMPTY:
+            since_empty = group.state_ms
+        else:
+            topics = group.subscribed()
+            if topics is None:
+                return []
+            kept = topics
+    gone = []
+    for tp, value in group.offsets.items():
+        if tp in group.pending_offsets or tp.topic in kept:
+            continue
+        if value.expire_ms != NO_TIMESTAMP:
+            if now_ms >= value.expire_ms:
+                gone.append(tp)
+        elif now_ms - (since_empty if since_empty >= 0 else value.commit_ms) >= retention_ms:
+            gone.append(tp)
+    return gone
+
+
+def _drop(group: Group, gone: list[TopicPartition], *, even_if_none: bool = False) -> Outcome:
+    """`even_if_none`: a group that is empty and has no offsets goes, too."""
+    if not gone and not (even_if_none and not group.offsets):
+        return Outcome()
+    records = tombstones(group, gone)
+    return Outcome(writes=[Write(records, lambda _: Outcome())]) if records else Outcome()
