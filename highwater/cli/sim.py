@@ -45,6 +45,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--trace", is_flag=True, help="Print every event (with --replay).")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
+@click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
     seconds: float,
@@ -55,6 +56,7 @@ def sim(
     trace: bool,
     keep_going: bool,
     faults: bool,
+    flush: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
 
@@ -70,7 +72,9 @@ def sim(
 
     if trace and replay is None:
         raise click.UsageError("--trace goes with --replay SEED: it prints one seed's events")
-    options = Options(seconds=seconds, faults=faults, trace=click.echo if trace else None)
+    options = Options(
+        seconds=seconds, faults=faults, flush=flush, trace=click.echo if trace else None
+    )
     summary = run_seeds(
         [replay] if replay is not None else seeds,
         options,
@@ -90,7 +94,7 @@ def sim(
 
 def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
     if not outcome.ok:
-        _tell_broken(outcome, options.seconds, with_events=options.trace is None)
+        _tell_broken(outcome, options)
     if sys.stderr.isatty():
         rate = summary.seeds / max(summary.real_seconds, 1e-9)
         click.echo(
@@ -100,15 +104,14 @@ def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
         )
 
 
-def _tell_broken(outcome: Outcome, seconds: float, *, with_events: bool) -> None:
+def _tell_broken(outcome: Outcome, options: Options) -> None:
     from highwater.chaos.simulated.seeds import replay_command
 
     click.echo(f"seed {outcome.seed}: {outcome.violation}")
-    if with_events:
+    if options.trace is None:
         for line in outcome.last_events:
             click.echo(f"  {line}")
-    asked = "" if seconds == 30.0 else f" --seconds {seconds:g}"
-    click.echo(f"replay: {replay_command(outcome.seed)}{asked} --trace")
+    click.echo(f"replay: {replay_command(outcome.seed, options)}")
 
 
 def _tell(summary: Summary) -> None:

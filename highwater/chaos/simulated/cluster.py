@@ -204,6 +204,7 @@ class SimCluster:
         node = self.nodes[broker_id]
         node.wanted = False
         excused = not self.shape.flush_every_batch
+        self.kernel.note("power loss", broker_id)
         self.rules.power_lost(broker_id, excused=excused)
         lost = self.simulation.power_loss(node.host)
         self.trace.add(node.name, f"loses power, and {lost} bytes")

@@ -250,7 +250,13 @@ class Rules:
             truth.forget_above(replica.mirror.end)
             return
         if replica.lossy:
+            if len(old.isr) > 1:
+                self.broken(
+                    "R4",
+                    f"{truth.tp}: {new.leader} lost its tail, and was elected out of {old.isr}",
+                )
             self.expected_losses += truth.end > replica.mirror.end
+            replica.lossy = False
             truth.forget_above(replica.mirror.end)
             return
         self._hold(truth, replica, truth.end, "R4", "was elected leader")

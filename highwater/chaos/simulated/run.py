@@ -36,8 +36,9 @@ class Options:
 
     seconds: float = 30.0
     faults: bool = True
-    power_loss: bool | None = None
-    """Among the faults, with a flush of every batch; None lets the seed decide (one in four)."""
+    flush: bool | None = False
+    """A flush of every batch, and power losses at any time; None lets the seed decide (one in
+    four)."""
     trace: Callable[[str], None] | None = None
 
 
@@ -46,6 +47,7 @@ class Outcome:
     """What became of one seed."""
 
     seed: int
+    replay: str = ""
     digest: str = ""
     violation: Violation | None = None
     last_events: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     return run.outcome
 
 
-def shape_of(kernel: Kernel, power_loss: bool | None) -> Shape:
+def shape_of(kernel: Kernel, flush: bool | None) -> Shape:
     random = kernel.random("shape")
     one_in_four = random.random() < 0.25
     return Shape(
@@ -87,7 +89,7 @@ def shape_of(kernel: Kernel, power_loss: bool | None) -> Shape:
         lag_ms=random.choice((1500, 3000)),
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
-        flush_every_batch=one_in_four if power_loss is None else power_loss,
+        flush_every_batch=one_in_four if flush is None else flush,
     )
 
 
@@ -108,7 +110,7 @@ class _Run:
             self._finish(cluster)
 
     async def main(self, kernel: Kernel) -> None:
-        shape = shape_of(kernel, self._options.power_loss)
+        shape = shape_of(kernel, self._options.flush)
         handler: TraceHandler | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -85,13 +85,21 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "time": round(violation.time, 4),
         "digest": outcome.digest,
         "real_seconds": round(outcome.real_seconds, 2),
-        "replay": replay_command(outcome.seed),
+        "replay": outcome.replay,
         "last_events": outcome.last_events,
     }
 
 
-def replay_command(seed: int) -> str:
-    return f"highwater sim --replay {seed}"
+def replay_command(seed: int, options: Options) -> str:
+    """The one command that shows what happened."""
+    command = f"highwater sim --replay {seed}"
+    if options.seconds != Options().seconds:
+        command += f" --seconds {options.seconds:g}"
+    if options.flush:
+        command += " --flush"
+    if not options.faults:
+        command += " --no-faults"
+    return command + " --trace"
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
@@ -121,6 +129,7 @@ def run_seeds(
     summary = Summary()
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
+            outcome.replay = replay_command(outcome.seed, options)
             summary.add(outcome)
             progress(summary, outcome)
             if not outcome.ok and not keep_going:

@@ -111,11 +111,14 @@ class Process:
         try:
             with self.scope:
                 await main()
+        except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
+            if self.alive:
+                raise
         except BaseException as error:
             if self.alive:
-                if not isinstance(error, Exception | BaseExceptionGroup | SystemExit):
+                self.failure = _without_cancelled(error)
+                if self.failure is None:
                     raise
-                self.failure = error
         finally:
             self.kill()
             self.ended.set()
@@ -152,3 +155,9 @@ class Process:
         held, self._held_calls = self._held_calls, []
         for function, args in held:
             self.call(function, *args)
+
+
+def _without_cancelled(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1]
+    return error
