@@ -1,7 +1,7 @@
 """Making a log survive a power loss, and moving its recovery point.
 
-What is below the recovery point is not looked at again after a crash, so all that tells about it has
-to be on the disk first: batches, indexes, the names of new files, leader epochs.  A file that was
+What is below the recovery point is not looked at again after a crash, so all that tells about it
+has to be on the disk first: batches, indexes, names of new files, leader epochs.  A file that was
 replaced without waiting for the disk may be old, new or torn then; recovery makes epochs and
 producers anew from the batches it reads, hence only above the recovery point.
 

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from broker.log.config import LogConfig
+from broker.log.index import OffsetIndex, TimeIndex
 from broker.log.loading import load_log
 from broker.log.log import Log
 from broker.log.parts import AppendInfo, LogSlice
@@ -127,6 +128,25 @@ def sequence_of(log: Log, producer_id: int) -> Sequence[tuple[int, int]]:
     """(last sequence, last offset) of the batches that are remembered."""
     entry = log.producers.get(producer_id)
     return [(b.last_sequence, b.last_offset) for b in entry.batches] if entry else []
+
+
+def check_indexes(log: Log) -> None:
+    """Each entry of an index file is about a batch that is there."""
+    for segment in log.segments:
+        segment.write_indexes()
+        known = {h.position: h for h in batches(segment.file.read(0, segment.size))}
+        path = segment.file.path.removesuffix(".log")
+        offsets = OffsetIndex.decode(Path(path + ".index").read_bytes(), segment.size)
+        assert len(offsets) == len(segment.offset_index)
+        for offset, position in zip(offsets.offsets, offsets.positions, strict=True):
+            assert known[position].last_offset == segment.base_offset + offset
+        times = TimeIndex.decode(Path(path + ".timeindex").read_bytes())
+        for timestamp, offset in zip(times.timestamps, times.offsets, strict=True):
+            assert timestamp in [
+                h.max_timestamp
+                for h in known.values()
+                if h.last_offset == segment.base_offset + offset
+            ]
 
 
 @contextmanager

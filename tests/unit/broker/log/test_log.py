@@ -20,6 +20,7 @@ from tests.unit.broker.log.conftest import (
     Logs,
     batch,
     bytes_of,
+    check_indexes,
     content,
     follow,
     headers_of,
@@ -277,6 +278,7 @@ def test_after_a_truncation_the_log_is_as_if_it_had_never_been_longer(
         for n, count in enumerate(counts):
             lead(log, batch(count, producer=(n % 2, 0, _next(log, n % 2))), epoch=n // 3)
             sequence += count
+        log.write_all()
         for cut in cuts:
             cut = min(cut, log.log_end_offset)
             log.truncate_to(cut)
@@ -291,8 +293,10 @@ def test_after_a_truncation_the_log_is_as_if_it_had_never_been_longer(
             assert sequence_of(log, producer_id)[-1:] == sequence_of(twin, producer_id)[-1:]
         kept = [e for e in twin.epochs.entries if e in log.epochs.entries]
         assert kept == twin.epochs.entries == log.epochs.entries
-        lead(log, batch(2), epoch=50)
+        for _ in range(9):
+            lead(log, batch(2), epoch=50)
         assert headers_of(log)[-1].last_offset == log.log_end_offset - 1
+        check_indexes(log)
         log.close()
         twin.close()
 
@@ -324,7 +328,7 @@ def test_truncating_at_the_end_drops_an_epoch_that_wrote_nothing(logs: Logs) -> 
 
 def test_timestamps(logs: Logs) -> None:
     log = logs.open(LogConfig(index_interval_bytes=0, segment_bytes=400))
-    times = [100, 300, 200, 500, 400, 600]
+    times = [100, 120, 140, 160, 300, 200, 220, 310, 320, 500, 400, 600]
     for time in times:
         lead(log, batch(2, timestamp=START_MS + time))
     for wanted in range(90, 620, 10):
@@ -339,9 +343,9 @@ def test_timestamps(logs: Logs) -> None:
         )
         found = log.offset_for_timestamp(START_MS + wanted)
         assert (found and found[:2]) == expected
-    assert log.max_timestamp_offset() == (START_MS + 601, 11, 0)
-    log.truncate_to(8)
-    assert log.max_timestamp_offset() == (START_MS + 501, 7, 0)
+    assert log.max_timestamp_offset() == (START_MS + 601, 23, 0)
+    log.truncate_to(20)
+    assert log.max_timestamp_offset() == (START_MS + 501, 19, 0)
 
 
 def test_retention_by_size_and_time(logs: Logs) -> None:
@@ -365,8 +369,10 @@ def test_retention_of_what_is_below_the_log_start(logs: Logs) -> None:
     log = logs.open(LogConfig(segment_bytes=len(batch(2)), cleanup_policy="compact"))
     for _ in range(4):
         lead(log, batch(2))
-    log.advance_log_start(5)
+    log.advance_log_start(4)
     assert log.delete_old_segments(START_MS * 2, high_watermark=8) == 2
+    log.advance_log_start(5)
+    assert log.delete_old_segments(START_MS * 2, high_watermark=8) == 0
     assert [s.base_offset for s in log.segments] == [4, 6]
     assert log.log_start_offset == 5
 
@@ -412,3 +418,31 @@ async def test_a_flush_does_not_vouch_for_what_came_after_a_truncation(
     monkeypatch.setattr(log.disk, "sync_dir", slow_sync)
     await log.flush()
     assert log.recovery_point == 0
+
+
+def test_the_largest_timestamp_after_a_truncation(logs: Logs) -> None:
+    log = logs.open(LogConfig(index_interval_bytes=0))
+    for time in (100, 500, 300, 600, 200):
+        lead(log, batch(1, timestamp=START_MS + time))
+    expected = {4: (600, 3), 3: (500, 1), 2: (500, 1), 1: (100, 0)}
+    for end, (time, offset) in expected.items():
+        log.truncate_to(end)
+        assert log.max_timestamp_offset() == (START_MS + time, offset, 0)
+        assert log.segments[0].largest_timestamp == START_MS + time
+
+
+def test_a_read_passes_over_what_compaction_removed(logs: Logs) -> None:
+    log = logs.open(LogConfig(segment_bytes=len(batch(2))))
+    follow(log, bytes(batch(2)))
+    later = bytearray(batch(2))
+    later[:8] = (10).to_bytes(8, "big")
+    follow(log, bytes(later))
+    follow(log, bytes(later[:7]) + b"\x14" + bytes(later[8:]))
+    assert [s.base_offset for s in log.segments] == [0, 10, 20]
+    for offset in range(2, 12):
+        (header,) = batches(content(log.read(offset, 1, 22)))
+        assert header.base_offset == 10
+    assert log.read(5, 1000, 8).size == 0
+    for offset in range(12, 20):
+        (header,) = batches(content(log.read(offset, 1, 22)))
+        assert header.base_offset == 20

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from broker.log.checkpoints import LEADER_EPOCHS
 from broker.log.config import LogConfig
-from broker.log.index import OffsetIndex, TimeIndex
 from broker.log.loading import UnsupportedFormatError
 from broker.log.log import Log
 from highwater.common.wire.records import TRANSACTIONAL, Marker, batches, build_marker
@@ -21,6 +20,7 @@ from tests.unit.broker.log.conftest import (
     Logs,
     batch,
     bytes_of,
+    check_indexes,
     content,
     headers_of,
     lead,
@@ -61,25 +61,6 @@ def check_whole(logs: Logs, log: Log, original: bytes) -> None:
         (first, *_) = batches(content(log.read(offset, 1, end)))
         assert first.base_offset <= offset <= first.last_offset
     assert lead(log, batch(2), epoch=99).base_offset == end
-
-
-def check_indexes(log: Log) -> None:
-    """Each entry of an index file is about a batch that is there."""
-    for segment in log.segments:
-        segment.write_indexes()
-        known = {h.position: h for h in batches(segment.file.read(0, segment.size))}
-        path = segment.file.path.removesuffix(".log")
-        offsets = OffsetIndex.decode(Path(path + ".index").read_bytes(), segment.size)
-        assert len(offsets) == len(segment.offset_index)
-        for offset, position in zip(offsets.offsets, offsets.positions, strict=True):
-            assert known[position].last_offset == segment.base_offset + offset
-        times = TimeIndex.decode(Path(path + ".timeindex").read_bytes())
-        for timestamp, offset in zip(times.timestamps, times.offsets, strict=True):
-            assert timestamp in [
-                h.max_timestamp
-                for h in known.values()
-                if h.last_offset == segment.base_offset + offset
-            ]
 
 
 def test_the_last_batch_is_cut_wherever_it_ends(logs: Logs) -> None:
