@@ -24,8 +24,8 @@ from broker.admin.topic_names import GROUP_METADATA_TOPIC
 from broker.coordinator.group import offsets
 from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
 from broker.coordinator.group.loading import LoadError, load
-from broker.coordinator.group.protocol import Join, Sync
-from broker.coordinator.group.rebalance import Limits, Rebalancing
+from broker.coordinator.group.protocol import Join, Limits, Sync
+from broker.coordinator.group.rebalance import Rebalancing
 from broker.coordinator.group.records import CommittedOffset, encode, partition_for
 from broker.coordinator.group.shard import PendingWrite, Shard
 from broker.coordinator.group.waiting import DelayedWrite, Waiting

@@ -8,6 +8,12 @@ from highwater.common.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    initial_delay_ms: int
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """A JoinGroup request; `new_id` is the member id that is given to a newcomer."""
 

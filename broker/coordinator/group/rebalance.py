@@ -19,7 +19,7 @@ Source: kafka.coordinator.group.GroupCoordinator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from broker.coordinator.group.group import (
     REBALANCE,
@@ -32,7 +32,7 @@ from broker.coordinator.group.group import (
     Ticket,
     Write,
 )
-from broker.coordinator.group.protocol import Join, Joined, Sync, Synced
+from broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
 from highwater.common.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -49,12 +49,6 @@ _STORE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """What members are told where their generation could not be stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    initial_delay_ms: int
-    max_size: int
 
 
 class Rebalancing:

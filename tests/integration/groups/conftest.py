@@ -1,0 +1,28 @@
+"""A cluster whose groups rebalance without delay, for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.chaos.clusters.background import BackgroundCluster
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundCluster]:
+    folder = tmp_path_factory.mktemp("groups")
+    with BackgroundCluster(
+        folder,
+        group_initial_rebalance_delay_ms="0",
+        group_min_session_timeout_ms="1000",
+        offsets_topic_num_partitions="3",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: BackgroundCluster) -> Iterator[BackgroundCluster]:
+    """Whole again after each test."""
+    yield shared_cluster
+    shared_cluster.mend()
