@@ -166,7 +166,8 @@ class Partition:
         self.role = Role.LEADER
         self.epoch_start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, log.log_end_offset)
-        others = [b for b in state.replicas if b != self.local_id]
+        # a replica that a reassignment takes away stays in the ISR for a moment, and counts so long
+        others = [b for b in dict.fromkeys((*state.replicas, *state.isr)) if b != self.local_id]
         self.followers = {b: self.followers.get(b) or Follower(b) for b in others}
         for broker_id, follower in self.followers.items():
             follower.new_term(not was_leader, broker_id in state.isr, log.log_end_offset, now_ms)
@@ -235,6 +236,8 @@ class Partition:
 
     def _maybe_expand(self, follower: Follower) -> IsrChange | None:
         if not self.isr.may_change or follower.broker_id in self.isr.members:
+            return None
+        if follower.broker_id not in self.replicas:
             return None
         if follower.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
             return None
