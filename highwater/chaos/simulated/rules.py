@@ -249,16 +249,6 @@ class Rules:
             truth.unclean += 1
             truth.forget_above(replica.mirror.end)
             return
-        if replica.lossy:
-            if len(old.isr) > 1:
-                self.broken(
-                    "R4",
-                    f"{truth.tp}: {new.leader} lost its tail, and was elected out of {old.isr}",
-                )
-            self.expected_losses += truth.end > replica.mirror.end
-            replica.lossy = False
-            truth.forget_above(replica.mirror.end)
-            return
         self._hold(truth, replica, truth.end, "R4", "was elected leader")
 
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
@@ -441,6 +431,8 @@ class Rules:
         new_term: bool,
     ) -> None:
         who = f"{truth.tp}: broker {replica.broker}"
+        if replica.lossy:
+            self._lossy_leads(truth, replica)
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
         if other != replica.broker:
             self.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
@@ -453,6 +445,21 @@ class Rules:
         if old is None or new.hw != old.hw:
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)
+
+    def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
+        """It lost its tail in a power loss: it may lead only where nobody else was in the ISR."""
+        replica.lossy = False
+        if replica.mirror.end >= truth.end:
+            return
+        others = [b for b in (truth.state.isr if truth.state else ()) if b != replica.broker]
+        if others:
+            self.broken(
+                "R4",
+                f"{truth.tp}: broker {replica.broker} lost its tail (LEO {replica.mirror.end}, "
+                f"committed {truth.end}), and leads although {others} are in the ISR",
+            )
+        self.expected_losses += 1
+        truth.forget_above(replica.mirror.end)
 
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
         """A leader's HW: what lies below it is committed."""

@@ -1,0 +1,52 @@
+"""What the simulation has found, kept small."""
+
+from __future__ import annotations
+
+from broker.log.manager import LogManager
+from broker.replica.partition import LeaderAndIsr, Partition
+from highwater.chaos.simulated.cluster import DATA, Shape
+from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.common.wire.record_codec import Record
+from highwater.common.wire.records import batches, build_batch
+from highwater.common.world.sim import Kernel, Simulation, run_simulation
+
+TP = TopicPartition("t", 0)
+
+
+def _state(epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        BrokerId(1), LeaderEpoch(epoch), ControllerEpoch(1), isr, ZkVersion(epoch), replicas
+    )
+
+
+def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
+    """Seed 26 of November 2026, R1: a reassignment to fewer replicas names the new ones to the
+    leader before the ISR has shrunk, and the HW ran ahead of a member of the ISR."""
+
+    async def main(kernel: Kernel) -> None:
+        simulation = Simulation(kernel)
+        world = simulation.start(simulation.add_host("broker-1"))
+        world.disk.make_dirs(DATA)
+        config = Shape().config(1, "broker-1")
+        logs = LogManager(world.disk, world.clock, (DATA,), config, on_dir_failure=lambda *_: None)
+        await logs.load("cluster", 1)
+        partition = Partition(TP, BrokerId(1), 3000, lambda _: True)
+        partition.log = logs.get_or_create(TP, logs.topic_config({}))
+        partition.min_insync_replicas = 1
+        partition.make_leader(_state(0, (1, 2, 3), (1, 2, 3)), 0)
+        data = build_batch([Record(None, b"v", 1)])
+        partition.append(memoryview(data), list(batches(data)), -1, 0, 0)
+        partition.follower_fetched(2, 1, 0, 1)
+        partition.follower_fetched(3, 0, 0, 1)
+        assert partition.high_watermark == 0
+        partition.make_leader(_state(1, (1, 2), (1, 2, 3)), 2)
+        assert partition.high_watermark == 0
+        partition.follower_fetched(2, 1, 0, 3)
+        assert partition.high_watermark == 0
+        partition.make_leader(_state(2, (1, 2), (1, 2)), 4)
+        partition.follower_fetched(2, 1, 0, 5)
+        assert partition.high_watermark == 1
+        _, change = partition.follower_fetched(2, 1, 0, 6)
+        assert change is None
+
+    run_simulation(0, main)
