@@ -1,0 +1,297 @@
+"""The group APIs on one broker: its role for a partition of __consumer_offsets comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from broker.handlers import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.control import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from highwater.common.wire.fetch import FetchPartition
+from highwater.common.wire.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+TOPIC = "__consumer_offsets"
+TP = TopicPartition(TOPIC, 0)
+SETTINGS = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1}
+
+
+class Node:
+    """A broker whose controller is the test: broker 1, with broker 2 as the other replica."""
+
+    def __init__(self, b: Any) -> None:
+        self.b = b
+        self.epoch = 0
+
+    async def role(self, leader: int, isr: tuple[int, ...] = (1,)) -> None:
+        self.epoch += 1
+        state = LeaderAndIsrPartitionState(
+            partition_index=0, controller_epoch=1, leader=leader, leader_epoch=self.epoch,
+            isr=list(isr), partition_epoch=self.epoch, replicas=[1, 2], adding_replicas=[],
+            removing_replicas=[], is_new=self.epoch == 1,
+        )  # fmt: skip
+        request = LeaderAndIsrRequest(
+            controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
+            ungrouped_partition_states=[],
+            topic_states=[LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=[state])],
+        )  # fmt: skip
+        errors = await self.b.services.replicas.leader_and_isr(request)
+        assert errors == {TP: ErrorCode.NONE}
+
+    async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
+        """And has loaded what there is."""
+        await self.role(1, isr)
+        while not self.b.services.groups.shards[0].loaded:
+            await trio.sleep(0.01)
+
+    def follower_has_all(self) -> None:
+        replicas = self.b.services.replicas
+        end = replicas.partition(TP).leader_log().log_end_offset
+        replicas.follower_progress(FetchPartition(TP, -1, end, 0, 1000, -1), 2)
+
+    @property
+    def end(self) -> int:
+        return int(self.b.services.replicas.partition(TP).leader_log().log_end_offset)
+
+    async def commit(self, offset: int, **changed: Any) -> str:
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition = topic.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata="m"
+        )
+        request = OffsetCommitRequest(
+            group_id="g", topics=[topic(name="t", partitions=[partition])], **changed
+        )
+        answer = await self.b.ask(offset_commit, 7, request)
+        return ErrorCode(answer.topics[0].partitions[0].error_code).name
+
+    async def fetch(self) -> tuple[str, int | None]:
+        """The error, and the offset of t-0."""
+        request = OffsetFetchRequest(group_id="g", topics=None, require_stable=False)
+        answer = await self.b.ask(offset_fetch, 7, request)
+        found = [p.committed_offset for t in answer.topics for p in t.partitions]
+        return ErrorCode(answer.error_code).name, found[0] if found else None
+
+    async def join(self, member_id: str = "") -> Any:
+        request = JoinGroupRequest(
+            group_id="g", session_timeout_ms=10000, rebalance_timeout_ms=30000,
+            member_id=member_id, protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"s")],
+        )  # fmt: skip
+        return await self.b.ask(join_group, 7, request)
+
+    async def member(self) -> str:
+        """A group of one."""
+        member_id = (await self.join()).member_id
+        joined = await self.join(member_id)
+        assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, member_id)
+        answer = await self.sync(member_id)
+        assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
+        return str(member_id)
+
+    async def sync(self, member_id: str) -> Any:
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment(
+            member_id=member_id, assignment=b"all"
+        )
+        request = SyncGroupRequest(
+            group_id="g", generation_id=1, member_id=member_id, assignments=[assignment]
+        )
+        return await self.b.ask(sync_group, 5, request)
+
+    async def heartbeat(self, member_id: str) -> str:
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+        return ErrorCode((await self.b.ask(heartbeat, 4, request)).error_code).name
+
+    async def state(self) -> tuple[str, str, int]:
+        (group,) = (
+            await self.b.ask(describe_groups, 5, DescribeGroupsRequest(groups=["g"]))
+        ).groups
+        return ErrorCode(group.error_code).name, group.group_state, len(group.members)
+
+
+def run(in_broker: Any, body: Callable[[Node], Awaitable[None]]) -> None:
+    async def main(b: Any) -> None:
+        await b.services.logs.load("the-cluster", 1)
+        await b.update_metadata({TOPIC: {0: 1}, "t": {0: 1}})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(b.services.completions.run)
+            await nursery.start(b.services.groups.run)
+            await body(Node(b))
+            nursery.cancel_scope.cancel()
+
+    in_broker(main, **SETTINGS)
+
+
+def test_a_group_lives_on_at_the_next_leader(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        assert await node.fetch() == ("NOT_COORDINATOR", None)
+        await node.leads()
+        member = await node.member()
+        committed = {"generation_id_or_member_epoch": 1, "member_id": member}
+        assert await node.commit(5, **committed) == "NONE"
+        assert await node.commit(7) == "UNKNOWN_MEMBER_ID"
+        await node.role(2)
+        assert await node.heartbeat(member) == "NOT_COORDINATOR"
+        assert await node.state() == ("NOT_COORDINATOR", "", 0)
+        await node.leads()
+        assert await node.state() == ("NONE", "Stable", 1)
+        assert await node.fetch() == ("NONE", 5)
+        assert await node.heartbeat(member) == "NONE"
+        assert await node.commit(6, **committed) == "NONE"
+        await trio.sleep(11)  # the session began anew, and ends
+        assert await node.heartbeat(member) == "UNKNOWN_MEMBER_ID"
+        assert await node.state() == ("NONE", "Empty", 0)
+
+    run(in_broker, body)
+
+
+def test_nothing_is_served_before_the_hw_is_where_the_log_ended(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        await node.leads()
+        assert await node.commit(5) == "NONE"
+        await node.role(2)
+        node.b.services.replicas.partition(TP).high_watermark = 0  # as a checkpoint may say
+        await node.role(1, (1, 2))
+        await trio.sleep(5)
+        assert (await node.fetch())[0] == "COORDINATOR_LOAD_IN_PROGRESS"
+        listed = await node.b.ask(list_groups, 4, ListGroupsRequest(states_filter=[]))
+        assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await node.heartbeat("m") == "NONE"
+        node.follower_has_all()
+        await trio.sleep(0.1)
+        assert await node.fetch() == ("NONE", 5)
+
+    run(in_broker, body)
+
+
+def test_a_commit_is_answered_and_shown_when_all_replicas_have_it(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        await node.leads((1, 2))
+        answers: list[str] = []
+
+        async def commits() -> None:
+            answers.append(await node.commit(5))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commits)
+            await trio.sleep(1)
+            assert (answers, await node.fetch()) == ([], ("NONE", None))
+            node.follower_has_all()
+        assert (answers, await node.fetch()) == (["NONE"], ("NONE", 5))
+        assert await node.commit(6) == "REQUEST_TIMED_OUT"
+        assert await node.fetch() == ("NONE", 5)
+        node.follower_has_all()  # it was appended, and it counts now
+        assert await node.fetch() == ("NONE", 6)
+
+    run(in_broker, body)
+
+
+def test_who_waits_hears_of_the_move_at_once(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        await node.leads((1, 2))
+        member_id = (await node.join()).member_id
+        await node.join(member_id)
+        answers: list[Any] = []
+
+        async def syncs() -> None:
+            answers.append(await node.sync(member_id))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(syncs)
+            await trio.sleep(1)
+            assert answers == []
+            started = trio.current_time()
+            await node.role(2)
+        assert answers[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert trio.current_time() - started < 0.1
+
+    run(in_broker, body)
+
+
+def test_groups_and_offsets_are_deleted_for_good(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        await node.leads()
+        assert await node.commit(5) == "NONE"
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        partition = topic.OffsetDeleteRequestPartition(partition_index=0)
+        request = OffsetDeleteRequest(
+            group_id="g", topics=[topic(name="t", partitions=[partition])]
+        )
+        answer = await node.b.ask(offset_delete, 0, request)
+        assert answer.topics[0].partitions[0].error_code == 0
+        assert await node.state() == ("NONE", "Dead", 0)
+        assert await node.commit(6) == "NONE"
+        ask = DeleteGroupsRequest(groups_names=["g", "unknown"])
+        results = (await node.b.ask(delete_groups, 2, ask)).results
+        assert [(r.group_id, r.error_code) for r in results] == [
+            ("g", 0),
+            ("unknown", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        await node.role(2)
+        await node.leads()
+        assert await node.fetch() == ("NONE", None)
+        assert node.b.services.groups.shards[0].groups == {}
+
+    run(in_broker, body)
+
+
+def test_offsets_of_a_deleted_topic_go_with_it(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        await node.leads()
+        assert await node.commit(5) == "NONE"
+        await node.b.update_metadata({"t": {0: -2}})
+        assert await node.fetch() == ("NONE", None)
+        assert node.end == 2
+
+    run(in_broker, body)
+
+
+def test_the_coordinator_is_found_by_the_leader_of_the_groups_partition(in_broker: Any) -> None:
+    async def body(node: Node) -> None:
+        request = FindCoordinatorRequest(key="g", key_type=0)
+        found = await node.b.ask(find_coordinator, 3, request)
+        assert (found.error_code, found.node_id, found.port) == (0, 1, 9091)
+        transactional = FindCoordinatorRequest(key="g", key_type=1)
+        found = await node.b.ask(find_coordinator, 3, transactional)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(in_broker, body)
+
+
+def test_the_topic_is_created_for_the_first_group(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"])
+        found = await b.ask(find_coordinator, 4, request)
+        assert [c.error_code for c in found.coordinators] == [15, 15]
+        assert len(await b.stored_topic(TOPIC)) == 1
+        assert (await b.stored_config(TOPIC))["cleanup.policy"] == "compact"
+
+    in_broker(body, **SETTINGS)
