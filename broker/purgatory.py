@@ -54,6 +54,8 @@ class DelayedOperation(ABC):
     """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
     keys: Sequence[Hashable]
     timeout_ms: int
+    overlaps: ClassVar[bool] = False
+    """Its work is done and only others are waited for: the connection's next request may come."""
 
     completed: bool = False
     _respond: Respond

@@ -106,6 +106,7 @@ class DelayedProduce(DelayedOperation):
     """Waits for each appended partition's HW.  A duplicate of a batch waits as its first did."""
 
     kind: ClassVar[str] = "Produce"
+    overlaps: ClassVar[bool] = True
 
     def __init__(
         self,

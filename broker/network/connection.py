@@ -9,7 +9,12 @@ arrived: a client that announces 100 MiB and sends nothing costs nothing.
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
 gathered, and file slices go by sendfile, kept together with what stands before them (MSG_MORE).
 
-One request is in flight at most, so bytes of the next ones wait here (`leftover`) or in the socket.
+Order.  Answers leave in the order of the requests, and handlers see one request of a connection at
+a time: bytes of the next ones wait here (`leftover`) or in the socket.  One thing overlaps: a
+Produce that was appended and waits for its replicas (it sits in the purgatory) no longer holds up
+the next request, up to PIPELINE of them.  The order of appends is kept all the same, and one round
+of follower fetches then serves all that a producer has in flight; Kafka mutes the connection and
+pays a round for each.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 _SIZE = Struct(">i")
 SCRATCH_BYTES = 65536
+PIPELINE = 10
 _FIRST_BYTES = 1 << 20
 _READ_BUDGET_BYTES = 4 << 20
 _SEND_BUDGET_BYTES = 4 << 20
@@ -74,14 +80,15 @@ class BrokerConnection:
         "closed",
         "connection",
         "hung_up",
-        "in_flight",
         "index",
         "last_active",
+        "leaving",
         "leftover",
         "listener",
         "max_frame",
         "out",
         "peer",
+        "pending",
         "principal",
         "processor",
         "readable",
@@ -110,7 +117,10 @@ class BrokerConnection:
         self.readable = False
         self.hung_up = False
         self.stalled = False
-        self.in_flight: Request | None = None
+        self.pending: deque[Request] = deque()
+        """Requests whose answers have not left yet, in order."""
+        self.leaving = 0
+        """How many of them, from the first on, have their answers in `out`."""
         self.last_active = 0
         self.throttled = False
         self.leftover: memoryview | None = None
@@ -130,6 +140,14 @@ class BrokerConnection:
         return self._id
 
     @property
+    def in_flight(self) -> Request | None:
+        """The request that keeps the connection from being read; None where none does."""
+        pending = self.pending
+        if not pending or (pending[-1].overlaps and len(pending) < PIPELINE):
+            return None
+        return pending[-1]
+
+    @property
     def sending(self) -> bool:
         return bool(self.out)
 
@@ -140,7 +158,7 @@ class BrokerConnection:
             return "its answer is not fetched"
         if self._frame is not None:
             return f"{self._filled} of {self._size} bytes of its request came"
-        if self.leftover is not None and self.in_flight is None:
+        if self.leftover is not None and not self.pending:
             return f"{len(self.leftover)} bytes of its request came"
         return None
 

@@ -237,6 +237,9 @@ class HandlerPool:
                 lambda response: self._respond_or_close(request, response),
                 lambda exc: self._failed(entry, ctx, request, kept, exc),
             )
+            if reply.operation.overlaps and not request.answered:
+                request.overlaps = True
+                request.connection.processor.overlap(request.connection)
         elif isinstance(reply, NoResponse):
             request.then_close = reply.close
             self._done(request)

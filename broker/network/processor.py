@@ -8,8 +8,8 @@ Two tasks.  The *reader* waits at the poller, reads the connections that had new
 requests into the request channel.  The *writer* empties the response queue where it became long:
 usually the queue is empty, and an answer leaves as soon as it was put there, without a task switch.
 Where a socket takes no more, the rest waits until the poller says that there is room: a slow client
-holds up nobody.  One request of a connection is in flight at most, which keeps answers in order;
-a connection is read on when its answer has left.
+holds up nobody.  Answers leave in the order of the requests: one that is ready before its
+predecessors waits for them (`connection` says when requests overlap at all).
 """
 
 from __future__ import annotations
@@ -176,8 +176,22 @@ class Processor:
         now = self._round
         connection.last_active = now
         request = Request(connection, header, frame, now)
-        connection.in_flight = request
+        connection.pending.append(request)
         self._channel.put(request)
+
+    def overlap(self, connection: BrokerConnection) -> None:
+        """The connection's last request waits for its replicas: the next one may come."""
+        if connection.closed or connection.stalled or connection.in_flight is not None:
+            return
+        self._read_next(connection)
+
+    def _read_next(self, connection: BrokerConnection) -> None:
+        if connection.readable or connection.leftover is not None:
+            self._round = self._perf_ns()
+            self.read(connection)
+        else:
+            assert self._poller is not None
+            self._poller.want_read(connection.connection, connection)
 
     # --- writing
 
@@ -223,13 +237,27 @@ class Processor:
         connection = request.connection
         if connection.closed:
             return
-        parts = request.parts
-        if parts is None:  # acks=0
-            self._finish(connection, request)
-            return
-        connection.out.extend(parts)
-        request.parts = None
-        self._send(connection)
+        request.returned = True
+        if connection.pending[0] is request and not connection.leaving:
+            self._send_answers(connection)
+
+    def _send_answers(self, connection: BrokerConnection) -> None:
+        """Sends the answers that are ready, up to the first request that is not answered yet."""
+        now = self._round
+        for request in connection.pending:
+            if not request.returned:
+                break
+            request.taken_back = now
+            connection.leaving += 1
+            if request.parts is not None:  # None: acks=0
+                connection.out.extend(request.parts)
+                request.parts = None
+            if request.then_close or request.throttle_ms:
+                break
+        if connection.out:
+            self._send(connection)
+        else:
+            self._finish(connection)
 
     def _send(self, connection: BrokerConnection) -> None:
         try:
@@ -243,9 +271,7 @@ class Processor:
             self.close(connection)
             return
         if sent is Sent.ALL:
-            request = connection.in_flight
-            assert request is not None
-            self._finish(connection, request)
+            self._finish(connection)
         elif sent is Sent.BLOCKED:
             assert self._poller is not None
             connection.last_active = self._round  # it took something, or has only begun to wait
@@ -254,21 +280,23 @@ class Processor:
             self._unsent.append(connection)
             self._writer.wake()
 
-    def _finish(self, connection: BrokerConnection, request: Request) -> None:
-        """The answer has left: account for it, and read the connection's next request."""
+    def _finish(self, connection: BrokerConnection) -> None:
+        """Answers have left: account for them, and read the connection's next request."""
         now = self._perf_ns()
-        connection.in_flight = None
+        was_blocked = connection.in_flight is not None
         connection.last_active = now
-        self._on_sent(request, now)
-        if request.then_close:
-            self.close(connection)
-            return
-        if request.throttle_ms:
-            connection.throttled = True
-            self._call_later(request.throttle_ms, lambda: self._unthrottle(connection))
-        if connection.readable or connection.leftover is not None:
+        leaving, connection.leaving = connection.leaving, 0
+        for _ in range(leaving):
+            request = connection.pending.popleft()
+            self._on_sent(request, now)
+            if request.then_close:
+                self.close(connection)
+                return
+            if request.throttle_ms:
+                connection.throttled = True
+                self._call_later(request.throttle_ms, lambda: self._unthrottle(connection))
+        if was_blocked and connection.in_flight is None:
+            self._read_next(connection)
+        if not connection.closed and connection.pending and connection.pending[0].returned:
             self._round = now
-            self.read(connection)
-        else:
-            assert self._poller is not None
-            self._poller.want_read(connection.connection, connection)
+            self._send_answers(connection)

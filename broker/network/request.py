@@ -40,10 +40,12 @@ class Request:
         "error_names",
         "handled",
         "metrics",
+        "overlaps",
         "parts",
         "ready",
         "received",
         "response_bytes",
+        "returned",
         "size",
         "taken",
         "taken_back",
@@ -68,6 +70,10 @@ class Request:
         self.ready = 0
         self.taken_back = 0
         self.answered = False
+        self.overlaps = False
+        """It only waits for its replicas: the connection's next request may be handled."""
+        self.returned = False
+        """Its processor has taken the answer out of the response queue."""
         self.parts: list[Part] | None = None
         self.response_bytes = 0
         self.then_close = False

@@ -92,7 +92,8 @@ class PlaneServer:
         return len(self.channel) > 0 or any(
             processor.responses
             or any(
-                c.sending or (c.in_flight and not c.in_flight.waits) for c in processor.connections
+                c.sending or any(not request.waits for request in c.pending)
+                for c in processor.connections
             )
             for processor in self.processors
         )
@@ -253,7 +254,7 @@ class SocketServer:
             if connection.listener.name not in self._protected
         ]
         if others:
-            oldest = min(others, key=lambda c: (c.in_flight is not None, c.last_active, c.index))
+            oldest = min(others, key=lambda c: (bool(c.pending), c.last_active, c.index))
             log.warning("closing connection %s: max.connections is reached", oldest.id)
             oldest.processor.close(oldest)
 
@@ -277,7 +278,7 @@ class SocketServer:
             oldest = self.perf_ns() - idle_ms * 1_000_000
             for connection in self.connections():
                 if connection.last_active < oldest and (
-                    connection.in_flight is None or connection.sending
+                    not connection.pending or connection.sending
                 ):
                     half = connection.unfinished
                     level = logging.INFO if half else logging.DEBUG

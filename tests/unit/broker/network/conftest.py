@@ -46,7 +46,7 @@ class Client:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
-        self._data = b""
+        self._data = bytearray()
 
     async def send(self, body: bytes, *, key: int = 1, version: int = 4, id_: int = 7) -> None:
         frame = request_header(key, version, id_, "test") + body
@@ -77,7 +77,8 @@ class Client:
             if not more:
                 raise EOFError
             self._data += more
-        taken, self._data = self._data[:n], self._data[n:]
+        taken = bytes(self._data[:n])
+        del self._data[:n]
         return taken
 
 
