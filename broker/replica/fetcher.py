@@ -224,6 +224,8 @@ class ReplicaFetcher:
                 tp = TopicPartition(topic.topic, p.partition)
                 if self.states.get(tp) is todo.get(tp) is not None:
                     self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
+        # no checkpoint may say more than the cut logs hold when the first append follows
+        await self.manager.logs.settle()
 
     def _truncate(
         self, tp: TopicPartition, state: FetchState, error: int, epoch: int, end: int
@@ -320,6 +322,18 @@ class ReplicaFetcher:
                 self._append(tp, state, fetched)
         for tp in lost:
             await self._find_place(connection, tp)
+        await self._flush_due(ready)
+
+    async def _flush_due(self, fetched: Iterable[TopicPartition]) -> None:
+        """The next fetch says what this broker holds: with flush.messages=1, on the disk."""
+        for tp in fetched:
+            partition = self.manager.partitions.get(tp)
+            if partition is None or partition.log is None or not partition.log.flush_due:
+                continue
+            try:
+                await partition.log.flush()
+            except OSError as e:
+                self.manager.disk_failed(partition, e)
 
     def _append(self, tp: TopicPartition, state: FetchState, fetched: FetchedPartition) -> None:
         partition = self.manager.partitions[tp]

@@ -92,6 +92,8 @@ class ReplicaManager:
         self.on_role_change: list[Callable[[Partition], None]] = []
         """Called when this broker's role for a partition may have changed; must return at once."""
         self._changing = trio.Lock()
+        self._to_flush: dict[TopicPartition, None] = {}
+        self._flush_wanted = trio.Event()
 
     # ---------------------------------------------------------------- look-up
 
@@ -116,10 +118,34 @@ class ReplicaManager:
         except OSError as e:
             self.disk_failed(partition, e)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        if partition.log is not None and partition.log.flush_due:
+            self.flush_soon(partition)
         self.completed("Fetch", (tp,))
         if moved:
             self.completed("Produce", (tp,))
         return info, partition
+
+    def flush_soon(self, partition: Partition) -> None:
+        """log.flush.interval.messages is reached: one flush takes all that was appended by then."""
+        self._to_flush[partition.tp] = None
+        self._flush_wanted.set()
+
+    async def _flush(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted = trio.Event()
+            wanted, self._to_flush = list(self._to_flush), {}
+            for tp in wanted:
+                partition = self.partitions.get(tp)
+                if partition is None or partition.log is None:
+                    continue
+                try:
+                    await partition.log.flush()
+                except OSError as e:
+                    self.disk_failed(partition, e)
+                    continue
+                if partition.is_leader and partition.advance_high_watermark(monotonic_ms()):
+                    self.high_watermark_moved(tp)
 
     def read(
         self, asked: FetchPartition, max_bytes: int, replica_id: int, isolation: int, min_one: bool
@@ -401,6 +427,7 @@ class ReplicaManager:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.fetchers.run)
             nursery.start_soon(self.isr_writer.run)
+            nursery.start_soon(self._flush)
             nursery.start_soon(self._upkeep, self.config.replica_lag_time_max_ms / 2000, "shrink")
             interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
             nursery.start_soon(self._upkeep, interval, "checkpoint")

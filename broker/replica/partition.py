@@ -296,7 +296,9 @@ class Partition:
         log = self.log
         if log is None or self.under_min_isr:
             return False
-        end = lowest = log.log_end_offset
+        end = log.log_end_offset
+        # with flush.messages=1 the leader's own copy counts when it would survive a power loss
+        lowest = log.recovery_point if log.config.flush_messages == 1 else end
         maximal = self.isr.maximal
         for broker_id, follower in self.followers.items():
             if follower.log_end_offset < lowest and (

@@ -266,3 +266,18 @@ async def test_truncation_repeats_where_the_leader_names_an_unknown_epoch(tmp_pa
     p.truncate_to(2)
     assert log.epochs.latest == 0
     assert truncation_step(log, 0, 0, 1) == Truncation(1, True)
+
+
+async def test_with_flush_messages_1_the_leaders_copy_counts_when_it_is_flushed(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    p = rig.lead(isr=(1,))
+    log = p.require_log()
+    log.config = log.config.with_overrides({"flush.messages": "1"})
+    rig.append(2)
+    assert p.high_watermark == 0
+    assert log.flush_due
+    await log.flush()
+    assert p.advance_high_watermark(rig.now)
+    assert p.high_watermark == 2
