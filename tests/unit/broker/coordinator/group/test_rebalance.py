@@ -40,10 +40,24 @@ def test_an_assignment_is_given_out_when_it_is_committed(table: Any) -> None:
     table.fire(REBALANCE)
     leader = table.answers["a"].member_id
     assert table.sync("s", leader, 1, **{leader: b"all"}) is None
-    assert table.group.state is State.COMPLETING_REBALANCE
+    assert table.heartbeat(leader, 1) is ErrorCode.NONE
     table.committed()
     assert table.answers["s"].assignment == b"all"
     assert table.group.state is State.STABLE
+
+
+def test_an_assignment_of_an_earlier_generation_is_history(table: Any) -> None:
+    table.join("a")
+    table.fire(REBALANCE)
+    leader = table.answers["a"].member_id
+    table.sync("s", leader, 1, **{leader: b"all"})
+    table.join("b")
+    assert table.answers["s"].error is ErrorCode.REBALANCE_IN_PROGRESS
+    table.join("again", leader)
+    assert table.answers["b"].generation == 2
+    table.committed()  # generation 1, while the members wait for the assignment of generation 2
+    assert (table.group.state, table.group.generation) == (State.COMPLETING_REBALANCE, 2)
+    assert table.group.members[leader].assignment == b""
 
 
 def test_an_assignment_that_is_not_stored_begins_the_rebalance_again(table: Any) -> None:
