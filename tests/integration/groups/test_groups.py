@@ -181,6 +181,19 @@ def test_a_killed_coordinator_forgets_nothing(cluster: BackgroundCluster) -> Non
         assert committed(consumer, "survives") == [RECORDS // PARTITIONS] * PARTITIONS
 
 
+def test_a_cluster_killed_as_a_whole_remembers(cluster: BackgroundCluster) -> None:
+    fill(cluster, "remembered")
+    with confluent(cluster, "remembered", "patient") as consumer:
+        seen = read(consumer, RECORDS // 2)
+        consumer.commit(asynchronous=False)
+    for number in (1, 2, 3):
+        cluster.kill(number)
+    for number in (1, 2, 3):
+        cluster.start(number)
+    with confluent(cluster, "remembered", "patient") as consumer:
+        assert sorted(seen + read(consumer, RECORDS // 2)) == list(range(RECORDS))
+
+
 def test_whoever_is_no_member_cannot_commit(cluster: BackgroundCluster) -> None:
     """A consumer with assigned partitions and the group.id of a group that has members."""
     fill(cluster, "guarded")
