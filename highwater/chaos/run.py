@@ -153,7 +153,8 @@ class Run:
             deaths.settle(witness.partitions)
             self._collect(cluster)
         finally:
-            await trio.to_thread.run_sync(witness.close)
+            with trio.CancelScope(shield=True):  # its thread would outlive a run that is cut short
+                await trio.to_thread.run_sync(witness.close)
             self._count(cluster, witness, sizes, deaths)
             witness_log.close()
             sizes_log.close()

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from highwater.chaos.clusters.ports import free_ports
@@ -147,3 +148,30 @@ def test_help_and_an_example_for_every_command() -> None:
         done = run(command, "--help")
         assert done.returncode == 0, done.stderr
         assert f"highwater {command}" in done.stdout.split("Options:")[0].split("Example", 1)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_cut_short_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [*HIGHWATER, "chaos", "--seed=1", "--duration=60", "--engine=duckdb", f"--out={out}"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "faults are injected" in line:
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 5, "ZooKeeper, three brokers, the workload"
+    os.kill(process.pid, number)
+    code = process.wait(40)
+    said = process.stderr.read()
+    process.stderr.close()
+    _, left = psutil.wait_procs(children, timeout=10)
+    assert left == []
+    if number is not signal.SIGKILL:
+        assert code == 3
+        assert "stopped before it was over: no verdict" in said
