@@ -95,13 +95,13 @@ def sim(
 def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
     if not outcome.ok:
         _tell_broken(outcome, options)
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() or summary.seeds % 20 == 0:
         rate = summary.seeds / max(summary.real_seconds, 1e-9)
-        click.echo(
-            f"\r{summary.seeds} seeds, {rate:.2f} a second, {len(summary.broken)} broken ",
-            nl=False,
-            err=True,
-        )
+        line = f"{summary.seeds} seeds, {rate:.2f} a second, {len(summary.broken)} broken"
+        if sys.stderr.isatty():
+            click.echo(f"\r{line} ", nl=False, err=True)
+        else:
+            click.echo(line, err=True)
 
 
 def _tell_broken(outcome: Outcome, options: Options) -> None:
