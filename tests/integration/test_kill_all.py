@@ -39,6 +39,7 @@ class Load:
         self.failed: list[str] = []
         self.sent = 0
         self._stop = threading.Event()
+        self._acked_more = threading.Condition()
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -54,8 +55,18 @@ class Load:
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self.failed.append(str(error))
-        else:
-            self.acked[(message.partition(), message.offset())] = message.value()
+        with self._acked_more:
+            if error is None:
+                self.acked[(message.partition(), message.offset())] = message.value()
+            self._acked_more.notify_all()
+
+    def wait_for_acks(self, count: int) -> None:
+        with self._acked_more:
+            enough = self._acked_more.wait_for(
+                lambda: len(self.acked) >= count or self.failed, timeout=60
+            )
+        assert not self.failed, self.failed[:3]
+        assert enough, f"{len(self.acked)} acknowledgements, and no more within a minute"
 
     def run(self) -> None:
         """In a thread of its own; a bounded queue keeps it from running ahead of a dead cluster."""
@@ -122,15 +133,6 @@ def _end_of(consumer: Any, place: Any) -> int:
             consumer.poll(0.05)
 
 
-async def wait_for_acks(load: Load, cluster: ProcessCluster, count: int) -> None:
-    with trio.fail_after(60):
-        while len(load.acked) < count:
-            assert cluster.unexpected_ends() == []
-            assert load.failed == []
-            await trio.lowlevel.checkpoint()
-            await trio.to_thread.run_sync(threading.Event().wait, 0.02)
-
-
 async def kill_all(cluster: ProcessCluster) -> None:
     """ZooKeeper and all brokers within the same millisecond."""
     for pid in [cluster.pid(member) for member in cluster.members()]:
@@ -147,7 +149,8 @@ async def test_whole_cluster_killed_ten_times_under_load(tmp_path: Path) -> None
         n.start_soon(trio.to_thread.run_sync, load.run)
         try:
             for kill in range(1, KILLS + 1):
-                await wait_for_acks(load, cluster, kill * ACKS_BETWEEN_KILLS)
+                await trio.to_thread.run_sync(load.wait_for_acks, kill * ACKS_BETWEEN_KILLS)
+                assert cluster.unexpected_ends() == []
                 await kill_all(cluster)
                 acked = dict(load.acked)
                 await cluster.start_all()

@@ -1,0 +1,1 @@
+"""Real clients against a running cluster; a package, so that its fixtures end with it."""
