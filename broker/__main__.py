@@ -93,7 +93,8 @@ def _set_up_logging(level: str) -> None:
     if known not in logging.getLevelNamesMapping():
         known = "INFO"
     logging.basicConfig(level=known, format=LOG_FORMAT, stream=sys.stdout)
-    logging.getLogger("kazoo").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # it warns of each attempt to connect, for as long as ZooKeeper is away; we say that once
+    logging.getLogger("kazoo").setLevel(max(logging.ERROR, logging.getLogger().level))
 
 
 def _configuration(options: argparse.Namespace) -> Config:

@@ -44,6 +44,7 @@ from broker.registration import (
 )
 from broker.replica.manager import ReplicaManager
 from broker.services import Services
+from broker.session_watch import SessionWatch
 from controller.candidate import Candidate
 from highwater.common import znodes
 from highwater.common.config import Config
@@ -51,7 +52,6 @@ from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.common.world.api import (
     ConnectionLoss,
     SessionExpired,
-    SessionState,
     World,
     ZkError,
     ZooKeeper,
@@ -122,9 +122,7 @@ class Broker:
             purgatories=self.purgatories,
             completions=self.completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(
-                config, world, self.replicas, self.metadata, self.purgatories
-            ),
+            groups=GroupCoordinator(config, world, self.replicas, self.metadata, self.purgatories),
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
@@ -212,13 +210,7 @@ class Broker:
             config.zookeeper_connect, timeout, config.zookeeper_connection_timeout_ms or timeout
         ) as zk:
             opened.set()
-            expired = trio.Event()
-
-            def changed(state: SessionState) -> None:
-                if state is SessionState.EXPIRED:
-                    expired.set()
-
-            zk.on_session.append(changed)
+            watch = SessionWatch(zk, config, self.world)
             log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
@@ -227,8 +219,8 @@ class Broker:
             await watcher.load()
             if not self._loaded:
                 await self._load(zk, nursery)
-            await self._join(zk, watcher, ready, expired)
-        log.warning("ZooKeeper session 0x%x has expired", zk.session_id)
+            why = await self._join(zk, watcher, ready, watch)
+        log.warning("ZooKeeper session 0x%x %s", zk.session_id, why)
 
     async def _load(self, zk: ZooKeeper, nursery: trio.Nursery) -> None:
         """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
@@ -236,7 +228,7 @@ class Broker:
         self._loaded = True
         self.services.cluster_id = self.metadata.cluster_id = founded
         try:
-            await self.logs.load(founded, self.broker_id)
+            await self.logs.load(founded, self.broker_id, self.replicas.topic_overrides)
         except LogDirectoryError as e:
             raise StartError(self.dir_failures.none_left or str(e)) from e
         nursery.start_soon(self.dir_failures.run)
@@ -248,8 +240,9 @@ class Broker:
         zk: ZooKeeper,
         watcher: DynamicConfigWatcher,
         ready: trio.Event,
-        expired: trio.Event,
-    ) -> None:
+        watch: SessionWatch,
+    ) -> str:
+        """A member of the cluster for as long as the session lasts; gives why it ended."""
         try:
             # connections are accepted before the registration is seen, so that the controller's
             # first is not refused
@@ -273,17 +266,22 @@ class Broker:
                 self.services.candidate = candidate.port
                 self._controller_gauges = candidate.gauges
                 ready.set()
-                await expired.wait()
+                why = await watch.over()
                 nursery.cancel_scope.cancel()
+            return why
         finally:
             self.services.candidate = None
             self.services.session = None
 
     async def _watch_configs(self, watcher: DynamicConfigWatcher) -> None:
-        try:
-            await watcher.run()
-        except ZkError as e:
-            log.info("configuration changes are not followed any more: %s", e)
+        while True:
+            try:
+                await watcher.run()
+            except SessionExpired:
+                return
+            except ZkError as e:
+                log.info("configuration changes are not followed for now: %s", e)
+            await trio.sleep(RECONNECT_S)
 
     def _topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.replicas.topic_configured(topic, overrides)

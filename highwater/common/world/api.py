@@ -190,7 +190,7 @@ class ZkError(Exception):
     """A failed ZooKeeper operation; `path` is the znode."""
 
     def __init__(self, path: str = "", detail: str = "") -> None:
-        super().__init__(f"{type(self).__name__} {path} {detail}".strip())
+        super().__init__(" ".join(filter(None, (type(self).__name__, path, detail))))
         self.path = path
 
 
