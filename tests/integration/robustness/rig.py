@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,22 @@ def eventually(
         time.sleep(POLL_S)
 
 
+_given: set[int] = set()
+
+
+def fresh_port() -> int:
+    """A free port that nobody here was given before."""
+    port = next(p for p in free_ports(len(_given) + 1) if p not in _given)
+    _given.add(port)
+    return port
+
+
 class ZooKeeper:
     """A real one; each test has a path of its own in it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (self.port,) = free_ports(1)
+        self.port = fresh_port()
         command = zookeeper.prepare(folder, self.port, 500)
         self.child = Child("zookeeper", command, output=folder / "output.log", cwd=folder)
         self._paths = iter(range(1_000_000))
@@ -64,7 +74,7 @@ class BrokerProcess:
         self.number = number
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        (self.port,) = free_ports(1)
+        self.port = fresh_port()
         self.properties = {
             "broker.id": str(number),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -178,6 +188,14 @@ def receive(sock: socket.socket, size: int) -> bytes:
     return data
 
 
+def receive_all(sock: socket.socket) -> bytes:
+    """Until the other side closes."""
+    data = b""
+    while chunk := sock.recv(65536):
+        data += chunk
+    return data
+
+
 def call(address: Address, request: Any, version: int, timeout_s: float = 10) -> Any:
     """One request, one answer, on a connection of its own."""
     with connect(address, timeout_s) as sock:
@@ -210,7 +228,3 @@ def closed_by_broker(sock: socket.socket) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def numbered(prefix: str, n: int) -> Iterator[bytes]:
-    return (f"{prefix}{i}".encode() for i in range(n))

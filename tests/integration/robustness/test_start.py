@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos.clusters.ports import free_ports
 from tests.integration.robustness.rig import (
     BrokerProcess,
     ZooKeeper,
@@ -20,6 +19,7 @@ from tests.integration.robustness.rig import (
     closed_by_broker,
     connect,
     eventually,
+    fresh_port,
     leader_of,
     metadata,
 )
@@ -158,7 +158,7 @@ def up(folder: Path, *arguments: str, **environment: str) -> subprocess.Complete
 
 
 def test_up_without_java(tmp_path: Path) -> None:
-    port = str(free_ports(1)[0])
+    port = str(fresh_port())
     done = up(tmp_path / "cluster", "--brokers", "1", "--port", port, PATH="/nowhere")
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
