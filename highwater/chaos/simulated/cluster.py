@@ -133,7 +133,8 @@ class SimCluster:
         world = self.simulation.start(node.host)
         node.world = world
         node.shutdown, node.ready = trio.Event(), trio.Event()
-        world.disk.make_dirs(DATA)
+        if not node.host.disk.broken:
+            world.disk.make_dirs(DATA)
         self.rules.disk_changed(broker_id)
         self.rules.broker_started(broker_id, self._checkpoint(node))
         self.trace.add(node.name, "starts")
@@ -142,7 +143,7 @@ class SimCluster:
     def _checkpoint(self, node: BrokerNode) -> dict[TopicPartition, int]:
         path = f"{DATA}/replication-offset-checkpoint"
         assert node.world is not None
-        if not node.world.disk.exists(path):
+        if node.host.disk.broken or not node.world.disk.exists(path):
             return {}
         try:
             return decode_offsets(node.world.disk.read_all(path))

@@ -1,0 +1,134 @@
+"""A simulated disk that is full, or that answers every call with an I/O error, under load.
+
+The broker halts, is started again and refused until the disk is well; the rules watch, and what was
+acknowledged is there at the end.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import trio
+
+from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.chaos.simulated.cluster import DATA, PORT, Shape, SimCluster, StepWatch
+from highwater.common.types import TopicPartition
+from highwater.common.wire.records import Record, build_batch
+from highwater.common.world.sim import Kernel, run_simulation
+from highwater.common.world.sim.disk import SimDisk
+
+TPS = [TopicPartition("safe", p) for p in range(3)]
+Change = Callable[[SimDisk], None]
+
+
+def fill(disk: SimDisk) -> None:
+    disk.capacity = disk.used + 300  # so that the next batches, or a part of one, still fit
+
+
+def fail(disk: SimDisk) -> None:
+    disk.broken[DATA] = errno.EIO
+
+
+def heal(disk: SimDisk) -> None:
+    disk.capacity = None
+    disk.broken.clear()
+
+
+class Scenario:
+    """Five seconds of load, ten with a broken disk under one broker, five more."""
+
+    def __init__(self, break_disk: Change) -> None:
+        self.break_disk = break_disk
+        self.acked: dict[tuple[TopicPartition, int], bytes] = {}
+        self.deaths: list[str] = []
+
+    async def main(self, kernel: Kernel) -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = SimCluster(kernel, Shape(), nursery)
+            watch = StepWatch(cluster)
+            trio.lowlevel.add_instrument(watch)
+            try:
+                await self.run(cluster)
+            finally:
+                trio.lowlevel.remove_instrument(watch)
+            assert cluster.rules.violation is None, str(cluster.rules.violation)
+            self.deaths = [e for e in cluster.trace.last(100_000) if "died: " in e]
+            nursery.cancel_scope.cancel()
+
+    async def run(self, cluster: SimCluster) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        await whole(cluster)
+        admin = client(cluster, "admin")
+        await admin.create_topic("safe", len(TPS), 3)
+        await whole(cluster)
+        async with trio.open_nursery() as load:
+            for tp in TPS:
+                producer = client(cluster, f"producer-{tp.partition}")
+                load.start_soon(producer.run, partial(self.produce, producer, tp))
+            await trio.sleep(5)
+            disk = cluster.nodes[2].host.disk
+            self.break_disk(disk)
+            before = len(self.acked)
+            await trio.sleep(10)
+            assert len(self.acked) > before + 100, "the others do not go on"
+            heal(disk)
+            await trio.sleep(5)
+            load.cancel_scope.cancel()
+        await whole(cluster)
+        for tp in TPS:
+            await self.check(client(cluster, f"reader-{tp.partition}"), tp)
+
+    async def produce(self, producer: SimClient, tp: TopicPartition) -> None:
+        sent = 0
+        while True:
+            sent += 1
+            value = b"%d of %d" % (sent, tp.partition)
+            try:
+                offset = await producer.produce(tp, bytes(build_batch([Record(None, value)])), -1)
+                self.acked[tp, offset] = value
+            except Failed:
+                producer.forget(tp)
+            await producer.pause(0.02, 0.06)
+
+    async def check(self, reader: SimClient, tp: TopicPartition) -> None:
+        wanted = {offset: value for (at, offset), value in self.acked.items() if at == tp}
+        found: dict[int, bytes] = {}
+        position = 0
+        while position <= max(wanted):
+            polled = await reader.fetch(tp, position)
+            found.update({offset: value for offset, _, value in polled.records})
+            position = polled.next_offset
+        assert {offset: found.get(offset) for offset in wanted} == wanted
+
+
+def client(cluster: SimCluster, name: str) -> SimClient:
+    world = cluster.simulation.start(cluster.simulation.add_host(name))
+    return SimClient(world, name, [(node.name, PORT) for node in cluster.nodes.values()])
+
+
+async def whole(cluster: SimCluster) -> None:
+    with trio.move_on_after(60):
+        while cluster.whole() is not None:
+            await trio.sleep(0.1)
+    assert cluster.whole() is None
+
+
+@pytest.mark.parametrize(
+    ("break_disk", "words"), [(fill, "No space left on device"), (fail, "Input/output error")]
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_broken_disk_costs_one_broker_and_no_record(
+    seed: int, break_disk: Change, words: str
+) -> None:
+    scenario = Scenario(break_disk)
+    run_simulation(seed, scenario.main)
+    halted, *again = scenario.deaths
+    assert f"HaltError('no log directory is left ({DATA}: {words})" in halted
+    assert again, "it went on with a broken disk"
+    for line in scenario.deaths:
+        assert "broker-2" in line
+        assert f"Error('no log directory is left ({DATA}: {words})" in line
