@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from highwater.chaos.clusters.background import BackgroundCluster
 from tests.integration.robustness.rig import eventually, metadata
 
-TOPIC, PARTITIONS = "loaded", 4
+TOPIC, PARTITIONS = "loaded", 6
+"""Each broker leads two, and with two log directories one of them in each."""
 
 
 class Load:
@@ -103,7 +104,8 @@ def seen(cluster: BackgroundCluster) -> dict[int, tuple[int, list[int]]]:
                 found = metadata(cluster.cluster.address(number), [TOPIC]).topics[0].partitions
             except OSError:
                 continue  # it is about to end
-            return {p.partition_index: (p.leader_id, list(p.isr_nodes)) for p in found}
+            by_number = sorted(found, key=lambda p: int(p.partition_index))
+            return {p.partition_index: (p.leader_id, list(p.isr_nodes)) for p in by_number}
     return {}
 
 

@@ -60,6 +60,8 @@ def in_dir(cluster: BackgroundCluster, number: int, log_dir: str) -> set[int]:
 def test_one_of_two_disks_is_full(cluster: BackgroundCluster) -> None:
     """Its partitions move to other leaders, the others stay; with room again all come back."""
     load = Load(cluster)
+    eventually(lambda: in_sync(cluster), "all are in sync", lambda: state(cluster))
+    assert any(leaders(cluster)[p] == 1 for p in in_dir(cluster, 1, "second"))
     offline = "log directory second is offline"
     load.until(lambda: lines(cluster, 1, offline), "the disk is full", lambda: state(cluster))
     gone, kept = in_dir(cluster, 1, "second"), in_dir(cluster, 1, "first")
