@@ -45,6 +45,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--trace", is_flag=True, help="Print every event (with --replay).")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
+@click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -56,6 +57,7 @@ def sim(
     trace: bool,
     keep_going: bool,
     faults: bool,
+    power_loss: bool,
     flush: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
@@ -73,7 +75,11 @@ def sim(
     if trace and replay is None:
         raise click.UsageError("--trace goes with --replay SEED: it prints one seed's events")
     options = Options(
-        seconds=seconds, faults=faults, flush=flush, trace=click.echo if trace else None
+        seconds=seconds,
+        faults=faults,
+        power_loss=power_loss,
+        flush=flush,
+        trace=click.echo if trace else None,
     )
     summary = run_seeds(
         [replay] if replay is not None else seeds,

@@ -55,7 +55,6 @@ WEIGHTS = {
     "reassign": 2,
     "jump clock": 1,
     "kill all": 1,
-    "power loss": 1,
 }
 
 
@@ -63,7 +62,7 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     """At least three faults, one every few seconds; some overlap."""
     weights = dict(WEIGHTS)
     if power_loss:
-        weights["power loss"] = 5
+        weights["power loss"] = 3
     kinds, chances = list(weights), list(weights.values())
     planned = [
         Fault(

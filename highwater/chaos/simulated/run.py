@@ -36,9 +36,10 @@ class Options:
 
     seconds: float = 30.0
     faults: bool = True
-    flush: bool | None = False
-    """A flush of every batch, and power losses at any time; None lets the seed decide (one in
-    four)."""
+    power_loss: bool = False
+    """Among the faults, but only while all are in sync: acks=all promises no more unflushed."""
+    flush: bool = False
+    """log.flush.interval.messages=1, and power losses at any time."""
     trace: Callable[[str], None] | None = None
 
 
@@ -80,16 +81,15 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     return run.outcome
 
 
-def shape_of(kernel: Kernel, flush: bool | None) -> Shape:
+def shape_of(kernel: Kernel, flush: bool) -> Shape:
     random = kernel.random("shape")
-    one_in_four = random.random() < 0.25
     return Shape(
         brokers=random.choice((3, 3, 3, 4)),
         session_timeout_ms=random.choice((3000, 6000)),
         lag_ms=random.choice((1500, 3000)),
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
-        flush_every_batch=one_in_four if flush is None else flush,
+        flush_every_batch=flush,
     )
 
 
@@ -249,7 +249,7 @@ class _Run:
         random = cluster.kernel.random("faults")
         admin = self._client(cluster, "admin")
         self._faults = Faults(cluster, admin, tps, random)
-        planned = schedule(random, options.seconds, cluster.shape.flush_every_batch)
+        planned = schedule(random, options.seconds, options.power_loss or options.flush)
         for fault in planned:
             cluster.trace.add("faults", f"planned: {fault}")
         end = trio.current_time() + options.seconds

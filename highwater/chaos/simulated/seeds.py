@@ -95,6 +95,8 @@ def replay_command(seed: int, options: Options) -> str:
     command = f"highwater sim --replay {seed}"
     if options.seconds != Options().seconds:
         command += f" --seconds {options.seconds:g}"
+    if options.power_loss:
+        command += " --power-loss"
     if options.flush:
         command += " --flush"
     if not options.faults:
