@@ -247,7 +247,7 @@ class Broker:
             # connections are accepted before the registration is seen, so that the controller's
             # first is not refused
             self.server.start_accepting()
-            self.services.session = zk
+            self.services.session, self.services.session_watch = zk, watch
             self.services.broker_epoch = await register(
                 zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
             )
@@ -271,7 +271,7 @@ class Broker:
             return why
         finally:
             self.services.candidate = None
-            self.services.session = None
+            self.services.session = self.services.session_watch = None
 
     async def _watch_configs(self, watcher: DynamicConfigWatcher) -> None:
         while True:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.purgatory import CompletionSink, Purgatories
     from broker.replica.manager import ReplicaManager
+    from broker.session_watch import SessionWatch
     from highwater.common.config import Config
     from highwater.common.errors import ErrorCode
     from highwater.common.reassignment import Reassignment
@@ -44,7 +45,7 @@ class ControllerPort(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """One broker's parts.  `session`, `broker_epoch` and `candidate` change with the session."""
+    """One broker's parts.  `session`, its watch, `broker_epoch` and `candidate` change with it."""
 
     config: Config
     world: World
@@ -59,17 +60,22 @@ class Services:
     groups: GroupCoordinator
     broker_epoch: BrokerEpoch
     session: ZooKeeper | None = None
+    session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
     extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def zk(self) -> ZooKeeper:
-        """The live session; raises ApiError(COORDINATOR_NOT_AVAILABLE) while there is none."""
-        if self.session is None or self.session.expired:
+        """The live session; raises ApiError(REQUEST_TIMED_OUT) while ZooKeeper is away.
+
+        A handler that waited for it would keep others from Produce and Fetch, which go on.
+        """
+        away = self.session_watch is not None and not self.session_watch.connected
+        if self.session is None or self.session.expired or away:
             from highwater.common.errors import ApiError, ErrorCode
 
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper cannot be reached just now")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper cannot be reached just now")
         return self.session
 
     @property

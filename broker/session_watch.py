@@ -33,20 +33,20 @@ class SessionWatch:
         self._zk = zk
         self._config = config
         self._world = world
-        self._connected = True
+        self.connected = True
         self._changed = trio.Event()
         zk.on_session.append(self._enter)
 
     def _enter(self, state: SessionState) -> None:
         connect = self._config.zookeeper_connect
-        if state is SessionState.SUSPENDED and self._connected:
+        if state is SessionState.SUSPENDED and self.connected:
             log.warning(
                 "ZooKeeper at %s does not answer: what is served stays as it is until it is back",
                 connect,
             )
-        elif state is SessionState.CONNECTED and not self._connected:
+        elif state is SessionState.CONNECTED and not self.connected:
             log.info("ZooKeeper at %s is back", connect)
-        self._connected = state is SessionState.CONNECTED
+        self.connected = state is SessionState.CONNECTED
         self.expired = self.expired or state is SessionState.EXPIRED
         self._changed.set()
         self._changed = trio.Event()
@@ -54,7 +54,7 @@ class SessionWatch:
     async def over(self) -> str:
         """Returns why, when the session is over."""
         while not self.expired:
-            if self._connected:
+            if self.connected:
                 await self._changed.wait()
             elif not await self._resumed() and await self._replaceable():
                 return "could not be resumed"
@@ -63,9 +63,9 @@ class SessionWatch:
     async def _resumed(self) -> bool:
         """Waits as long as a session lasts; False where it is still not connected then."""
         with trio.move_on_after(self._zk.session_timeout_ms / 1000):
-            while not (self._connected or self.expired):
+            while not (self.connected or self.expired):
                 await self._changed.wait()
-        return self._connected or self.expired
+        return self.connected or self.expired
 
     async def _replaceable(self) -> bool:
         """Whether a server takes a new client, and still not this one."""

@@ -171,7 +171,7 @@ def test_without_zookeeper(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         b.services.session = None
         found = await b.ask(create_topics, 4, creation(topic("t")))
-        assert codes(found.topics) == {"t": "UNKNOWN_SERVER_ERROR"}
+        assert codes(found.topics) == {"t": "REQUEST_TIMED_OUT"}
 
     in_broker(body)
 
