@@ -263,6 +263,8 @@ class ReplicaManager:
             self.fetchers.stop((tp,))
             if state.leader == self.broker_id:
                 moved = partition.make_leader(state, monotonic_ms())
+                if partition.log is not None and partition.log.flush_due:
+                    self.flush_soon(partition)  # what recovery found: no append may ever follow
                 log.info(
                     "%s: leader in epoch %d from offset %d, ISR %s",
                     tp, state.leader_epoch, partition.epoch_start_offset, list(state.isr),
