@@ -44,6 +44,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=No
 """The simulated process that a task belongs to; tasks inherit it from the one that started them."""
 
 _MAX_PASSES_IN_ONE_INSTANT = 100_000
+_MAX_IDLE_PASSES = 1000
 
 
 class SimulationStuck(Exception):
@@ -105,6 +106,7 @@ class _JumpClock(trio.abc.Clock):
         self._timeline = timeline
         self.on_stuck: Callable[[], None] = lambda: None
         self.failure: BaseException | None = None
+        self._idle_passes = 0
 
     def start_clock(self) -> None:
         pass
@@ -115,10 +117,12 @@ class _JumpClock(trio.abc.Clock):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         due = min(deadline, self._timeline.next_time())
         if due == math.inf:
-            if self.failure is not None:
+            if self.failure is None:
+                self.failure = SimulationStuck("no task can run and nothing is due: a deadlock")
+                self.on_stuck()
+            self._idle_passes += 1  # trio needs a few to end, with its own tasks
+            if self._idle_passes > _MAX_IDLE_PASSES:
                 raise RuntimeError(f"the simulation cannot end: {self.failure}")
-            self.failure = SimulationStuck("no task can run and nothing is due: a deadlock")
-            self.on_stuck()
             return 0
         try:
             self._timeline.advance(due)
