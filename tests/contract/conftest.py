@@ -8,6 +8,8 @@ that are found; without either, the real half of the ZooKeeper contract is skipp
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
+from highwater.chaos.clusters import zookeeper
+from highwater.chaos.clusters.ports import free_ports
+from highwater.chaos.clusters.processes import StartError
 from highwater.common.world.api import World, ZooKeeper
 from highwater.common.world.real import RealWorld
 from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
@@ -59,7 +64,25 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     if given:
         yield given
         return
-    pytest.skip("no ZooKeeper: set HIGHWATER_TEST_ZOOKEEPER to host:port")
+    port = free_ports(1)[0]
+    folder = tmp_path_factory.mktemp("zookeeper")
+    try:
+        command = zookeeper.prepare(folder, port, 200)
+    except StartError as error:
+        pytest.skip(str(error))
+    with (
+        (folder / "out").open("w") as out,
+        subprocess.Popen(command, stdout=out, stderr=out) as server,
+    ):
+        try:
+            for _ in range(300):
+                if zookeeper.answers(port):
+                    break
+                assert server.poll() is None, (folder / "out").read_text()
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.kill()
 
 
 @pytest.fixture(params=["real", "sim"])

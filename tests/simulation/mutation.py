@@ -46,6 +46,8 @@ class Mutant:
     rules: tuple[str, ...]
     changes: tuple[tuple[str, str, str], ...]
     """(file, text, its replacement)"""
+    ci: str = ""
+    """Seeds in which the regression test looks for it; empty: it is not in the test."""
 
 
 def load(path: Path) -> Mutant:
@@ -62,6 +64,7 @@ def load(path: Path) -> Mutant:
         fields["what"],
         tuple(fields["rules"].split()),
         tuple(changes),
+        fields.get("ci", ""),
     )
 
 
