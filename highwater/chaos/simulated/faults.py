@@ -62,7 +62,7 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     """At least three faults, one every few seconds; some overlap."""
     weights = dict(WEIGHTS)
     if power_loss:
-        weights["power loss"] = 3
+        weights["power loss"] = 12
     kinds, chances = list(weights), list(weights.values())
     planned = [
         Fault(
