@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from highwater.chaos.simulated.mirror import Batch, ReplicaMirror
+from highwater.chaos.simulated.truth import PartitionTruth, Replica, View
 from highwater.common import znodes
 from highwater.common.types import TopicPartition
 
@@ -45,68 +45,6 @@ class Violation(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.rule} broken at {self.time:.4f} s: {self.what}"
-
-
-class View(NamedTuple):
-    """What a broker says of one of its partitions."""
-
-    leads: bool
-    leader_epoch: int
-    controller_epoch: int
-    hw: int
-    members: tuple[int, ...]
-    pending: tuple[int, ...] | None
-    zk_version: int
-
-
-@dataclass(slots=True)
-class Replica:
-    """One replica of one partition: its disk, and how its broker sees it while one runs there."""
-
-    broker: int
-    mirror: ReplicaMirror
-    view: View | None = None
-    matched: int = 0
-    """Equal to the committed log up to here."""
-    lossy: bool = False
-    """Lost its tail in a power loss without having flushed: excused until it has caught up."""
-
-
-@dataclass(slots=True)
-class PartitionTruth:
-    """What is agreed and committed of one partition."""
-
-    tp: TopicPartition
-    state: znodes.PartitionState | None = None
-    assigned: tuple[int, ...] = ()
-    committed: list[Batch] = field(default_factory=list)
-    bases: list[int] = field(default_factory=list)
-    end: int = 0
-    leaders: dict[int, int] = field(default_factory=dict)
-    """Leader epoch -> the broker that led in it."""
-    replicas: dict[int, Replica] = field(default_factory=dict)
-    unclean: int = 0
-
-    def commit(self, batches: Iterable[Batch], end: int) -> None:
-        for batch in batches:
-            self.committed.append(batch)
-            self.bases.append(batch.base)
-        self.end = max(self.end, end)
-
-    def at(self, offset: int) -> Batch | None:
-        index = bisect_right(self.bases, offset) - 1
-        if index >= 0 and self.committed[index].last >= offset:
-            return self.committed[index]
-        return None
-
-    def forget_above(self, offset: int) -> None:
-        """An unclean election: what the new leader does not have is given up."""
-        while self.committed and self.committed[-1].last >= offset:
-            self.committed.pop()
-            self.bases.pop()
-        self.end = min(self.end, offset)
-        for replica in self.replicas.values():
-            replica.matched = min(replica.matched, offset)
 
 
 class Rules:
@@ -298,9 +236,7 @@ class Rules:
 
     def step(self, broker: int, partitions: dict[TopicPartition, Partition]) -> None:
         """Looks at one broker after one of its steps."""
-        touched = self._disks[broker].touched
-        if touched:
-            self._disk_changed(broker, touched)
+        self.disk_changed(broker)
         for tp, partition in partitions.items():
             isr = partition.isr
             view = View(
@@ -321,12 +257,10 @@ class Rules:
                 self._view_changed(truth, replica, old, view, partition)
 
     def disk_changed(self, broker: int) -> None:
-        """The same for a machine whose broker is down (a power loss)."""
+        """Looks at a machine's disk alone, whether a broker runs there or not."""
         touched = self._disks[broker].touched
-        if touched:
-            self._disk_changed(broker, touched)
-
-    def _disk_changed(self, broker: int, touched: dict[str, None]) -> None:
+        if not touched:
+            return
         everything = "" in touched
         for tp, truth in self.partitions.items():
             replica = truth.replicas.get(broker)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from highwater.common.world.sim.kernel import Kernel, Timer
+from highwater.common.world.sim.poller import SimPoller
 from highwater.common.world.sim.process import Host, Process
 
 if TYPE_CHECKING:
@@ -282,48 +283,6 @@ class SimConnection:
         """Its process was killed."""
         if not self._closed:
             self._shut(goodbye)
-
-
-class SimPoller:
-    """Waits for many connections at once, edge-triggered, as `world.real.network.EpollPoller`."""
-
-    def __init__(self) -> None:
-        self._events: dict[Any, int] = {}
-        self._sleeping = trio.lowlevel.ParkingLot()
-        self._woken = False
-
-    def add(self, connection: SimConnection, token: Any) -> None:
-        connection.watched_by(self, token)
-
-    def remove(self, connection: SimConnection, token: Any) -> None:
-        connection.watched_by(None, None)
-        self._events.pop(token, None)
-
-    def want_read(self, connection: SimConnection, token: Any) -> None:
-        """The edge comes by itself."""
-
-    def want_write(self, connection: SimConnection, token: Any) -> None:
-        """The edge comes by itself."""
-
-    def news(self, token: Any, bits: int) -> None:
-        self._events[token] = self._events.get(token, 0) | bits
-        self._sleeping.unpark_all()
-
-    def wake(self) -> None:
-        self._woken = True
-        self._sleeping.unpark_all()
-
-    async def wait(self) -> list[tuple[Any, int]]:
-        if self._events or self._woken:
-            await trio.lowlevel.checkpoint()
-        else:
-            await self._sleeping.park()
-        self._woken = False
-        events, self._events = self._events, {}
-        return list(events.items())
-
-    def close(self) -> None:
-        self._events.clear()
 
 
 class SimListener:
