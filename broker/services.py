@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class Services:
     session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
-    extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def zk(self) -> ZooKeeper:

@@ -20,7 +20,6 @@ pays a round for each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -264,10 +263,6 @@ class BrokerConnection:
         )
 
     # --- writing
-
-    def begin(self, parts: Sequence[Part]) -> None:
-        """Takes the parts of an answer (its size and header among them)."""
-        self.out.extend(parts)
 
     def flush(self) -> Sent:
         """Sends what the socket takes; raises OSError or SegmentChanged."""

@@ -20,7 +20,7 @@ Two implementations exist, `real` and `sim`, and one contract suite runs on both
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -297,6 +297,3 @@ class World(Protocol):
         """Opens one session; raises ConnectionLoss where no server answered in time.  Closes it on
         exit.
         """
-
-
-Sleeper = Callable[[float], Awaitable[None]]
