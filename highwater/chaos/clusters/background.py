@@ -33,13 +33,25 @@ class BackgroundCluster:
 
     def __init__(self, folder: Path, brokers: int = 3, **properties: str) -> None:
         """Further broker properties as keywords: `log_segment_bytes="1048576"`."""
-        self._settings = Settings(
-            folder.absolute(),
-            brokers=brokers,
-            proxies=True,
-            quick_end=True,
-            properties={k.replace("_", "."): v for k, v in properties.items()},
+        self._begin(
+            Settings(
+                folder.absolute(),
+                brokers=brokers,
+                proxies=True,
+                quick_end=True,
+                properties={k.replace("_", "."): v for k, v in properties.items()},
+            )
         )
+
+    @classmethod
+    def of(cls, settings: Settings) -> BackgroundCluster:
+        """A cluster by all of the process runtime's settings, such as other programs."""
+        made = cls.__new__(cls)
+        made._begin(settings)
+        return made
+
+    def _begin(self, settings: Settings) -> None:
+        self._settings = settings
         self._cluster: ProcessCluster | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._stop: trio.Event | None = None

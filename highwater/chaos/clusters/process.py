@@ -57,10 +57,15 @@ class Settings:
     """A wish: another is taken where it is in use; 0: any."""
     proxies: bool = False
     program: Program = field(default_factory=Highwater)
+    programs: dict[int, Program] = field(default_factory=dict)
+    """Brokers that run another program: a mixed cluster.  Looked up at each start."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Further broker properties."""
     quick_end: bool = False
     """Kill everything at the end: nobody will need what a clean shutdown saves."""
+
+    def program_of(self, number: int) -> Program:
+        return self.programs.get(number, self.program)
 
 
 @dataclass(slots=True)
@@ -280,7 +285,8 @@ class ProcessCluster:
                 return
             except StartError:
                 child = self._child(member)
-                refused = self.settings.program.registration_refused in child.new_output()
+                program = self.settings.program_of(number)
+                refused = program.registration_refused in child.new_output()
                 if child.running or not refused or trio.current_time() > deadline:
                     raise
                 await trio.sleep(0.5)  # until the session of the killed predecessor has expired
@@ -315,9 +321,10 @@ class ProcessCluster:
             tick = _TICK_MS.get(self.settings.profile, 2000)
             command = zookeeper.prepare(folder, self._zookeeper_port, tick)
         else:
-            properties = self._write_properties(broker_number(member))
-            command = self.settings.program.command(properties, self.settings.profile)
-            env = self.settings.program.environment()
+            number = broker_number(member)
+            program = self.settings.program_of(number)
+            command = program.command(self._write_properties(number), self.settings.profile)
+            env = program.environment()
         self._children[member] = Child(
             member, command, output=self.output(member), cwd=folder, env=env
         )
@@ -349,7 +356,7 @@ class ProcessCluster:
         if self.settings.profile == "test":
             # where all brokers stop at once, the last ones have nobody to hand their leaders to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"
-        properties |= self.settings.program.prepare(
+        properties |= self.settings.program_of(number).prepare(
             folder, len(self.brokers), self.settings.profile
         )
         properties |= self.settings.properties

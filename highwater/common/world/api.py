@@ -262,7 +262,10 @@ class ZooKeeper(Protocol):
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> tuple[str, Stat]: ...
+    ) -> tuple[str, Stat]:
+        """Without data the znode holds null, as Kafka makes them: Apache Kafka takes a znode of no
+        bytes for broken JSON.  Both are read as b"".
+        """
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
         """Raises NoNode, and then sets no watch."""

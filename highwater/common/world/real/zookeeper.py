@@ -261,7 +261,7 @@ class KazooZooKeeper:
         self._check_alive(path)
         created, stat = await self._result(
             self._client.create_async(
-                path, data, ephemeral=ephemeral, sequence=sequential, include_data=True
+                path, data or None, ephemeral=ephemeral, sequence=sequential, include_data=True
             ),
             path,
         )
