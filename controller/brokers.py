@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from controller import partitions, reassignment, replicas, requests, topic_deletion
+from controller import bounces, partitions, reassignment, replicas, requests, topic_deletion
 from controller.effects import AddBroker, Children, Get, Procedure, RemoveBroker, Watched, read
 from controller.election import Strategy
 from controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
@@ -67,6 +67,7 @@ def changed(state: State) -> Procedure[None]:
     if dead:
         _remove(state, dead)
         yield from failed(state, dead)
+    yield from bounces.handled(state)
 
 
 def modified(state: State, broker: BrokerId) -> Procedure[None]:

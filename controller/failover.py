@@ -6,7 +6,9 @@ live brokers get UpdateMetadata before LeaderAndIsr, for that names leaders whos
 must know.  Elections, reassignments, deletions and preferred elections follow.
 
 Brokers whose registration is still there may be dead, most of all the broker that was the
-controller before.  They are probed before the first election.
+controller before.  They are probed before the first election.  Others may have come back without
+that any controller saw it: they are handled as a running controller would, as failed at first and
+then as started (`bounces`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 
 from controller import (
+    bounces,
     brokers,
     leaders,
     partitions,
@@ -28,12 +31,15 @@ from controller.events import AutoPreferredElection, Elected
 from controller.state import ReplicaPhase, State
 from controller.state_znodes import read_states
 from highwater.common import znodes
-from highwater.common.types import BrokerId
+from highwater.common.types import BrokerId, BrokerInfo
 from highwater.common.znodes import PartitionState
 
 log = logging.getLogger("controller")
 
 FIRST_IMBALANCE_CHECK_MS = 5000
+
+Bounced = dict[BrokerId, tuple[BrokerInfo, bool]]
+"""Brokers that came back unseen, and whether they do not answer either."""
 
 
 def take_over(state: State, event: Elected) -> Procedure[None]:
@@ -47,8 +53,8 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
         [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in log_dir_events or ()]
         + [f"{znodes.ISR_CHANGES}/{n}" for n in isr_changes or ()]
     )
-    yield from _read_cluster(state)
-    yield from _start_machines(state)
+    bounced = yield from _read_cluster(state)
+    yield from _start_machines(state, bounced)
     log.info(
         "controller epoch %d: %d brokers, %d topics, %d partitions; suspected: %s",
         state.epoch,
@@ -65,11 +71,14 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
         state.effects.append(Schedule(FIRST_IMBALANCE_CHECK_MS, AutoPreferredElection()))
 
 
-def _read_cluster(state: State) -> Procedure[None]:
+def _read_cluster(state: State) -> Procedure[Bounced]:
+    """All of it; gives the brokers that came back unseen, which are not among the live ones yet."""
     registered = yield from brokers.read_registrations()
     silent: dict[BrokerId, bool] = yield ProbeBrokers(tuple(registered.values()))
-    state.brokers = {b: info for b, info in registered.items() if b not in silent}
-    state.suspected = {b: info for b, info in registered.items() if b in silent}
+    unhandled = yield from bounces.unhandled(registered)
+    seen = {b: info for b, info in registered.items() if b not in unhandled}
+    state.brokers = {b: info for b, info in seen.items() if b not in silent}
+    state.suspected = {b: info for b, info in seen.items() if b in silent}
     (names,) = yield from read([Children(znodes.TOPICS, watch=True)])
     yield from topics.load(state, names or ())
     found = yield from read_states(state, state.all_partitions())
@@ -81,6 +90,7 @@ def _read_cluster(state: State) -> Procedure[None]:
     brokers.watch_all(state, registered.values())
     for b in sorted(state.brokers):
         state.effects.append(AddBroker(state.brokers[b]))
+    return {b: (registered[b], b in silent) for b in unhandled}
 
 
 def _queue_deletions(state: State, requested: list[str]) -> Procedure[None]:
@@ -95,12 +105,28 @@ def _queue_deletions(state: State, requested: list[str]) -> Procedure[None]:
     )
 
 
-def _start_machines(state: State) -> Procedure[None]:
+def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
     requests.send_update_metadata(state)
     online, offline = replicas.initialize_phases(state)
     yield from replicas.change(state, online, ReplicaPhase.ONLINE)
+    # the last member of an ISR stays: rather one that is dead than one that may have lost something
+    offline.sort(key=lambda r: r.broker not in bounced)
     yield from replicas.change(state, offline, ReplicaPhase.OFFLINE)
     partitions.initialize_phases(state)
     yield from partitions.trigger_online(state)
     for b in sorted(state.suspected):
         yield from brokers.leave(state, b)
+    yield from _take_in(state, bounced)
+    yield from bounces.handled(state)
+
+
+def _take_in(state: State, bounced: Bounced) -> Procedure[None]:
+    """They are out of the ISRs; now they are brokers as others are."""
+    live = {b: info for b, (info, silent) in bounced.items() if not silent}
+    state.suspected.update((b, info) for b, (info, silent) in bounced.items() if silent)
+    if not live:
+        return
+    log.info("brokers that came back without a controller: %s", sorted(live))
+    state.effects += [AddBroker(info) for info in live.values()]
+    state.brokers.update(live)
+    yield from brokers.started(state, list(live))

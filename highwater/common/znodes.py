@@ -49,6 +49,7 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
+HANDLED_BROKER_EPOCHS = "/highwater/broker_epochs"
 ACL_RESOURCES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
 ACL_CHANGE_PREFIX = "/kafka-acl-changes/acl_changes_"
 EXTENDED_ACL_CHANGE_PREFIX = "/kafka-acl-extended-changes/acl_changes_"
@@ -63,6 +64,7 @@ PERSISTENT_PATHS: tuple[str, ...] = (
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
+    HANDLED_BROKER_EPOCHS,
     *(f"{CONFIG}/{kind}" for kind in CONFIG_TYPES),
 )
 """What every broker creates at its start where it is missing (with its parents), empty."""
@@ -436,6 +438,23 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
 
 def encode_feature(status: int = 0, version: int = 1) -> bytes:
     return _encode({"features": {}, "version": version, "status": status})
+
+
+def encode_handled_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
+    """Our own znode, which no other program reads: see controller/bounces.py."""
+    return _encode({"version": 1, "epochs": {str(b): epochs[b] for b in sorted(epochs)}})
+
+
+def decode_handled_epochs(data: bytes) -> dict[BrokerId, BrokerEpoch] | None:
+    """None where no controller has written it yet (the znode is created empty)."""
+    if not data:
+        return None
+    value = _decode(HANDLED_BROKER_EPOCHS, data)
+    epochs = _field(HANDLED_BROKER_EPOCHS, value, "epochs")
+    try:
+        return {BrokerId(int(b)): BrokerEpoch(int(e)) for b, e in epochs.items()}
+    except (AttributeError, ValueError) as e:
+        raise BadZnode(f"{HANDLED_BROKER_EPOCHS}: {e}") from e
 
 
 def encode_acls(acls: Iterable[Mapping[str, str]]) -> bytes:
