@@ -102,7 +102,7 @@ class FetchOperation(DelayedOperation):
                     r.log_start_offset,
                     records,
                     size,
-                    () if request.isolation_level else None,
+                    r.aborted,
                     r.diverging,
                 )
             )

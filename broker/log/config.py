@@ -34,6 +34,8 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60000
     producer_id_expiration_ms: int = 86400000
+    verify_transactions: bool = False
+    """transaction.partition.verification.enable"""
 
     @property
     def deletes(self) -> bool:
@@ -61,6 +63,7 @@ class LogConfig:
             flush_ms=config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms,
             file_delete_delay_ms=config.log_segment_delete_delay_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            verify_transactions=config.transaction_partition_verification_enable,
         )
         return base.with_overrides(overrides) if overrides else base
 

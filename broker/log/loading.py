@@ -295,7 +295,11 @@ class _Loader:
             self._last_epoch = header.partition_leader_epoch
             segment.note(position, last, header)
             self._note_epoch(header)
-            self.producers.replay(header, lambda h, v=view: marker_of(v, h, h.position))  # type: ignore[misc]
+            for aborted in self.producers.replay(
+                header,
+                lambda h, v=view: marker_of(v, h, h.position),  # type: ignore[misc]
+            ):
+                segment.txn_index.append(aborted)
             position += header.size
             expected = last + 1
         cut = segment.size - position

@@ -16,7 +16,7 @@ Append and read never await.  `flush` does; it is the only thing that moves the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.log.config import LogConfig
 from broker.log.epochs import EpochCache
@@ -35,6 +35,8 @@ from broker.log.replay import replay
 from broker.log.retention import above_age, above_size, below_log_start
 from broker.log.segment import MAX_RELATIVE_OFFSET, Segment
 from broker.log.timestamps import find_max_timestamp, find_timestamp
+from broker.log.txnindex import AbortedTransaction
+from broker.log.verification import Verification
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import (
@@ -120,12 +122,13 @@ class Log:
         now_wall_ms: int,
         *,
         client: bool = True,
+        verification: Verification | None = None,
     ) -> AppendInfo:
         """Appends validated batches, which stand one after the other in `view`.
 
         `client=False` is for the broker's own batches (markers, offset commits): no sequence
-        numbers. Raises ApiError (nothing changed) and OSError (nothing changed, the disk is at
-        fault).
+        numbers. `verification` (from `Partition.verify_transaction`) lets a transaction begin.  Raises
+        ApiError (nothing changed) and OSError (nothing changed, the disk is at fault).
         """
         base = self.log_end_offset
         prepared = self.producers.prepare(
@@ -140,6 +143,10 @@ class Log:
                 self.log_start_offset,
                 True,
             )
+        if prepared.started and self.config.verify_transactions:
+            verifications = self.producers.verifications
+            for header in headers:
+                verifications.check(header.producer_id, header.base_sequence, verification)
         size = headers[-1].position + headers[-1].size - headers[0].position
         if size > self.config.segment_bytes:
             raise ApiError(
@@ -164,7 +171,9 @@ class Log:
         else:
             segment.append(part_of(view, headers), headers, base)
         self.log_end_offset = end
-        self.producers.commit(prepared, end)
+        aborted = self.producers.commit(prepared, end)
+        if aborted:
+            self._note_aborted(segment, aborted)
         return AppendInfo(base, end - 1, append_time, self.log_start_offset)
 
     def append_as_follower(
@@ -217,7 +226,16 @@ class Log:
                 epochs.restore(before)
             raise
         self.log_end_offset = last.last_offset + 1
-        self.producers.commit(prepared, self.log_end_offset)
+        aborted = self.producers.commit(prepared, self.log_end_offset)
+        if aborted:
+            self._note_aborted(segment, aborted)
+
+    def _note_aborted(self, segment: Segment, aborted: Iterable[AbortedTransaction]) -> None:
+        index = segment.txn_index
+        if not len(index):
+            self.name_changes += 1  # its file will be made
+        for entry in aborted:
+            index.append(entry)
 
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
@@ -321,8 +339,12 @@ class Log:
         return None if first is None else max(first, self.log_start_offset)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions in a range; there is no index yet."""
-        return []
+        """(producer id, first offset) of those with records in start..end-1."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[max(0, bisect_right(self._bases, start) - 1) :]:
+            if segment.txn_index.search(start, end, found):
+                break
+        return [(entry.producer_id, entry.first_offset) for entry in found]
 
     def update_high_watermark(self, offset: int) -> None:
         """Tells the log how far it is replicated."""

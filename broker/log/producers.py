@@ -37,6 +37,8 @@ from broker.log.producer_entry import (
     decode_snapshot,
     encode_snapshot,
 )
+from broker.log.txnindex import AbortedTransaction
+from broker.log.verification import Verifications
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.records import (
     CONTROL,
@@ -84,6 +86,7 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[Transaction] = []
+        self.verifications = Verifications()
         self.end_offset = 0
         """The state is that of the log up to here."""
         self.snapshots: list[int] = []
@@ -110,13 +113,10 @@ class ProducerStates:
         """
         if not self._ongoing and not self._unreplicated:
             return None
-        offsets = [*self._ongoing, *(txn.first_offset for txn in self._unreplicated)]
+        offsets = [txn.first_offset for txn in self._unreplicated]
+        if self._ongoing:
+            offsets.append(next(iter(self._ongoing)))  # they stand in the order of the log
         return min(offsets)
-
-    def last_stable_offset_after(self, ended: Transaction) -> int:
-        """What the LSO becomes with this marker: the next open transaction, or past the marker."""
-        others = [first for first in self._ongoing if first != ended.first_offset]
-        return min(others, default=ended.last_offset + 1)
 
     # ------------------------------------------------------------------- appending, in two steps
 
@@ -232,17 +232,26 @@ class ProducerStates:
             last,
         )
 
-    def commit(self, prepared: Prepared, end_offset: int) -> None:
-        """The batches are in the log now."""
+    def commit(self, prepared: Prepared, end_offset: int) -> Sequence[AbortedTransaction]:
+        """The batches are in the log now; gives the transactions that they aborted."""
         self.end_offset = end_offset
         if prepared is NOTHING:
-            return
+            return ()
         self._entries.update(prepared.entries)
+        self.verifications.forget(prepared.entries)
         if prepared.started:
             self._ongoing.update(prepared.started)
-        for ended in prepared.ended:
+        return self._end(prepared.ended) if prepared.ended else ()
+
+    def _end(self, transactions: Sequence[Transaction]) -> list[AbortedTransaction]:
+        aborted = []
+        for ended in transactions:
             self._ongoing.pop(ended.first_offset, None)
             self._unreplicated.append(ended)
+            if ended.aborted:
+                stable = min(next(iter(self._ongoing), ended.last_offset + 1), ended.last_offset + 1)
+                aborted.append(AbortedTransaction(*ended[:3], stable))
+        return aborted
 
     def replicated_to(self, high_watermark: int) -> None:
         """Markers below the high watermark count."""
@@ -262,6 +271,7 @@ class ProducerStates:
         ]
         for producer_id in old:
             del self._entries[producer_id]
+        self.verifications.expire(now_ms - self.expiration_ms)
         return len(old)
 
     # ------------------------------------------------------------------------ snapshots, reloads
@@ -325,7 +335,7 @@ class ProducerStates:
             except CorruptSnapshotError:
                 self.delete_snapshots([newest])
                 continue
-            for entry in loaded:
+            for entry in sorted(loaded, key=lambda entry: entry.txn_first_offset):
                 if entry.txn_first_offset >= 0:
                     self._ongoing[entry.txn_first_offset] = entry.producer_id
                 elif now_ms - entry.last_timestamp >= self.expiration_ms:
@@ -336,11 +346,10 @@ class ProducerStates:
             return
         self.end_offset = log_start_offset
 
-    def replay(self, header: BatchHeader, marker_of: MarkerOf) -> list[Transaction]:
-        """Takes a batch that is in the log; gives the transaction it ended."""
+    def replay(self, header: BatchHeader, marker_of: MarkerOf) -> Sequence[AbortedTransaction]:
+        """Takes a batch that is in the log; gives the transaction it aborted."""
         prepared = self.prepare([header], None, client=False, marker_of=marker_of)
-        self.commit(prepared, header.base_offset + header.last_offset_delta + 1)
-        return prepared.ended
+        return self.commit(prepared, header.base_offset + header.last_offset_delta + 1)
 
 
 def _find(entry: ProducerEntry, header: BatchHeader) -> Batch | None:

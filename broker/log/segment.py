@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from broker.log.index import IndexFile, OffsetIndex, TimeIndex
+from broker.log.txnindex import TransactionIndex
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.records import (
     HEADER_SIZE,
@@ -70,9 +71,13 @@ class Segment:
             self.file.truncate(0)  # left behind by a roll that failed
         self._offset_index: OffsetIndex | None = OffsetIndex() if create else None
         self._time_index: TimeIndex | None = TimeIndex() if create else None
+        self._txn_index: TransactionIndex | None = TransactionIndex() if create else None
         written = -1 if create else 0
         self._offset_file = IndexFile(segment_path(folder, base_offset, ".index"), written)
         self._time_file = IndexFile(segment_path(folder, base_offset, ".timeindex"), written)
+        self._txn_file = IndexFile(segment_path(folder, base_offset, ".txnindex"), 0)
+        if create:
+            self._remove_txn_file()
         self._index_used = False
         self.deleted = False
         self._since_entry = 0
@@ -109,9 +114,25 @@ class Segment:
             self._time_file.written = len(self._time_index) if exists else -1
         return self._time_index
 
+    @property
+    def txn_index(self) -> TransactionIndex:
+        if self._txn_index is None:
+            path = self._txn_file.path
+            data = self.disk.read_all(path) if self.disk.exists(path) else b""
+            self._txn_index = TransactionIndex.decode(data)
+            self._txn_file.written = len(self._txn_index)
+        return self._txn_index
+
+    def _remove_txn_file(self) -> None:
+        if self.disk.exists(self._txn_file.path):
+            self.disk.remove(self._txn_file.path)
+        self._txn_file.written = 0
+
     def reset_indexes(self) -> None:
         """Before recovery, which fills them again."""
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._txn_index = TransactionIndex()
+        self._remove_txn_file()
         self._offset_file.written = self._time_file.written = -1
         self._since_entry = 0
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -131,13 +152,15 @@ class Segment:
             self._offset_file.write(self.disk, self._offset_index)
         if self._time_index is not None:
             self._time_file.write(self.disk, self._time_index)
+        if self._txn_index is not None:
+            self._txn_file.write(self.disk, self._txn_index)
 
     def forget_indexes(self) -> None:
         """Gives their memory back, if nobody looked into them since the last call."""
         if not self._index_used and self._offset_index is not None:
             self._know_max_timestamp()
             self.write_indexes()
-            self._offset_index = self._time_index = None
+            self._offset_index = self._time_index = self._txn_index = None
         self._index_used = False
 
     @property
@@ -357,6 +380,9 @@ class Segment:
         times.truncate(offset - self.base_offset)
         self._offset_file.cut(self.disk, len(offsets), offsets.ENTRY)
         self._time_file.cut(self.disk, len(times), times.ENTRY)
+        aborted = self.txn_index
+        aborted.truncate(offset)
+        self._txn_file.cut(self.disk, len(aborted), aborted.ENTRY)
         self.file.truncate(position)
         self._since_entry = 0
         if position == 0:
@@ -390,6 +416,8 @@ class Segment:
             await self.file.flush()
             await self._offset_file.flush(self.disk)
             await self._time_file.flush(self.disk)
+            if self._txn_file.written > 0:
+                await self._txn_file.flush(self.disk)
         except OSError:
             if not self.deleted:  # else its files went meanwhile, and nobody needs them
                 raise

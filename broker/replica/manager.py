@@ -15,7 +15,7 @@ Source: kafka.server.ReplicaManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from broker.log.log import Log
     from broker.log.manager import LogManager
     from broker.log.parts import AppendInfo, LogSlice
+    from broker.log.verification import Verification
     from highwater.common.config import Config
     from highwater.common.wire.records import BatchHeader
     from highwater.common.world.api import World, ZooKeeper
@@ -56,6 +57,8 @@ class ReadResult:
     last_stable_offset: int
     log_start_offset: int
     slice: LogSlice | None
+    aborted: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset), for read_committed."""
     diverging: tuple[int, int] | None = None
 
 
@@ -107,13 +110,30 @@ class ReplicaManager:
     # ---------------------------------------------------------------- data
 
     def append(
-        self, tp: TopicPartition, records: memoryview, headers: list[BatchHeader], acks: int
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        headers: list[BatchHeader],
+        acks: int,
+        *,
+        client: bool = True,
+        verification: Verification | None = None,
     ) -> tuple[AppendInfo, Partition]:
-        """Appends as leader.  Raises ApiError; a disk that fails takes its directory offline."""
+        """Appends as leader.  Raises ApiError; a disk that fails takes its directory offline.
+
+        `client` and `verification` are `Log.append_as_leader`'s.
+        """
         partition = self.partition(tp)
+        wall_ms = self.world.clock.wall_ms()
         try:
             info, moved = partition.append(
-                records, headers, acks, monotonic_ms(), self.world.clock.wall_ms()
+                records,
+                headers,
+                acks,
+                monotonic_ms(),
+                wall_ms,
+                client=client,
+                verification=verification,
             )
         except OSError as e:
             self.disk_failed(partition, e)
@@ -170,13 +190,25 @@ class ReplicaManager:
             piece = None
         else:
             piece = self._slice(partition, leader_log, asked, max_bytes, limit, min_one)
+        aborted: Sequence[tuple[int, int]] | None = None
+        if isolation == READ_COMMITTED and replica_id == CONSUMER_REPLICA_ID:
+            aborted = self._aborted(partition, leader_log, piece)
         return ReadResult(
             partition.high_watermark,
             partition.last_stable_offset,
             leader_log.log_start_offset,
             piece,
+            aborted,
             diverging,
         )
+
+    def _aborted(
+        self, partition: Partition, leader_log: Log, piece: LogSlice | None
+    ) -> Sequence[tuple[int, int]]:
+        if piece is None or not piece.size:
+            return ()
+        with self.disk_of(partition):
+            return leader_log.aborted_transactions(piece.base_offset, piece.next_offset)
 
     def _slice(
         self,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from broker.log.log import Log
     from broker.log.parts import AppendInfo
+    from broker.log.verification import Verification
     from highwater.common.wire.records import BatchHeader
 
 
@@ -198,8 +199,31 @@ class Partition:
     def under_min_isr(self) -> bool:
         return self.is_leader and len(self.isr.members) < self.effective_min_isr
 
+    def verify_transaction(self, batch: BatchHeader, wall_ms: int) -> Verification | None:
+        """What `append` must be shown with a batch that begins a transaction, once the transaction
+        coordinator has agreed (KIP-890); None where it need not be asked.
+        """
+        log = self.leader_log()
+        if not (batch.is_transactional and log.config.verify_transactions):
+            return None
+        producers = log.producers
+        known = producers.get(batch.producer_id)
+        if known is not None and known.txn_first_offset >= 0:
+            return None
+        return producers.verifications.begin(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, wall_ms
+        )
+
     def append(
-        self, records: memoryview, headers: list[BatchHeader], acks: int, now_ms: int, wall_ms: int
+        self,
+        records: memoryview,
+        headers: list[BatchHeader],
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        *,
+        client: bool = True,
+        verification: Verification | None = None,
     ) -> tuple[AppendInfo, bool]:
         """Appends validated batches as leader; the second value is True where the HW moved.
 
@@ -213,7 +237,9 @@ class Partition:
                 f"the ISR of {self.tp} has {len(self.isr.members)} members, "
                 f"min.insync.replicas is {self.min_insync_replicas}",
             )
-        info = log.append_as_leader(records, headers, self.leader_epoch, wall_ms)
+        info = log.append_as_leader(
+            records, headers, self.leader_epoch, wall_ms, client=client, verification=verification
+        )
         # with followers in the ISR the HW cannot move before they fetch
         moved = len(self.isr.maximal) == 1 and self.advance_high_watermark(now_ms)
         return info, moved
