@@ -19,10 +19,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.services import Services
     from highwater.common.config import Config
 
 SHARED_FILE = "/mnt/shared/config/server.properties"
@@ -152,6 +152,7 @@ def _run(config: Config) -> int:
 async def _serve(config: Config) -> None:
     import trio
 
+    from broker.loop_steps import StepInstrument
     from broker.server import serve
     from highwater.common.world.real import RealWorld
 
@@ -167,7 +168,7 @@ async def _serve(config: Config) -> None:
                         nursery.cancel_scope.cancel()  # nothing to hand over, or told twice
                     shutdown.set()
 
-        async def broker(*, task_status: trio.TaskStatus[object]) -> None:
+        async def broker(*, task_status: trio.TaskStatus[Services]) -> None:
             host_name = os.uname().nodename
             await serve(
                 config, RealWorld(), shutdown=shutdown, host_name=host_name, task_status=task_status
@@ -175,7 +176,9 @@ async def _serve(config: Config) -> None:
             nursery.cancel_scope.cancel()
 
         await nursery.start(signals)
-        await nursery.start(partial(broker))
+        services = await nursery.start(broker)
+        steps = StepInstrument(services.metrics.steps, services.world.clock.perf_ns)
+        trio.lowlevel.add_instrument(steps)
         started.set()
         print(f"started broker {config.broker_id} in process {os.getpid()}", flush=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.replica.partition import Partition
-from highwater.common.metrics import Labels, labels
+from highwater.common.metrics import Family, Labels, labels
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -55,10 +55,17 @@ def register_broker_metrics(
     metrics.gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions", replicas.sessions.__len__
     )
+    metrics.collector(lambda: _topic_families(services))
     _register_partitions(services)
     _register_logs(services)
     for name in _CONTROLLER:
         _register_controller(services, name, controller_gauges)
+
+
+def _topic_families(services: Services) -> Iterable[Family]:
+    replicas = services.replicas
+    replicas.topic_stats.forget_all_but({tp.topic for tp in replicas.partitions})
+    return replicas.topic_stats.families()
 
 
 def _under_replicated(partition: Partition) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from broker.purgatory import DelayedOperation
@@ -58,6 +58,13 @@ class FileSlice:
 Part = Buffer | FileSlice
 
 
+class Extra(NamedTuple):
+    """What an answer cost beyond its time, where records had to be converted for it."""
+
+    temporary_memory_bytes: int = 0
+    conversions_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer: a message to encode at the request's version, or the parts of a body already
@@ -71,6 +78,7 @@ class Response:
     throttle_ms: int = 0
     then_close: bool = False
     error_names: tuple[str, ...] = ()
+    extra: Extra | None = None
 
 
 @dataclass(frozen=True, slots=True)

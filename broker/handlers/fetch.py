@@ -115,6 +115,7 @@ class FetchOperation(DelayedOperation):
                 replicas.follower_progress(p, self.request.replica_id)
 
     def answer(self, results: list[FetchedPartition]) -> Response:
+        self._count(results)
         session_id = 0
         if self.session is not None:
             session_id = self.session.id
@@ -124,6 +125,18 @@ class FetchOperation(DelayedOperation):
         names = tuple(ErrorCode(r.error).name for r in results if r.error)
         parts = response_parts(self.ctx.version, 0, session_id, results)
         return Response(parts=parts, error_names=names)
+
+    def _count(self, results: list[FetchedPartition]) -> None:
+        replicas = self.ctx.services.replicas
+        stats, hosted = replicas.topic_stats, replicas.partitions
+        to_follower = self.request.replica_id != CONSUMER_REPLICA_ID
+        for r in results:
+            partition = hosted.get(r.tp)
+            if partition is None:
+                continue
+            stats.fetched(r.tp.topic, r.error, r.size, to_follower)
+            if to_follower and self.request.replica_id in partition.adding:
+                stats.reassignment_bytes_out += r.size
 
     def try_complete(self) -> Response | None:
         results, size = self.read()

@@ -80,16 +80,24 @@ def append(
     replicas: ReplicaManager, tp: TopicPartition, records: memoryview | None, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
     """Validates and appends one partition's batches."""
+    stats = None
     try:
         if tp.topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = replicas.partition(tp)
+        stats = replicas.topic_stats[tp.topic]
+        stats.total_produce += 1
         limit = partition.leader_log().config.max_message_bytes
         headers = validate_produce(records if records is not None else memoryview(b""), limit)
         assert records is not None
         info, partition = replicas.append(tp, records, headers, acks)
     except ApiError as e:
+        if stats is not None:
+            size = len(records) if records is not None else 0
+            replicas.topic_stats.produce_failed(tp.topic, e, size)
         return PartitionResult(tp, int(e.code), message=e.detail), None
+    stats.messages_in += info.last_offset - info.base_offset + 1
+    stats.bytes_in += len(records)
     result = PartitionResult(
         tp, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset
     )

@@ -27,6 +27,7 @@ from broker.context import (
     Reply,
     Response,
 )
+from broker.loop_steps import NOTED_NS
 from broker.metrics import ApiMetrics, Metrics
 from broker.network.connection import api_versions_error
 from broker.network.request import Request
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _SLICE_NS = 1_000_000
 _FETCH = 1
+_FETCH_NAMES = {-1: "FetchConsumer", -2: "FetchFollower"}
 _REPLIES = (Response, Delayed, NoResponse)
 
 ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
@@ -127,6 +129,8 @@ class HandlerPool:
                 self._waiting.append(waiting)
                 channel.wake_one()
             now = perf_ns()
+            if now - request.taken > NOTED_NS:
+                self._note(request, now - request.taken)
         channel.blocked()
         self.busy_ns += now - started
 
@@ -151,6 +155,8 @@ class HandlerPool:
                         await trio.lowlevel.checkpoint()
                         request.taken = started = perf_ns()
                     waiting = self._start(request)
+                    if request.handled - request.taken > NOTED_NS:
+                        self._note(request, request.handled - request.taken)
                 if waiting is not None:
                     self.busy_ns += perf_ns() - started
                     channel.blocked()
@@ -161,6 +167,9 @@ class HandlerPool:
                     started = perf_ns()
         finally:
             channel.blocked()
+
+    def _note(self, request: Request, ns: int) -> None:
+        self._metrics.steps.note(f"handler {api_name(request.api_key)}", ns)
 
     def _start(self, request: Request) -> Awaitable[None] | None:
         """Handles a request, but for what has to be awaited: that is given back."""
@@ -343,9 +352,6 @@ class HandlerPool:
             key = -1 if request.body[0] & 0x80 else -2  # the replica id: negative for consumers
         found = self._labels.get(key)
         if found is None:
-            metrics = self._metrics
-            found = (metrics.api(api_name(request.api_key)),)
-            if key < 0:
-                found = (metrics.api("FetchConsumer" if key == -1 else "FetchFollower"), *found)
-            self._labels[key] = found
+            name = _FETCH_NAMES.get(key) or api_name(key)
+            found = self._labels[key] = (self._metrics.api(name),)
         return found

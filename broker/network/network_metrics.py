@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.context import Plane
 from highwater.common.metrics import Labels, labels
 
 if TYPE_CHECKING:
+    from broker.network.processor import Processor
     from broker.network.socket_server import PlaneServer, SocketServer
 
 
@@ -40,16 +42,40 @@ def register_network_metrics(server: SocketServer) -> None:
             _handlers_idle(server, plane),
             "Share of the time in which no handler of the plane ran",
         )
+        gauge(
+            f"{sockets}{prefix}expiredconnectionskilledcount",
+            _expired(server, plane.plane),
+            "Connections closed after connections.max.idle.ms",
+        )
+        gauge(
+            f"kafka_network_acceptor_{prefix}acceptorblockedpercent",
+            _acceptors_blocked(server, plane),
+            "Share of the time in which an acceptor had to wait before the next accept",
+        )
     gauge(
-        f"{sockets}expiredconnectionskilledcount",
-        lambda: server.expired,
-        "Connections closed after connections.max.idle.ms",
+        "kafka_network_processor_idlepercent",
+        _processor_idle(server),
+        "Share of the time in which a processor waited",
+    )
+    data = server.planes[Plane.DATA].channel
+    gauge(
+        f"{sockets}memorypoolavailable",
+        lambda: max(data.capacity_bytes - data.bytes_in_flight, 0),
+        "What queued.max.request.bytes leaves; very much where it is not set",
     )
     gauge(
-        "kafka_server_socketservermetrics_connection_count",
-        lambda: _connections(server),
-        "Open connections",
+        f"{sockets}memorypoolused",
+        lambda: data.bytes_in_flight,
+        "Bytes held by requests that are read, queued or handled",
     )
+    connections = "kafka_server_socketservermetrics_connection_"
+    gauge(f"{connections}count", lambda: _connections(server), "Open connections")
+    gauge(
+        f"{connections}creation_total",
+        lambda: _totals(server, "created"),
+        "Connections accepted",
+    )
+    gauge(f"{connections}close_total", lambda: _totals(server, "ended"), "Connections closed")
     gauge(
         "kafka_server_socketservermetrics_connections",
         lambda: _software(server),
@@ -70,6 +96,47 @@ def register_network_metrics(server: SocketServer) -> None:
 
 def _response_queues(plane: PlaneServer) -> Callable[[], Mapping[Labels, float]]:
     return lambda: {labels(processor=p.index): len(p.responses) for p in plane.processors}
+
+
+def _processor_idle(server: SocketServer) -> Callable[[], Mapping[Labels, float]]:
+    shares: dict[int, Callable[[], float]] = {}
+
+    def read() -> Mapping[Labels, float]:
+        found: dict[Labels, float] = {}
+        for processor in (p for plane in server.planes.values() for p in plane.processors):
+            if processor.index not in shares:
+                shares[processor.index] = _share(server, partial(_busy_ns, processor))
+            found[labels(networkprocessor=processor.index)] = 1.0 - shares[processor.index]()
+        return found
+
+    return read
+
+
+def _busy_ns(processor: Processor) -> float:
+    return processor.busy_ns
+
+
+def _expired(server: SocketServer, plane: Plane) -> Callable[[], float]:
+    return lambda: server.expired[plane]
+
+
+def _acceptors_blocked(
+    server: SocketServer, plane: PlaneServer
+) -> Callable[[], Mapping[Labels, float]]:
+    shares = {
+        endpoint.listener: _share(server, partial(server.blocked_ns.__getitem__, endpoint.listener))
+        for endpoint in plane.endpoints
+    }
+    return lambda: {labels(listener=name): read() for name, read in shares.items()}
+
+
+def _totals(server: SocketServer, attribute: str) -> Mapping[Labels, float]:
+    counts: dict[Labels, float] = {}
+    for plane in server.planes.values():
+        for processor in plane.processors:
+            for listener, n in getattr(processor, attribute).items():
+                counts[labels(listener=listener, network_processor=processor.index)] = n
+    return counts
 
 
 def _processors_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:

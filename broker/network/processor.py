@@ -61,6 +61,9 @@ class Processor:
         self.responses: deque[Request] = deque()
         self.busy_ns = 0
         """Time spent reading and, in the writer, sending."""
+        self.created: dict[str, int] = {}
+        self.ended: dict[str, int] = {}
+        """Connections so far, by listener."""
         self.reading = True
         self._channel = channel
         self._perf_ns = perf_ns
@@ -81,6 +84,7 @@ class Processor:
         assert self._poller is not None
         connection.last_active = self._perf_ns()
         self.connections[connection] = None
+        _count(self.created, connection.listener.name)
         self._poller.add(connection.connection, connection)
 
     def close(self, connection: BrokerConnection) -> None:
@@ -94,6 +98,7 @@ class Processor:
         connection.leftover = None
         connection.out.clear()
         del self.connections[connection]
+        _count(self.ended, connection.listener.name)
         self._on_closed(connection)
 
     # --- reading
@@ -300,3 +305,7 @@ class Processor:
         if not connection.closed and connection.pending and connection.pending[0].returned:
             self._round = now
             self._send_answers(connection)
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1

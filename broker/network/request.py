@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.context import FileSlice, Part, Response
+from broker.context import Extra, FileSlice, Part, Response
 from highwater.common.wire.codec import encode_response
 from highwater.common.wire.header import RequestHeader, api_name, response_header
 
@@ -38,13 +38,13 @@ class Request:
         "connection",
         "correlation_id",
         "error_names",
+        "extra",
         "handled",
         "metrics",
         "overlaps",
         "parts",
         "ready",
         "received",
-        "response_bytes",
         "returned",
         "size",
         "taken",
@@ -75,7 +75,7 @@ class Request:
         self.returned = False
         """Its processor has taken the answer out of the response queue."""
         self.parts: list[Part] | None = None
-        self.response_bytes = 0
+        self.extra: Extra | None = None
         self.then_close = False
         self.throttle_ms = 0
         self.error_names: tuple[str, ...] = ()
@@ -101,11 +101,11 @@ class Request:
         self.then_close = response.then_close
         self.throttle_ms = response.throttle_ms
         self.error_names = response.error_names
+        self.extra = response.extra
 
     def set_body(self, body: Sequence[Part]) -> None:
         header = response_header(self.api_key, self.api_version, self.correlation_id)
         size = len(header)
         for part in body:
             size += part.size if type(part) is FileSlice else len(part)  # type: ignore[arg-type]
-        self.response_bytes = size + 4
         self.parts = [_SIZE.pack(size) + header, *body]

@@ -63,17 +63,8 @@ class PlaneServer:
             -1 if control else config.queued_max_request_bytes,
         )
         self.handlers = 1 if control else config.num_io_threads
-        self.processors = [
-            Processor(
-                index,
-                self.channel,
-                server.perf_ns,
-                server.on_sent,
-                server.on_closed,
-                server.call_later,
-            )
-            for index in range(1 if control else config.num_network_threads)
-        ]
+        count = 1 if control else config.num_network_threads
+        self.processors = [server.new_processor(self.channel) for _ in range(count)]
         self.pool = HandlerPool(
             plane, self.channel, server.handlers, server.services, server.metrics, server.perf_ns
         )
@@ -127,7 +118,7 @@ class SocketServer:
         self.services = services
         self.metrics: Metrics = services.metrics
         self.perf_ns = world.clock.perf_ns
-        self.expired = 0
+        self.expired = dict.fromkeys(Plane, 0)
         """Connections that were closed because nothing came for connections.max.idle.ms."""
         self._network = world.network
         self._limits = ConnectionLimits(
@@ -137,11 +128,14 @@ class SocketServer:
             config.max_connection_creation_rate,
         )
         listeners = config.parsed_listeners
+        self.blocked_ns = {endpoint.listener: 0 for endpoint in listeners.bound}
+        """How long each acceptor had to wait, for room or for the creation rate."""
         self._protected = {listeners.inter_broker, listeners.control_plane}
         self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
         self._accepting = trio.Event()
         self._closed_one = trio.Event()
         self._count = 0
+        self._processors = 0
         data = PlaneServer(Plane.DATA, self, listeners.data_plane)
         self.planes: dict[Plane, PlaneServer] = {Plane.DATA: data}
         if listeners.control_plane is not None:
@@ -200,7 +194,9 @@ class SocketServer:
         """The acceptor of one listener."""
         turn = 0
         while True:
+            began = self.perf_ns()
             await self._wait_for_room(info)
+            self.blocked_ns[info.name] += self.perf_ns() - began
             try:
                 connection = await listener.accept()
             except trio.ClosedResourceError:
@@ -284,12 +280,24 @@ class SocketServer:
                     level = logging.INFO if half else logging.DEBUG
                     text = "closing connection %s: idle for %d ms%s"
                     log.log(level, text, connection.id, idle_ms, f", and {half}" if half else "")
-                    self.expired += 1
+                    self.expired[self._listeners[connection.listener.name][2].plane] += 1
                     connection.processor.close(connection)
 
     def _close_listeners(self) -> None:
         for listener, _, _ in self._listeners.values():
             listener.close()
+
+    def new_processor(self, channel: RequestChannel) -> Processor:
+        """Numbers are unique in a broker, and never used again."""
+        self._processors += 1
+        return Processor(
+            self._processors - 1,
+            channel,
+            self.perf_ns,
+            self.on_sent,
+            self.on_closed,
+            self.call_later,
+        )
 
     # --- what processors report
 

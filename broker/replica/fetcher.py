@@ -360,6 +360,10 @@ class ReplicaFetcher:
             )  # fmt: skip
             self.states.pop(tp, None)
             return
+        stats = self.manager.topic_stats
+        stats.replication_bytes_in += fetched.size
+        if self.manager.broker_id in partition.adding:
+            stats.reassignment_bytes_in += fetched.size
         state.offset = partition.require_log().log_end_offset
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:

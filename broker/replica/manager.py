@@ -26,6 +26,7 @@ from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
+from broker.replica.topic_stats import BrokerTopicStats
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.common.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
@@ -83,6 +84,7 @@ class ReplicaManager:
         self.is_alive = is_alive
         self.completed = completed
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.topic_stats = BrokerTopicStats()
         self.controller_epoch = ControllerEpoch(0)
         self.fetchers = FetcherManager(self)
         self.isr_writer = IsrWriter(self, zk)

@@ -14,13 +14,14 @@ is written by hand: prometheus_client's own Counter would force `_total` on ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 WINDOW_NS = 60_000_000_000
 _SHIFT = 7
 """The smallest bucket is 128 ns wide."""
+SIZE_SHIFT = _SHIFT
 
 
 class Counter:
@@ -36,7 +37,9 @@ class Counter:
 
 
 class TimeHistogram:
-    """Durations in nanoseconds."""
+    """Durations in nanoseconds, shown in milliseconds."""
+
+    unit: ClassVar[float] = 1e6
 
     __slots__ = ("_counts", "_old", "_rotated_ns", "count", "max_ns", "sum_ns")
 
@@ -57,6 +60,14 @@ class TimeHistogram:
             v = (e << 3) + (v >> e)
         counts = self._counts
         counts[v] = counts.get(v, 0) + 1
+
+    def add(self, other: TimeHistogram) -> None:
+        """Takes in what another one has recorded."""
+        self.count += other.count
+        self.sum_ns += other.sum_ns
+        for mine, theirs in ((self._counts, other._counts), (self._old, other._old)):
+            for bucket, n in theirs.items():
+                mine[bucket] = mine.get(bucket, 0) + n
 
     def rotate(self, now_ns: int) -> None:
         """Forgets what is older than the last window; called by the scrape."""
@@ -83,17 +94,25 @@ class TimeHistogram:
                 seen += n
                 position += 1
                 bucket, n = ordered[position]
-            found.append(_middle_ms(bucket))
+            found.append(_middle(bucket) / self.unit)
         return found
 
 
-def _middle_ms(bucket: int) -> float:
+class SizeHistogram(TimeHistogram):
+    """Sizes in bytes, recorded as `size << SIZE_SHIFT` so that small ones have buckets too."""
+
+    unit = float(1 << SIZE_SHIFT)
+
+    __slots__ = ()
+
+
+def _middle(bucket: int) -> float:
     if bucket < 16:
         low, width = bucket, 1
     else:
         e = (bucket >> 3) - 1
         low, width = (bucket - (e << 3)) << e, 1 << e
-    return ((low + width / 2) * (1 << _SHIFT)) / 1e6
+    return (low + width / 2) * (1 << _SHIFT)
 
 
 class Sample(NamedTuple):

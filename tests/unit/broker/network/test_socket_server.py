@@ -180,7 +180,7 @@ async def test_a_delayed_answer_comes_when_its_key_is_checked(network: Net) -> N
             await trio.sleep(0)
         assert await second.call(b"") == b"go"
         assert await first.receive() == (7, b"done")
-        metrics = s.services.metrics.requests["Fetch"]
+        metrics = s.services.metrics.by_name()["Fetch"]
         assert metrics.remote.count == 3
 
 
@@ -440,7 +440,7 @@ async def test_a_throttled_client_is_muted_after_its_answer(network: Net) -> Non
         assert trio.current_time() - start < 0.07
         await client.call(b"")
         assert trio.current_time() - start >= 0.079
-        metrics = s.services.metrics.requests["Fetch"]
+        metrics = s.services.metrics.by_name()["Fetch"]
         assert metrics.throttle.count == 1
         assert metrics.total.sum_ns < 70_000_000
 
@@ -459,7 +459,7 @@ async def test_idle_connections_are_closed_but_not_waiting_ones(network: Net) ->
         s.services.completions.add("Fetch", ["k"])
         assert await waiting.receive() == (7, b"done")
         assert await waiting.closed()
-        assert s.server.expired == 2
+        assert s.server.expired[Plane.DATA] == 2
 
 
 async def test_connections_per_ip(network: Net) -> None:
