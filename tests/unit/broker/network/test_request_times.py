@@ -10,7 +10,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.context import Context, Delayed, Extra, Plane, Reply, Response
+from broker.context import Context, Delayed, Extra, NoResponse, Plane, Reply, Response
 from broker.loop_steps import LONG_NS, NOTED_NS, LoopSteps, StepInstrument
 from broker.metrics import ApiMetrics
 from broker.purgatory import DelayedOperation
@@ -18,8 +18,9 @@ from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.metrics import WINDOW_NS
 from highwater.common.world.real.network import RealNetwork
 
-from .conftest import entry, serving
+from .conftest import PlainNetwork, entry, serving
 
+QUIET = b"acks=0"
 PARTS = ("queue", "local", "remote", "response_queue", "send")
 
 
@@ -46,6 +47,8 @@ async def handle(ctx: Context, body: memoryview) -> Reply:
         await trio.sleep(0.001)
     elif what.startswith(b"wait"):
         return Delayed(Overlapping(int(what[4:])))
+    elif what == QUIET:
+        return NoResponse()
     elif what == b"fail":
         raise ApiError(ErrorCode.NOT_COORDINATOR)
     elif what == b"convert":
@@ -58,23 +61,31 @@ def refused(ctx: Context, message: Any, code: ErrorCode) -> Response:
 
 
 ONE = st.one_of(
-    st.sampled_from([b"", b"now", b"slow", b"fail", b"convert", b"x" * 100_000]),
+    st.sampled_from([b"", b"now", b"slow", b"fail", b"convert", QUIET, b"x" * 100_000]),
     st.integers(1, 8).map(lambda ms: b"wait%d" % ms),
 )
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(st.lists(ONE, min_size=1, max_size=8), min_size=1, max_size=3))
-def test_times_add_up_whatever_happens(clients: list[list[bytes]]) -> None:
-    trio.run(check, clients)
+@given(
+    st.lists(st.lists(ONE, min_size=1, max_size=14), min_size=1, max_size=3),
+    st.sampled_from([RealNetwork, PlainNetwork]),
+    st.booleans(),
+)
+def test_times_add_up_whatever_happens(
+    clients: list[list[bytes]], network: type[RealNetwork | PlainNetwork], pipelined: bool
+) -> None:
+    trio.run(check, clients, network(), pipelined)
 
 
-async def check(clients: list[list[bytes]]) -> None:
+async def check(
+    clients: list[list[bytes]], network: RealNetwork | PlainNetwork, pipelined: bool
+) -> None:
     finished: list[list[int]] = []
     apis = entry(handle, key=1, error_response=refused), entry(handle, key=9)
-    async with serving(RealNetwork(), *apis) as s:
+    async with serving(network, *apis) as s:
         on_sent = s.server.on_sent
 
         def spy(request: Any, now: int) -> None:
@@ -87,10 +98,13 @@ async def check(clients: list[list[bytes]]) -> None:
 
         async def one(bodies: list[bytes]) -> None:
             client = await s.connect()
-            for body in bodies:  # pipelined
+            for body in bodies:
                 await client.send(body, key=1)
-            for _ in bodies:
-                await client.receive()
+                if not pipelined and body != QUIET:
+                    await client.receive()
+            for body in bodies if pipelined else ():
+                if body != QUIET:
+                    await client.receive()
 
         async with trio.open_nursery() as nursery:
             for bodies in clients:
