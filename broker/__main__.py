@@ -93,8 +93,22 @@ def _set_up_logging(level: str) -> None:
     if known not in logging.getLevelNamesMapping():
         known = "INFO"
     logging.basicConfig(level=known, format=LOG_FORMAT, stream=sys.stdout)
+    # as in Kafka's own configuration: the root's level does not turn the request log on
+    logging.getLogger("kafka.request.logger").setLevel(logging.WARNING)
+    _set_levels(os.environ.get("KAFKA_LOG4J_LOGGERS", ""))
     # it warns of each attempt to connect, for as long as ZooKeeper is away; we say that once
     logging.getLogger("kazoo").setLevel(max(logging.ERROR, logging.getLogger().level))
+
+
+def _set_levels(loggers: str) -> None:
+    """KAFKA_LOG4J_LOGGERS, as in "kafka.request.logger=DEBUG,broker.log=WARN"."""
+    for item in loggers.split(","):
+        name, _, level = (part.strip() for part in item.partition("="))
+        known = LEVELS.get(level.upper(), level.upper())
+        if name and known in logging.getLevelNamesMapping():
+            logging.getLogger(name).setLevel(known)
+        elif item.strip():
+            log.warning("KAFKA_LOG4J_LOGGERS: %r is not NAME=LEVEL", item.strip())
 
 
 def _configuration(options: argparse.Namespace) -> Config:

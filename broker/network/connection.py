@@ -1,10 +1,12 @@
 """One client's connection as its processor sees it: bytes in, frames out, and back.
 
 Reading.  The processor has one scratch buffer for all its connections.  A system call fills it, and
-a frame found there is copied into a bytearray of its own, which belongs to the request (Produce
-patches offsets into it in place).  So an idle connection holds no buffer at all.  A frame larger
-than the scratch buffer is read straight into its own buffer, which grows with what has really
-arrived: a client that announces 100 MiB and sends nothing costs nothing.
+a frame found there is copied into a buffer of its own, which belongs to the request (Produce
+patches offsets into it in place).  So an idle connection holds no buffer at all.  The rest of a
+frame larger than the scratch buffer is read straight into its own buffer, one of the processor's
+pool, which grows with what has really arrived: a client that announces 100 MiB and sends nothing
+costs little.  After a large frame the next one is expected to be as large, and is read where it is
+to stay from its first byte on.
 
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
 gathered, and file slices go by sendfile, kept together with what stands before them (MSG_MORE).
@@ -36,9 +38,12 @@ _SIZE = Struct(">i")
 SCRATCH_BYTES = 65536
 PIPELINE = 10
 _FIRST_BYTES = 1 << 20
+_LARGE_BYTES = SCRATCH_BYTES // 2
 _READ_BUDGET_BYTES = 4 << 20
 _SEND_BUDGET_BYTES = 4 << 20
 _TLS_HELLO = b"\x16\x03"
+
+Frame = bytearray | memoryview
 
 
 class ListenerInfo(NamedTuple):
@@ -71,6 +76,8 @@ class BrokerConnection:
     """One accepted connection."""
 
     __slots__ = (
+        "_begin",
+        "_expect",
         "_file_sent",
         "_filled",
         "_frame",
@@ -125,8 +132,13 @@ class BrokerConnection:
         self.leftover: memoryview | None = None
         self.out: deque[Part] = deque()
         self._frame: bytearray | None = None
+        """The buffer of a frame that is half here: it stands at `_begin`, is to have `_size` bytes,
+        and has come as far as `_filled`."""
+        self._begin = 0
         self._size = 0
         self._filled = 0
+        self._expect = 0
+        """The size of the last frame, where it was large."""
         self._file_sent = 0
         self._id: str | None = None
 
@@ -156,14 +168,14 @@ class BrokerConnection:
         if self.out:
             return "its answer is not fetched"
         if self._frame is not None:
-            return f"{self._filled} of {self._size} bytes of its request came"
+            return f"{self._filled - self._begin} of {self._size} bytes of its request came"
         if self.leftover is not None and not self.pending:
             return f"{len(self.leftover)} bytes of its request came"
         return None
 
     # --- reading
 
-    def next_frame(self, scratch: bytearray, view: memoryview) -> bytearray | None:
+    def next_frame(self, scratch: bytearray, view: memoryview) -> Frame | None:
         """The next whole frame, or None where more has to arrive.
 
         Raises FrameError, PeerClosed or OSError.
@@ -184,18 +196,11 @@ class BrokerConnection:
             if offset:
                 self.leftover = memoryview(bytes(view[:offset]))
             return None
-        n = self.connection.recv_into(view[offset:] if offset else view)
-        if n is None:
-            self.readable = False
-            n = 0
-        elif n == 0:
-            self.leftover = view[:offset] if offset else None
-            raise PeerClosed
-        elif n < SCRATCH_BYTES - offset and not self.hung_up:
-            self.readable = False  # drained; the poller tells when more has come
-        end = offset + n
+        if self._expect and not offset:
+            return self._read_large()
+        end = self._receive(view, offset)
         if end < 4:
-            self.leftover = memoryview(scratch[:end]) if end else None
+            self.leftover = memoryview(bytes(view[:end])) if end else None
             return None
         (size,) = _SIZE.unpack_from(scratch)
         if size + 4 == end and size <= self.max_frame:
@@ -205,33 +210,74 @@ class BrokerConnection:
             self.leftover = memoryview(bytes(self.leftover))
         return frame if frame is not None else self._continue_frame()
 
-    def _frame_of(self, data: memoryview) -> bytearray | None:
-        """The first frame of at least four bytes; None where its end is still to come."""
+    def _receive(self, view: memoryview, offset: int) -> int:
+        """One system call; where what is in the buffer ends after it."""
+        n = self.connection.recv_into(view[offset:] if offset else view)
+        if n is None:
+            self.readable = False
+            return offset
+        if n == 0:
+            self.leftover = memoryview(bytes(view[:offset])) if offset else None
+            raise PeerClosed
+        if n < len(view) - offset and not self.hung_up:
+            self.readable = False  # drained; the poller tells when more has come
+        return offset + n
+
+    def _read_large(self) -> Frame | None:
+        """Reads into a buffer for a frame as large as the last one; it may turn out otherwise."""
+        buffer = self.processor.buffers.take(self._expect + 4)
+        whole = memoryview(buffer)
+        end = self._receive(whole[: self._expect + 4], 0)
+        if end < 4:
+            self.leftover = memoryview(bytes(whole[:end])) if end else None
+            return None
+        size = self._size_of(whole[:end])
+        if size + 4 > len(buffer):
+            self._begin_frame(size, whole[4:end])
+            return self._continue_frame()
+        if end > size + 4:
+            self.leftover = memoryview(bytes(whole[size + 4 : end]))
+            end = size + 4
+        self._frame, self._begin, self._size, self._filled = buffer, 4, size, end
+        return self._continue_frame()
+
+    def _size_of(self, data: memoryview) -> int:
         (size,) = _SIZE.unpack_from(data)
         if not 0 <= size <= self.max_frame:
             raise FrameError(self._describe(size, bytes(data[:16])))
+        return int(size)
+
+    def _frame_of(self, data: memoryview) -> Frame | None:
+        """The first frame of at least four bytes; None where its end is still to come."""
+        size = self._size_of(data)
         have = len(data) - 4
         if have >= size:
             self.leftover = data[4 + size :] if have > size else None
             return bytearray(data[4 : 4 + size])
-        frame = bytearray(min(size, max(_FIRST_BYTES, 2 * have)))
-        frame[:have] = data[4:]
-        self._frame = frame
-        self._filled = have
-        self._size = size
+        self._begin_frame(size, data[4:])
         self.leftover = None
         return None
 
-    def _continue_frame(self) -> bytearray | None:
-        frame = self._frame
-        assert frame is not None
-        size = self._size
+    def _begin_frame(self, size: int, start: memoryview) -> None:
+        """A buffer for a frame that is half here: for no more than seems to come."""
+        have = len(start)
+        buffer = self.processor.buffers.take(min(size, max(_FIRST_BYTES, 2 * have)))
+        with memoryview(buffer) as whole:
+            whole[:have] = start
+        self._frame, self._begin, self._size, self._filled = buffer, 0, size, have
+
+    def _continue_frame(self) -> Frame | None:
+        buffer = self._frame
+        assert buffer is not None
+        end = self._begin + self._size
         budget = _READ_BUDGET_BYTES
         filled = self._filled
-        while self.readable and filled < size:
-            if filled == len(frame):
-                frame.extend(bytes(min(size - filled, filled)))
-            with memoryview(frame) as whole, whole[filled:] as rest:
+        while self.readable and filled < end:
+            if filled == len(buffer):
+                self._begin_frame(self._size, memoryview(buffer)[self._begin :])
+                buffer = self._frame
+                end, filled = self._size, self._filled
+            with memoryview(buffer) as whole, whole[filled:end] as rest:
                 n = self.connection.recv_into(rest)
             if n is None:
                 self.readable = False
@@ -243,10 +289,11 @@ class BrokerConnection:
             if budget < 0:
                 break
         self._filled = filled
-        if filled < size:
+        if filled < end:
             return None
         self._frame = None
-        return frame
+        self._expect = self._size if self._size >= _LARGE_BYTES else 0
+        return memoryview(buffer)[self._begin : end]
 
     def _describe(self, size: int, start: bytes) -> str:
         if start[:2] == _TLS_HELLO:

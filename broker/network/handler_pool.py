@@ -32,6 +32,7 @@ from broker.metrics import ApiMetrics, Metrics
 from broker.network.connection import api_versions_error
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
+from broker.network.request_log import RequestLog
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.waker import Waker
 from highwater.common.wire.codec import BadMessage, UnknownApi, decode_request, response_class
@@ -83,6 +84,7 @@ class HandlerPool:
         services: Services,
         metrics: Metrics,
         perf_ns: Callable[[], int],
+        request_log: RequestLog,
     ) -> None:
         self.plane = plane
         self.busy_ns = 0
@@ -91,6 +93,7 @@ class HandlerPool:
         self._handlers = handlers
         self._services = services
         self._metrics = metrics
+        self._request_log = request_log
         self._perf_ns = perf_ns
         self._nursery: trio.Nursery | None = None
         self._size = 0
@@ -196,6 +199,8 @@ class HandlerPool:
             connection.software,
         )
         request.metrics = self._labels_of(request)
+        if self._request_log.enabled:
+            self._request_log.taken(request)
         message: Any = None
         try:
             body = request.body
@@ -262,6 +267,8 @@ class HandlerPool:
         if not request.handled:
             request.handled = self._perf_ns()
         request.set_response(response)
+        if request.logged is not None:
+            self._request_log.answered(request, response)
         self._done(request)
 
     def _respond_or_close(self, request: Request, response: Response) -> None:

@@ -31,6 +31,7 @@ from broker.network.connection import (
 )
 from broker.network.poller import READ, WRITE, Poller, open_poller
 from broker.network.request import Request
+from highwater.common.buffers import BufferPool
 from highwater.common.waker import Waker
 from highwater.common.wire.header import BadHeader, parse_request_header
 
@@ -73,6 +74,7 @@ class Processor:
         self._poller: Poller | None = None
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
+        self.buffers = BufferPool()
         self._again: deque[BrokerConnection] = deque()
         self._unsent: deque[BrokerConnection] = deque()
         self._writer = Waker()

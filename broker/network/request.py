@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.context import Extra, FileSlice, Part, Response
 from highwater.common.wire.codec import encode_response
@@ -21,7 +21,7 @@ from highwater.common.wire.header import RequestHeader, api_name, response_heade
 
 if TYPE_CHECKING:
     from broker.metrics import ApiMetrics
-    from broker.network.connection import BrokerConnection
+    from broker.network.connection import BrokerConnection, Frame
 
 _SIZE = Struct(">i")
 
@@ -40,6 +40,7 @@ class Request:
         "error_names",
         "extra",
         "handled",
+        "logged",
         "metrics",
         "overlaps",
         "parts",
@@ -57,7 +58,7 @@ class Request:
         self,
         connection: BrokerConnection,
         header: RequestHeader,
-        frame: bytearray,
+        frame: Frame,
         received: int,
     ) -> None:
         self.connection = connection
@@ -80,6 +81,8 @@ class Request:
         self.throttle_ms = 0
         self.error_names: tuple[str, ...] = ()
         self.metrics: tuple[ApiMetrics, ...] = ()
+        self.logged: dict[str, Any] | None = None
+        """Its line in the request log, where that is on."""
 
     def __str__(self) -> str:
         name = api_name(self.api_key)

@@ -30,6 +30,7 @@ from broker.network.network_metrics import register_network_metrics
 from broker.network.processor import Processor
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
+from broker.network.request_log import RequestLog
 from highwater.common.types import Endpoint
 
 if TYPE_CHECKING:
@@ -66,7 +67,13 @@ class PlaneServer:
         count = 1 if control else config.num_network_threads
         self.processors = [server.new_processor(self.channel) for _ in range(count)]
         self.pool = HandlerPool(
-            plane, self.channel, server.handlers, server.services, server.metrics, server.perf_ns
+            plane,
+            self.channel,
+            server.handlers,
+            server.services,
+            server.metrics,
+            server.perf_ns,
+            server.request_log,
         )
         self.started = trio.Event()
         self._next = 0
@@ -118,6 +125,7 @@ class SocketServer:
         self.services = services
         self.metrics: Metrics = services.metrics
         self.perf_ns = world.clock.perf_ns
+        self.request_log = RequestLog()
         self.expired = dict.fromkeys(Plane, 0)
         """Connections that were closed because nothing came for connections.max.idle.ms."""
         self._network = world.network
@@ -304,6 +312,8 @@ class SocketServer:
     def on_sent(self, request: Request, now: int) -> None:
         for metrics in request.metrics:
             metrics.record(request, now)
+        if request.logged is not None:
+            self.request_log.sent(request, now)
 
     def on_closed(self, connection: BrokerConnection) -> None:
         self._limits.remove(connection.peer[0])
