@@ -258,13 +258,14 @@ class BrokerConnection:
         self.leftover = None
         return None
 
-    def _begin_frame(self, size: int, start: memoryview) -> None:
+    def _begin_frame(self, size: int, start: memoryview) -> bytearray:
         """A buffer for a frame that is half here: for no more than seems to come."""
         have = len(start)
         buffer = self.processor.buffers.take(min(size, max(_FIRST_BYTES, 2 * have)))
         with memoryview(buffer) as whole:
             whole[:have] = start
         self._frame, self._begin, self._size, self._filled = buffer, 0, size, have
+        return buffer
 
     def _continue_frame(self) -> Frame | None:
         buffer = self._frame
@@ -274,8 +275,7 @@ class BrokerConnection:
         filled = self._filled
         while self.readable and filled < end:
             if filled == len(buffer):
-                self._begin_frame(self._size, memoryview(buffer)[self._begin :])
-                buffer = self._frame
+                buffer = self._begin_frame(self._size, memoryview(buffer)[self._begin :])
                 end, filled = self._size, self._filled
             with memoryview(buffer) as whole, whole[filled:end] as rest:
                 n = self.connection.recv_into(rest)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from highwater.common.buffers import BufferPool
 from highwater.common.wire.codec import decode_response, encode_request
 from highwater.common.wire.header import request_header, response_body_position
 
@@ -32,6 +33,7 @@ _SIZE = Struct(">i")
 _BUFFER_BYTES = 16384
 _MAX_FRAME_BYTES = 1 << 30
 _JOIN_BELOW = 4096
+_KEPT_BYTES = 4 << 20
 
 
 class ConnectionLost(ConnectionError):
@@ -95,7 +97,8 @@ class ClientConnection:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._large: bytearray | None = None
+        self._buffers = BufferPool(keep=2, largest=_KEPT_BYTES)
+        self._large: memoryview | None = None
         self._large_rest = self._view[:0]
 
     @classmethod
@@ -334,7 +337,8 @@ class ClientConnection:
         if self._large_rest:
             return True
         frame, self._large = self._large, None
-        self._deliver(memoryview(frame))
+        self._large_rest = self._view[:0]
+        self._deliver(frame)
         return False
 
     def _take_frames(self) -> bool:
@@ -352,9 +356,9 @@ class ClientConnection:
             elif size + 4 <= _BUFFER_BYTES:
                 break
             else:
-                self._large = bytearray(size)
+                self._large = memoryview(self._buffers.take(size))[:size]
                 self._large[: end - body] = self._view[body:end]
-                self._large_rest = memoryview(self._large)[end - body :]
+                self._large_rest = self._large[end - body :]
                 start = end
         if start == end:
             self._start = self._end = 0
