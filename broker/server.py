@@ -26,6 +26,7 @@ from broker.broker_metrics import register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.dir_failures import DirFailures
+from broker.log.cleaner import LogCleaner
 from broker.log.manager import LogDirectoryError, LogManager
 from broker.metadata_cache import MetadataCache
 from broker.metrics import Metrics
@@ -102,6 +103,7 @@ class Broker:
             on_dir_failure=self._dir_failed,
             high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
         )
+        self.cleaner = LogCleaner(self.logs, world.disk, world.clock, config)
         self.replicas = ReplicaManager(
             config,
             world,
@@ -233,6 +235,8 @@ class Broker:
             raise StartError(self.dir_failures.none_left or str(e)) from e
         nursery.start_soon(self.dir_failures.run)
         nursery.start_soon(self.logs.run)
+        if self.config.log_cleaner_enable:
+            nursery.start_soon(self.cleaner.run)
         await nursery.start(self.replicas.run)
 
     async def _join(
@@ -298,6 +302,8 @@ class Broker:
         await self.server.drain()
         self._serving.cancel()
         await self._served.wait()
+        if self.config.log_cleaner_enable:
+            await self.cleaner.stop()
         self.replicas.checkpoint_high_watermarks()
         await self.logs.shutdown()
         log.info("broker %d has stopped", self.broker_id)

@@ -29,6 +29,11 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1048588
     cleanup_policy: str = "delete"
+    delete_retention_ms: int = 24 * HOUR_MS
+    """How long a tombstone stays after it was first cleaned."""
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
     message_timestamp_type: str = "CreateTime"
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
@@ -41,6 +46,17 @@ class LogConfig:
     def deletes(self) -> bool:
         """Whether old segments go by time and size (a log that is only compacted keeps them)."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """When an active segment is too old: sooner where its records must be compacted by then."""
+        if self.compacts:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
     @classmethod
     def of(cls, config: Config, overrides: Mapping[str, str] | None = None) -> LogConfig:
@@ -58,6 +74,10 @@ class LogConfig:
             index_interval_bytes=config.log_index_interval_bytes,
             max_message_bytes=config.message_max_bytes,
             cleanup_policy=config.log_cleanup_policy,
+            delete_retention_ms=config.log_cleaner_delete_retention_ms,
+            min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
+            max_compaction_lag_ms=config.log_cleaner_max_compaction_lag_ms,
+            min_cleanable_dirty_ratio=config.log_cleaner_min_cleanable_ratio,
             message_timestamp_type=config.log_message_timestamp_type,
             flush_messages=config.log_flush_interval_messages,
             flush_ms=config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms,
@@ -69,13 +89,15 @@ class LogConfig:
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """A topic's properties, by their names in Kafka, over these settings."""
-        changes: dict[str, int | str] = {}
+        changes: dict[str, int | float | str] = {}
         for name, attribute in _TOPIC_INTS.items():
             if name in overrides:
                 changes[attribute] = int(overrides[name])
         for name, attribute in _TOPIC_STRINGS.items():
             if name in overrides:
                 changes[attribute] = overrides[name]
+        if "min.cleanable.dirty.ratio" in overrides:
+            changes["min_cleanable_dirty_ratio"] = float(overrides["min.cleanable.dirty.ratio"])
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
@@ -90,6 +112,9 @@ _TOPIC_INTS = {
     "flush.messages": "flush_messages",
     "flush.ms": "flush_ms",
     "file.delete.delay.ms": "file_delete_delay_ms",
+    "delete.retention.ms": "delete_retention_ms",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "max.compaction.lag.ms": "max_compaction_lag_ms",
 }
 _TOPIC_STRINGS = {
     "cleanup.policy": "cleanup_policy",

@@ -71,6 +71,7 @@ def load_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_to: int = 0,
     hooks: LogHooks | None = None,
 ) -> Log:
     """Opens (or creates) the log in a folder.  Offsets are those of the checkpoint files.
@@ -78,7 +79,7 @@ def load_log(
     Takes long after a crash: run it in a worker thread.
     """
     disk.make_dirs(folder)
-    loader = _Loader(disk, clock, folder, tp, config, log_start_offset)
+    loader = _Loader(disk, clock, folder, tp, config, log_start_offset, cleaned_to)
     loader.tidy()
     loader.open_segments()
     loader.recover(clean, recovery_point)
@@ -108,6 +109,7 @@ class _Loader:
         tp: TopicPartition,
         config: LogConfig,
         log_start_offset: int,
+        cleaned_to: int,
     ) -> None:
         self.disk = disk
         self.folder = folder
@@ -115,6 +117,7 @@ class _Loader:
         self.config = config
         self.now_ms = clock.wall_ms()
         self.log_start_offset = log_start_offset
+        self.cleaned_to = cleaned_to
         self.segments: list[Segment] = []
         self.trusted = True
         self._last_epoch = self._epoch_below = -1
@@ -155,14 +158,20 @@ class _Loader:
         """
         names = self.disk.list(self.folder)
         bases = {name[:20] for name in names if name.endswith((".log", ".log.swap"))}
+        swapped = {name[:20] for name in names if name.endswith(".log.swap")}
+        kept = []
         for name in names:
             stale = name.endswith(_TEMPORARY)
             if name.endswith((".index", ".timeindex", ".txnindex")) and name[:20] not in bases:
                 stale = True
+            if name.endswith(".swap") and name[:20] not in swapped:
+                stale = True  # the .log gets that name last, and loses it last
             if stale:
                 self.disk.remove(f"{self.folder}/{name}")
-        if any(name.endswith(".swap") for name in names):
-            self._finish_swap(names)
+            else:
+                kept.append(name)
+        if swapped:
+            self._finish_swap(kept)
 
     def _finish_swap(self, names: list[str]) -> None:
         """A compaction had written its result completely: that replaces the segments it was made
@@ -179,7 +188,8 @@ class _Loader:
             for name in names:
                 if name.endswith(SUFFIXES) and base <= int(name[:20]) < end:
                     self._remove(name)
-        for name in names:
+        # a crash here finds the .log.swap again
+        for name in sorted(names, key=lambda name: name.endswith(".log.swap")):
             if name.endswith(".swap"):
                 path = f"{self.folder}/{name}"
                 self.disk.rename(path, path[: -len(".swap")])
@@ -248,7 +258,8 @@ class _Loader:
     def _recover_segments(self, start: int) -> None:
         expected = 0
         for n, segment in enumerate(self.segments[start:], start):
-            if n > start and segment.base_offset > expected and not self._may_have_holes():
+            hole = n > start and segment.base_offset > expected
+            if hole and not self._may_have_holes(segment.base_offset):
                 logger.warning(
                     "%s: offsets %d to %d are missing; what follows them was cut off",
                     self.folder,
@@ -274,9 +285,13 @@ class _Loader:
                 self._drop(later)
                 break
 
-    def _may_have_holes(self) -> bool:
-        """Compaction leaves some; elsewhere a segment lost its end to a power loss."""
-        return "compact" in self.config.cleanup_policy or self.tp.topic in INTERNAL_TOPICS
+    def _may_have_holes(self, below: int) -> bool:
+        """Compaction leaves some, even where the topic is no longer compacted; elsewhere a segment
+        lost its end to a power loss.
+        """
+        if below <= self.cleaned_to:
+            return True
+        return self.config.compacts or self.tp.topic in INTERNAL_TOPICS
 
     def _recover_segment(self, segment: Segment, expected: int) -> Recovered:
         segment.reset_indexes()

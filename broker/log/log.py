@@ -77,8 +77,7 @@ class Log:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.high_watermark = 0
-        """As `update_high_watermark` was last told; bounds deletion and the first unstable offset.
-        """
+        """As `update_high_watermark` was last told; bounds deletion and cleaning."""
         self.hooks = hooks
         self.deleted = False
         """Its files are closed, or will be soon: nothing must be written any more."""
@@ -127,8 +126,8 @@ class Log:
         """Appends validated batches, which stand one after the other in `view`.
 
         `client=False` is for the broker's own batches (markers, offset commits): no sequence
-        numbers. `verification` (from `Partition.verify_transaction`) lets a transaction begin.  Raises
-        ApiError (nothing changed) and OSError (nothing changed, the disk is at fault).
+        numbers. `verification` (from `Partition.verify_transaction`) lets a transaction begin.
+        Raises ApiError (nothing changed) and OSError (nothing changed, the disk is at fault).
         """
         base = self.log_end_offset
         prepared = self.producers.prepare(
@@ -136,13 +135,7 @@ class Log:
         )
         duplicate = prepared.duplicate
         if duplicate is not None:
-            return AppendInfo(
-                duplicate.first_offset,
-                duplicate.last_offset,
-                duplicate.timestamp,
-                self.log_start_offset,
-                True,
-            )
+            return AppendInfo(*duplicate[2:], self.log_start_offset, True)
         if prepared.started and self.config.verify_transactions:
             verifications = self.producers.verifications
             for header in headers:
@@ -249,7 +242,7 @@ class Log:
         if (
             not fits
             or used > config.segment_bytes - size
-            or active.age_for_roll(now_ms, timestamp) > config.segment_ms
+            or active.age_for_roll(now_ms, timestamp) > config.roll_ms
             or active.index_bytes >= config.segment_index_bytes
         ):
             return self.roll(max(first_offset, self.log_end_offset), now_ms)
@@ -271,7 +264,7 @@ class Log:
             self._bases.append(base)
         else:  # the next offset is too far away for relative offsets of an empty segment
             self._segments[-1], self._bases[-1] = segment, base
-            self._discard([active])
+            self.discard_segments([active])
         self._active = segment
         self.hooks.rolled(self)
         return segment
@@ -332,9 +325,7 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest undecided (or not yet replicated) transaction begins: LSO = min(HW,
-        this).
-        """
+        """Where the oldest undecided (or not yet replicated) transaction begins: LSO <= this."""
         first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.log_start_offset)
 
@@ -373,7 +364,7 @@ class Log:
         del self._segments[kept:]
         del self._bases[kept:]
         self._active = active = self._segments[-1]
-        self._discard(gone)
+        self.discard_segments(gone)
         active.truncate(offset)
         end = self._end_of(active)
         self.log_end_offset = end
@@ -400,7 +391,7 @@ class Log:
         """Removes everything; the next offset is this one."""
         self._before_truncation(offset)
         gone = self._segments
-        self._discard(gone)
+        self.discard_segments(gone)
         segment = self._new_segment(offset, self._clock.wall_ms())
         self._segments, self._bases, self._active = [segment], [offset], segment
         self.log_start_offset = self.log_end_offset = offset
@@ -453,10 +444,18 @@ class Log:
         self.name_changes += 1
         self.advance_log_start(self._bases[0])
         self.producers.delete_snapshots([segment.base_offset for segment in gone])
-        self._discard(gone)
+        self.discard_segments(gone)
         return count
 
-    def _discard(self, segments: Sequence[Segment]) -> None:
+    def put_segment(self, old: Sequence[Segment], new: Segment) -> None:
+        """`new` was made of `old`, neighbours that begin where it does (`replacement`)."""
+        index = self._segments.index(old[0])
+        self._segments[index : index + len(old)] = [new]
+        self._bases[index : index + len(old)] = [new.base_offset]
+        self.producers.delete_snapshots([segment.base_offset for segment in old[1:]])
+
+    def discard_segments(self, segments: Sequence[Segment]) -> None:
+        """Their files go, later; readers that have them open may go on."""
         for segment in segments:
             paths = segment.rename_for_deletion()
             self.hooks.discard(self, [segment.file], paths)

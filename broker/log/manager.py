@@ -35,7 +35,12 @@ PRODUCER_EXPIRATION_CHECK_MS = 600_000
 FIRST_CHECK_MS = 30_000
 _PARTITION = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)$")
 _LEAVING = re.compile(r"^\S+-\d+\.\S+-(delete|future|stray)$")
-_CHECKPOINTS = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.HIGH_WATERMARKS)
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.LOG_STARTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.CLEANER_OFFSETS,
+)
 
 
 class LogManager:
@@ -54,6 +59,8 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: Offsets = {}
         """As the checkpoints had them at `load`."""
+        self.cleaning: dict[TopicPartition, None] = {}
+        """Logs that a cleaner works on: their old segments stay until it is done."""
         self.offline_dirs: set[str] = set()
         self.default_config = LogConfig.of(config)
         self._clock = clock
@@ -118,21 +125,28 @@ class LogManager:
 
     async def _load_dir(self, directory: LogDirectory) -> None:
         await directory.take_clean_shutdown()
-        recovery, starts, marks = map(directory.read, _CHECKPOINTS)
+        recovery, starts, marks, cleaned = map(directory.read, _CHECKPOINTS)
         folders = self._folders(directory)
         if folders and not directory.clean:
             logger.info(
                 "%s was not shut down cleanly: recovering %d logs", directory.path, len(folders)
             )
         for tp, folder in folders:
-            await self._load_one(directory, tp, folder, recovery.get(tp, 0), starts.get(tp, 0))
+            found = tuple(offsets.get(tp, 0) for offsets in (recovery, starts, cleaned))
+            await self._load_one(directory, tp, folder, *found)
             if tp in marks:
                 self.high_watermarks[tp] = marks[tp]
         if not self.disk.exists(f"{directory.path}/{checkpoints.CLEANER_OFFSETS}"):
             directory.write(checkpoints.CLEANER_OFFSETS, {})
 
     async def _load_one(
-        self, directory: LogDirectory, tp: TopicPartition, folder: str, recovery: int, start: int
+        self,
+        directory: LogDirectory,
+        tp: TopicPartition,
+        folder: str,
+        recovery: int,
+        start: int,
+        cleaned_to: int,
     ) -> None:
         other = self.logs.get(tp)
         if other is not None:
@@ -150,6 +164,7 @@ class LogManager:
                     clean=directory.clean,
                     recovery_point=recovery,
                     log_start_offset=start,
+                    cleaned_to=cleaned_to,
                     hooks=self,
                 )
             )
@@ -247,6 +262,7 @@ class LogManager:
         for name, value in (
             (checkpoints.RECOVERY_POINTS, log.recovery_point),
             (checkpoints.LOG_STARTS, log.log_start_offset),
+            (checkpoints.CLEANER_OFFSETS, offset),
         ):
             known = directory.current(name)
             if (
@@ -297,6 +313,18 @@ class LogManager:
             directory.plan(name, offsets[directory.path])
         self._planned.set()
 
+    def cleaned_to(self, log: Log) -> int | None:
+        """As the log's directory has it; None: it was never cleaned."""
+        return self._dirs[self.dir_of(log)].current(checkpoints.CLEANER_OFFSETS).get(log.tp)
+
+    def note_cleaned(self, log: Log, offset: int) -> None:
+        """The log was cleaned up to here.  Raises OSError."""
+        directory = self._dirs[self.dir_of(log)]
+        known = directory.current(checkpoints.CLEANER_OFFSETS)
+        if known.get(log.tp) != offset:
+            directory.write(checkpoints.CLEANER_OFFSETS, {**known, log.tp: offset})
+            self._planned.set()
+
     # ----------------------------------------------------------------------- now and then
 
     async def run(self) -> None:
@@ -343,6 +371,8 @@ class LogManager:
         now = self._clock.wall_ms()
 
         def clean(log: Log) -> None:
+            if log.tp in self.cleaning:
+                return
             count = log.delete_old_segments(now, self._high_watermark(log.tp))
             if count:
                 logger.info(

@@ -249,7 +249,9 @@ class ProducerStates:
             self._ongoing.pop(ended.first_offset, None)
             self._unreplicated.append(ended)
             if ended.aborted:
-                stable = min(next(iter(self._ongoing), ended.last_offset + 1), ended.last_offset + 1)
+                stable = min(
+                    next(iter(self._ongoing), ended.last_offset + 1), ended.last_offset + 1
+                )
                 aborted.append(AbortedTransaction(*ended[:3], stable))
         return aborted
 

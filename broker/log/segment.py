@@ -213,14 +213,21 @@ class Segment:
         largest = self.max_timestamp
         return largest if largest >= 0 else self.created_ms
 
-    def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
-        """How long the segment takes batches already: by the records' clock where they have one."""
+    @property
+    def first_timestamp(self) -> int:
+        """The largest of the first batch; -1 where there is none."""
         first = self._first_timestamp
         if first is None:
-            if not self.size:
-                return now_ms - self.created_ms
             first = next((h.max_timestamp for h in self.walk(0)), NO_TIMESTAMP)
-            self._first_timestamp = first
+            if self.size:
+                self._first_timestamp = first
+        return first
+
+    def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
+        """How long the segment takes batches already: by the records' clock where they have one."""
+        if not self.size and self._first_timestamp is None:
+            return now_ms - self.created_ms
+        first = self.first_timestamp
         return batch_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     # ----------------------------------------------------------------------------- appending

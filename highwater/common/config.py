@@ -20,6 +20,7 @@ from highwater.common.config_listeners import Listeners, parse_listeners
 
 LONG_MAX = 9223372036854775807
 INT_MAX = 2147483647
+DOUBLE_MAX = 1.7976931348623157e308
 HOUR_MS = 3_600_000
 
 Int = int
@@ -102,6 +103,9 @@ class Config:
     log_cleaner_max_compaction_lag_ms: Long = LONG_MAX
     log_cleaner_min_cleanable_ratio: Double = 0.5
     log_cleaner_dedupe_buffer_size: Long = 134217728
+    log_cleaner_io_buffer_size: Int = 524288
+    log_cleaner_io_buffer_load_factor: Double = 0.9
+    log_cleaner_io_max_bytes_per_second: Double = DOUBLE_MAX
     log_index_interval_bytes: Int = 4096
     log_index_size_max_bytes: Int = 10485760
     log_preallocate: bool = False

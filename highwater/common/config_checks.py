@@ -50,6 +50,7 @@ MINIMA: Mapping[str, float] = {
     "log.local.retention.bytes": -2,
     "log.cleaner.threads": 0,
     "log.cleaner.backoff.ms": 0,
+    "log.cleaner.io.buffer.size": 0,
     "log.cleaner.delete.retention.ms": 0,
     "log.cleaner.min.compaction.lag.ms": 0,
     "log.cleaner.max.compaction.lag.ms": 1,

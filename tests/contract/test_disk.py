@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 import pytest
+import trio
 
+from highwater.common.world.api import Disk, Pace
 from tests.contract.conftest import Case, Env
+
+
+def copies(disk: Disk, paths: tuple[str, ...], pace: Pace) -> Iterator[int]:
+    """Work for `apart`: a step for each file; it has to be a module's own function."""
+    for path in paths:
+        data = disk.read_all(path)
+        pace(len(data))
+        file = disk.open(path + ".copy", create=True)
+        file.append([data])
+        file.close()
+        yield len(data)
 
 
 def test_append_and_read(world_case: Case) -> None:
@@ -154,5 +168,36 @@ def test_work_is_run_and_its_errors_arrive(world_case: Case) -> None:
 
         with pytest.raises(OSError):
             await env.world.disk.run(fails)
+
+    world_case(body)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_work_apart_goes_step_by_step(world_case: Case, small: bool) -> None:
+    async def body(env: Env) -> None:
+        disk = env.world.disk
+        paths = tuple(f"{env.folder}/{name}" for name in "abc")
+        for n, path in enumerate(paths[:2]):
+            disk.open(path, create=True).append([b"x" * (n + 1)])
+        async with disk.apart(copies, paths, bytes_per_second=1e9, small=small) as steps:
+            assert await steps.next() == 1
+            assert not disk.exists(f"{paths[1]}.copy"), "it waits to be asked"
+            assert await steps.next() == 2
+            assert disk.read_all(f"{paths[1]}.copy") == b"xx"
+            with pytest.raises(FileNotFoundError):
+                await steps.next()
+            assert await steps.next() is None
+
+    world_case(body)
+
+
+def test_work_apart_takes_its_time(world_case: Case) -> None:
+    async def body(env: Env) -> None:
+        path = f"{env.folder}/a"
+        env.world.disk.open(path, create=True).append([b"x" * 100])
+        started = trio.current_time()
+        async with env.world.disk.apart(copies, (path,), bytes_per_second=200, small=True) as steps:
+            assert await steps.next() == 100
+        assert trio.current_time() - started >= 0.49
 
     world_case(body)

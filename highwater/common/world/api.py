@@ -20,7 +20,7 @@ Two implementations exist, `real` and `sim`, and one contract suite runs on both
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from random import Random
 
 T = TypeVar("T")
+J = TypeVar("J")
+R = TypeVar("R", covariant=True)
 Buffer = bytes | bytearray | memoryview
 
 
@@ -109,6 +111,17 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class Steps(Protocol[R]):
+    """Work that goes on only when it is asked for its next result."""
+
+    async def next(self) -> R | None:
+        """None: that was the last.  Raises what the work raised."""
+
+
+Pace = Callable[[int], None]
+"""Told how many bytes were just read or written, it sleeps where that was too fast."""
+
+
 class Disk(Protocol):
     """Paths are absolute strings.  Errors are OSError, as the operating system words them."""
 
@@ -155,6 +168,21 @@ class Disk(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work of more than a millisecond of CPU or cold reads in a worker thread (inline in
         `sim`).
+        """
+
+    def apart(
+        self,
+        work: Callable[[Disk, J, Pace], Iterator[R]],
+        job: J,
+        *,
+        bytes_per_second: float,
+        small: bool = False,
+    ) -> AbstractAsyncContextManager[Steps[R]]:
+        """Runs seconds of Python on files where they cannot hold up this process's event loop.
+
+        `work` is a function of a module, and yields one result a step; it, `job` and the results
+        are pickled, because on a real machine the steps are made by a process of their own, which
+        ends with the context.  `small`: a worker thread will do.  Inline in `sim`.
         """
 
 

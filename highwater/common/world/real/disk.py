@@ -12,15 +12,16 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 import trio.to_thread
 
-from highwater.common.world.api import Buffer
+from highwater.common.world.api import Buffer, Disk, Pace, Steps
+from highwater.common.world.real.apart import process_steps, thread_steps
 
 T = TypeVar("T")
 
@@ -219,3 +220,18 @@ class RealDisk:
 
     async def run(self, work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work, limiter=self._limiter)
+
+    @asynccontextmanager
+    async def apart(
+        self,
+        work: Callable[[Disk, Any, Pace], Iterator[T]],
+        job: object,
+        *,
+        bytes_per_second: float,
+        small: bool = False,
+    ) -> AsyncIterator[Steps[T]]:
+        if small:
+            yield thread_steps(work, self, job, bytes_per_second)
+        else:
+            async with process_steps(work, job, bytes_per_second) as steps:
+                yield steps

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
@@ -25,7 +26,7 @@ from highwater.common.world.chance import Random
 from highwater.common.world.sim.kernel import Kernel
 
 if TYPE_CHECKING:
-    from highwater.common.world.api import Buffer
+    from highwater.common.world.api import Buffer, Disk, Pace
     from highwater.common.world.sim.process import Process
 
 T = TypeVar("T")
@@ -434,6 +435,41 @@ class ProcessDisk:
         await trio.sleep(self._disk.random.uniform(0.0, 0.001))
         result = work()
         await trio.sleep(self._disk.random.uniform(0.0, 0.001))
+        return result
+
+    @asynccontextmanager
+    async def apart(
+        self,
+        work: Callable[[Disk, Any, Pace], Iterator[T]],
+        job: object,
+        *,
+        bytes_per_second: float,
+        small: bool = False,
+    ) -> AsyncIterator[SimSteps[T]]:
+        steps: SimSteps[T] = SimSteps(self, bytes_per_second)
+        steps.begin(work(self, job, steps.pace))
+        yield steps
+
+
+class SimSteps(Generic[T]):
+    """`world.api.Steps`: each step is made at one moment, and takes the time of its bytes."""
+
+    def __init__(self, disk: ProcessDisk, bytes_per_second: float) -> None:
+        self._disk = disk
+        self._rate = bytes_per_second
+        self._bytes = 0
+        self._steps: Iterator[T] = iter(())
+
+    def begin(self, steps: Iterator[T]) -> None:
+        self._steps = steps
+
+    def pace(self, n: int) -> None:
+        self._bytes += n
+
+    async def next(self) -> T | None:
+        result = await self._disk.run(lambda: next(self._steps, None))
+        seconds, self._bytes = self._bytes / self._rate, 0
+        await trio.sleep(seconds)
         return result
 
 
