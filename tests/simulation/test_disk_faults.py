@@ -48,7 +48,7 @@ class Scenario:
     async def main(self, kernel: Kernel) -> None:
         async with trio.open_nursery() as nursery:
             cluster = SimCluster(kernel, Shape(), nursery)
-            watch = StepWatch(cluster)
+            watch = StepWatch()
             trio.lowlevel.add_instrument(watch)
             try:
                 await self.run(cluster)

@@ -1,8 +1,8 @@
 """Production brokers on simulated machines: start, kill, stop, freeze; the rules watch.
 
 Each broker is `broker.server.Broker` run by a simulated process.  After every step of one of its
-tasks (a step runs to the next await, so it is atomic) `Rules.step` looks at it, through trio's
-instruments.
+tasks (a step runs to the next await, so it is atomic) the rules look at what it has changed,
+through trio's instruments.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class SimCluster:
 
         async def program() -> None:
             node.broker = Broker(config, world, node.name)
+            world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._serve, node, node.broker))
 
@@ -263,23 +264,16 @@ class _Ready:
 
 
 class StepWatch(trio.abc.Instrument):
-    """Shows the rules each broker after each of its steps."""
+    """Calls what watches a process after each of its steps."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        self._cluster = cluster
-        self._by_host = {node.name: node for node in cluster.nodes.values()}
+    def __init__(self) -> None:
         self.steps = 0
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.steps += 1
         process = task.context.get(PROCESS)
-        if process is None or not process.alive:
-            return
-        node = self._by_host.get(process.host.name)
-        if node is None or node.broker is None or node.world is None:
-            return
-        if node.world.process is process:
-            self._cluster.rules.step(node.id, node.broker.replicas.partitions)
+        if process is not None and process.after_step is not None and process.alive:
+            process.after_step()
 
 
 def _only(error: BaseException) -> BaseException:

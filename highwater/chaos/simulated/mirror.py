@@ -1,9 +1,10 @@
 """What a machine's disk holds of one replica, read from outside the code under test.
 
 A `ReplicaMirror` follows the segments of one partition on one simulated disk, whether a broker runs
-there or not.  It parses what was appended since it last looked, and notices when something that was
-there is gone; its cost is that of the change, not of the log.  The parser is its own: checking the
-code with the code's parser would hide a fault of the parser.
+there or not.  It is told which files changed, parses what was appended to them since it last
+looked, and notices when something that was there is gone.  Its cost is that of the change, not of
+the log: only where something else than appending has happened is the folder looked through again.
+The parser is its own: checking the code with the code's parser would hide a fault of the parser.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from highwater.common.world.sim.disk import SimDisk, _Inode
+    from highwater.common.world.sim.disk import Folder, SimDisk, _Inode
 
 _HEAD = Struct(">qiibIhi")
 _RECORDS_AT = 61
@@ -32,7 +33,7 @@ class Batch(NamedTuple):
     records: bytes
 
     def same(self, other: Batch) -> bool:
-        return self[:4] == other[:4]
+        return self is other or self[:4] == other[:4]
 
     def __str__(self) -> str:
         return f"{self.base}-{self.last} of epoch {self.epoch} (CRC {self.crc:08x})"
@@ -71,32 +72,44 @@ class ReplicaMirror:
         self.start = 0
         self.end = 0
         """The log end offset."""
+        self._folder: Folder = {}
         self._segments: dict[str, _Segment] = {}
+        self._last = ""
+        self._last_base = 0
         self._bases: list[int] = []
 
-    def refresh(self) -> list[Batch]:
-        """Reads what is new; gives the batches that were there and are not any more, but for those
-        that went at the front (deleted segments)."""
+    def refresh(self, changed: Iterable[str] | None = None) -> list[Batch]:
+        """Reads what is new in these files (None: whatever may have changed); gives the batches
+        that were there and are not any more, but for those that went at the front (deleted
+        segments).
+        """
+        if changed is not None:
+            logs = sorted(name for name in changed if name.endswith(".log"))
+            if all(self._grew(name) for name in logs):
+                return []
         folder = self.disk.find(self.path)
         self.exists = isinstance(folder, dict)
-        names = sorted(n for n in folder if n.endswith(".log")) if isinstance(folder, dict) else []
-        nodes = {name: folder[name] for name in names} if isinstance(folder, dict) else {}
-        grown = self._same_but_longer(nodes)
-        if grown is not None:
-            self._parse_tail(grown)
-            return []
-        return self._rebuild(nodes)
+        self._folder = folder if isinstance(folder, dict) else {}
+        return self._rebuild({n: self._folder[n] for n in sorted(self._folder) if n[-4:] == ".log"})
 
-    def _same_but_longer(self, nodes: Mapping[str, object]) -> _Segment | None:
-        """The last segment, where nothing else can have changed."""
-        if len(nodes) != len(self._segments) or not nodes:
-            return None
-        last = None
-        for name, node in nodes.items():
-            last = self._segments.get(name)
-            if last is None or last.inode is not node or last.inode.cuts != last.cuts:
-                return None
-        return last
+    def _grew(self, name: str) -> bool:
+        """Takes in what was appended to the last segment, or a new segment after it; False where
+        something else has happened."""
+        node = self._folder.get(name)
+        known = self._segments.get(name)
+        if known is None:
+            if node is None:
+                return True
+            if not self._segments or name < self._last:
+                return False
+            assert not isinstance(node, dict)
+            known = self._segments[name] = _Segment(node, node.cuts)
+            self._last, self._last_base = name, int(name[:20])
+            self.end = max(self.end, self._last_base)
+        elif known.inode is not node or node.cuts != known.cuts or name != self._last:
+            return False
+        self._parse_tail(known)
+        return True
 
     def _parse_tail(self, segment: _Segment) -> None:
         if len(segment.inode.data) > segment.parsed:
@@ -105,7 +118,7 @@ class ReplicaMirror:
             self.batches += new
             self._bases += [batch.base for batch in new]
             if new:
-                self.end = new[-1].last + 1
+                self.end = max(new[-1].last + 1, self._last_base)
 
     def _rebuild(self, nodes: Mapping[str, object]) -> list[Batch]:
         segments: dict[str, _Segment] = {}
@@ -120,9 +133,10 @@ class ReplicaMirror:
             batches += known.batches
         before = self.batches
         self._segments, self.batches = segments, batches
+        self._last = next(reversed(segments), "")
         self._bases = [batch.base for batch in batches]
-        last_base = int(next(reversed(segments))[:20]) if segments else 0
-        self.end = max(batches[-1].last + 1 if batches else 0, last_base)
+        self._last_base = int(self._last[:20]) if segments else 0
+        self.end = max(batches[-1].last + 1 if batches else 0, self._last_base)
         self.start = int(next(iter(segments))[:20]) if segments else 0
         return self._gone(before, batches)
 

@@ -123,7 +123,7 @@ class _Run:
                 cluster.rules.on_violation = end
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
-                self._watch = StepWatch(cluster)
+                self._watch = StepWatch()
                 trio.lowlevel.add_instrument(self._watch)
                 try:
                     await self._scenario(cluster, nursery)

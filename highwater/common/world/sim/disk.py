@@ -39,6 +39,12 @@ def _error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
 
 
+def split(path: str) -> tuple[str, str]:
+    """Folder and name."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    return folder, name
+
+
 class _Inode:
     """The content of one file."""
 
@@ -129,8 +135,10 @@ class SimDisk:
         self.broken: dict[str, int] = {}
         """Path prefix -> errno of every operation under it (EIO)."""
         self.locks: dict[str, Process] = {}
-        self.touched: dict[str, None] = {}
-        """Folders with changed content, for those who look on: they empty it."""
+        self.touched: dict[str, dict[str, None]] = {}
+        """Folder -> names of changed files in it, for those who look on: they empty it.  Under ""
+        stands that a folder itself came, went, or got another name.
+        """
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
@@ -169,10 +177,22 @@ class SimDisk:
             raise _error(errno.EISDIR, path)
         return node
 
-    def put(self, folder: Folder, name: str, node: _Inode | Folder | None) -> None:
+    def touch(self, folder: str, name: str) -> None:
+        names = self.touched.get(folder)
+        if names is None:
+            self.touched[folder] = {name: None}
+        else:
+            names[name] = None
+
+    def put(self, path: str, node: _Inode | Folder | None) -> None:
         """Changes one name, with its undoing in the journal."""
-        self.touched[""] = None
+        above, name = split(path)
+        folder = self.folder(above)
         old = folder.get(name)
+        if isinstance(old, dict) or isinstance(node, dict):
+            self.touch("", path)
+        else:
+            self.touch(above, name)
         if node is None:
             del folder[name]
         else:
@@ -198,7 +218,7 @@ class SimDisk:
         mark = inode.begin_sync() if inode else None
         names = len(self._journal)
         try:
-            await trio.sleep(self.random.uniform(*self.flush_delay_s))
+            await self.kernel.timeline.sleep(self.random.uniform(*self.flush_delay_s))
             check()
         except BaseException:
             if inode and mark in inode._syncing:
@@ -217,7 +237,7 @@ class SimDisk:
             undo()
         self._journal.clear()
         self.locks.clear()
-        self.touched[""] = None
+        self.touch("", self.name)
         lost = sum(inode.power_loss(self.random) for _, inode in self.files())
         self.used = sum(len(inode.data) for _, inode in self.files())
         self.kernel.note("power loss", self.name, lost)
@@ -252,18 +272,19 @@ class SimFile:
         self._closed = False
         self.path = path
         self.size = len(inode.data)
-        self._folder = path.rpartition("/")[0]
+        self._folder, self._name = split(path)
 
     def _check(self) -> None:
         self._process.check()
         if self._closed:
             raise _error(errno.EBADF, self.path)
-        self._disk.check(self.path)
+        if self._disk.broken:
+            self._disk.check(self.path)
 
     def append(self, views: Sequence[Buffer]) -> None:
         self._check()
         data = b"".join(views)
-        self._disk.touched[self._folder] = None
+        self._disk.touch(self._folder, self._name)
         room = self._disk.take(self.path, len(data))
         position = len(self._inode.data)
         self._inode.overwrite(position, data[:room])
@@ -279,13 +300,13 @@ class SimFile:
         self._check()
         if position + len(data) > len(self._inode.data):
             raise _error(errno.EINVAL, self.path)
-        self._disk.touched[self._folder] = None
+        self._disk.touch(self._folder, self._name)
         self._inode.overwrite(position, data)
 
     def truncate(self, size: int) -> None:
         self._check()
         now = len(self._inode.data)
-        self._disk.touched[self._folder] = None
+        self._disk.touch(self._folder, self._name)
         if size > now:
             self._inode.overwrite(now, bytes(self._disk.take(self.path, size - now)))
         else:
@@ -313,16 +334,10 @@ class ProcessDisk:
         self._disk.check(path)
         return self._disk
 
-    @staticmethod
-    def _split(path: str) -> tuple[str, str]:
-        folder, _, name = path.rstrip("/").rpartition("/")
-        return folder, name
-
     def open(self, path: str, *, create: bool = False) -> SimFile:
         disk = self._enter(path)
         if create and disk.find(path) is None:
-            folder, name = self._split(path)
-            disk.put(disk.folder(folder), name, _Inode())
+            disk.put(path, _Inode())
         return SimFile(disk, self._process, path, disk.file(path))
 
     def exists(self, path: str) -> bool:
@@ -333,12 +348,13 @@ class ProcessDisk:
 
     def make_dirs(self, path: str) -> None:
         disk = self._enter(path)
-        folder = disk.root
+        folder, above = disk.root, ""
         for part in path.split("/"):
             if not part:
                 continue
+            above += f"/{part}"
             if part not in folder:
-                disk.put(folder, part, {})
+                disk.put(above, {})
             node = folder[part]
             if isinstance(node, _Inode):
                 raise _error(errno.ENOTDIR, path)
@@ -362,12 +378,11 @@ class ProcessDisk:
         target = disk.find(new)
         if isinstance(target, dict) and (target or isinstance(node, _Inode)):
             raise _error(errno.ENOTEMPTY if target else errno.EISDIR, new)
-        (old_folder, old_name), (new_folder, new_name) = self._split(old), self._split(new)
-        into = disk.folder(new_folder)
+        disk.folder(split(new)[0])
         if isinstance(target, _Inode):
             disk.used -= len(target.data)
-        disk.put(into, new_name, node)
-        disk.put(disk.folder(old_folder), old_name, None)
+        disk.put(new, node)
+        disk.put(old, None)
         # one step of the journal: a rename is never half there
         second, first = disk._journal.pop(), disk._journal.pop()
 
@@ -380,14 +395,12 @@ class ProcessDisk:
     def remove(self, path: str) -> None:
         disk = self._enter(path)
         disk.used -= len(disk.file(path).data)
-        folder, name = self._split(path)
-        disk.put(disk.folder(folder), name, None)
+        disk.put(path, None)
 
     def remove_tree(self, path: str) -> None:
         disk = self._enter(path)
         disk.folder(path)
-        folder, name = self._split(path)
-        disk.put(disk.folder(folder), name, None)
+        disk.put(path, None)
         disk.used = sum(len(inode.data) for _, inode in disk.files())
 
     def replace(self, path: str, data: bytes) -> None:
@@ -404,9 +417,8 @@ class ProcessDisk:
         disk = self._enter(path)
         disk.temporary += 1
         beside = f"{path}.{disk.temporary}.tmp"
-        folder, name = self._split(beside)
         inode = _Inode()
-        disk.put(disk.folder(folder), name, inode)
+        disk.put(beside, inode)
         room = disk.take(path, len(data))
         inode.overwrite(0, data[:room])
         if room < len(data):

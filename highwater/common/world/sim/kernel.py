@@ -4,7 +4,9 @@ Theory of operation.  trio asks its clock how long it may sleep only when no tas
 the one moment at which virtual time moves: `_JumpClock` jumps to the next thing that is due, which
 is either a deadline of trio's or an entry of the `Timeline` (a packet arrives, a session expires).
 Entries of the timeline are plain calls made right there, without a task, which is what makes the
-simulated network cheap.  So time stands still while anything can run, and never waits.
+simulated network cheap.  So time stands still while anything can run, and never waits.  Nor does
+trio look at sockets or signals once a pass, as there is nothing real to wait for: `_NoIO` lets it
+do so once in some hundred passes, which is enough for Ctrl-C.
 
 Order.  trio shuffles the tasks that are ready in one pass.  With `_ALLOW_DETERMINISTIC_SCHEDULING`
 (the hook that Hypothesis uses) it sorts them by age first and shuffles with `_r`, which we seed:
@@ -22,12 +24,12 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import heapq
-import itertools
+import marshal
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -45,6 +47,8 @@ PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=No
 
 _MAX_PASSES_IN_ONE_INSTANT = 100_000
 _MAX_IDLE_PASSES = 1000
+_PASSES_BETWEEN_SIGNALS = 512
+_MARSHAL_VERSION = 2  # the last that does not depend on which objects are shared
 
 
 class SimulationStuck(Exception):
@@ -73,32 +77,64 @@ class Timeline:
         self.now = 0.0
         self.fired = 0
         self._heap: list[tuple[float, int, Timer]] = []
-        self._count = itertools.count()
+        self._count = 0
 
     def after(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
         return self.at(self.now + delay, call, *args)
 
     def at(self, time: float, call: Callable[..., object], *args: Any) -> Timer:
-        timer = Timer(max(time, self.now), call, args)
-        heapq.heappush(self._heap, (timer.time, next(self._count), timer))
+        timer = Timer(time if time > self.now else self.now, call, args)
+        self._count += 1
+        heappush(self._heap, (timer.time, self._count, timer))
         return timer
+
+    async def sleep(self, seconds: float) -> None:
+        """As `trio.sleep`, at a third of its cost: no scope, and nothing is cancelled."""
+        task = trio.lowlevel.current_task()
+        timer = self.at(self.now + seconds, trio.lowlevel.reschedule, task)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            timer.cancel()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def next_time(self) -> float:
         heap = self._heap
         while heap and heap[0][2].call is None:
-            heapq.heappop(heap)
+            heappop(heap)
         return heap[0][0] if heap else math.inf
 
     def advance(self, to: float) -> None:
         """Moves time and makes the calls that have become due."""
         if to > self.now:
             self.now = to
-        heap = self._heap
-        while heap and heap[0][0] <= self.now:
-            timer = heapq.heappop(heap)[2]
+        heap, now = self._heap, self.now
+        while heap and heap[0][0] <= now:
+            timer = heappop(heap)[2]
             if timer.call is not None:
                 self.fired += 1
                 timer.call(*timer.args)
+
+
+class _NoIO:
+    """What trio asks for events: there are none, but for a signal now and then."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self._passes = 0
+
+    def get_events(self, timeout: float) -> Any:
+        self._passes += 1
+        if self._passes % _PASSES_BETWEEN_SIGNALS == 0:
+            self._real.process_events(self._real.get_events(0))
+        return ()
+
+    def process_events(self, events: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 class _JumpClock(trio.abc.Clock):
@@ -115,7 +151,9 @@ class _JumpClock(trio.abc.Clock):
         return self._timeline.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        due = min(deadline, self._timeline.next_time())
+        due = self._timeline.next_time()
+        if deadline < due:
+            due = deadline
         if due == math.inf:
             if self.failure is None:
                 self.failure = SimulationStuck("no task can run and nothing is due: a deadlock")
@@ -194,10 +232,10 @@ class Kernel:
         """A generator of its own for each use, so that one part's draws do not shift another's."""
         return seeded(self.seed, *names)
 
-    def note(self, *what: object) -> None:
+    def note(self, *what: Any) -> None:
         """Takes an event into the digest: two runs are equal when all their events were."""
         self.events += 1
-        self._digest.update(repr((self.timeline.now, what)).encode())
+        self._digest.update(marshal.dumps((self.timeline.now, what), _MARSHAL_VERSION))
 
     def digest(self) -> str:
         return self._digest.hexdigest()
@@ -212,6 +250,7 @@ def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
         runner = trio_run.GLOBAL_RUN_CONTEXT.runner
         kernel.run_queue.extend(runner.runq)
         runner.runq = kernel.run_queue
+        runner.io_manager = _NoIO(runner.io_manager)  # type: ignore[assignment]
         with trio.CancelScope() as scope:
 
             def end() -> None:

@@ -27,6 +27,7 @@ import trio
 from highwater.common.world.sim.kernel import Kernel, Timer
 from highwater.common.world.sim.poller import SimPoller
 from highwater.common.world.sim.process import Host, Process
+from highwater.common.world.sim.waiting import Waiters
 
 if TYPE_CHECKING:
     from highwater.common.world.api import Buffer, File
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 WINDOW_BYTES = (4096, 65536, 262144)
 RETRANSMIT_SECONDS = 15.0
 CONNECT_SECONDS = 60.0
-_SPLIT_ONE_IN = 64
+_SPLIT_CHANCE = 1 / 64
 _READ, _WRITE, _HUNG_UP = 1, 4, 0x2000
 
 
@@ -54,10 +55,11 @@ class Link:
 class _Pipe:
     """One direction of a connection: bytes on their way, in order."""
 
-    __slots__ = ("arrives", "fabric", "held", "on_way", "patience", "sink", "source")
+    __slots__ = ("arrives", "fabric", "held", "link", "on_way", "patience", "sink", "source")
 
     def __init__(self, fabric: Fabric, source: SimConnection, sink: SimConnection) -> None:
         self.fabric = fabric
+        self.link = fabric.link(source.host, sink.host)
         self.source = source
         self.sink = sink
         self.arrives = 0.0
@@ -68,25 +70,27 @@ class _Pipe:
     def send(self, kind: str, data: bytes = b"") -> None:
         """`kind` is "data", "end" (FIN) or "reset" (RST)."""
         random = self.fabric.random
-        if len(data) > 1 and random.randrange(_SPLIT_ONE_IN) == 0:
+        if random.random() < _SPLIT_CHANCE and len(data) > 1:
             at = random.randrange(1, len(data))
             self._send(kind, data[:at])
             data = data[at:]
         self._send(kind, data)
 
     def _send(self, kind: str, data: bytes) -> None:
-        link = self.fabric.link(self.source.host, self.sink.host)
-        delay = self.fabric.random.uniform(*link.delay_s)
+        link, fabric = self.link, self.fabric
+        least, most = link.delay_s
+        timeline = fabric.kernel.timeline
+        arrives = timeline.now + least + (most - least) * fabric.random.random()
         if link.bytes_per_s:
-            delay += len(data) / link.bytes_per_s
-        timeline = self.fabric.kernel.timeline
+            arrives += len(data) / link.bytes_per_s
         self.on_way += len(data)
-        self.arrives = max(self.arrives, timeline.now + delay)
+        if arrives > self.arrives:
+            self.arrives = arrives
         timeline.at(self.arrives, self._arrive, kind, data)
 
     def _arrive(self, kind: str, data: bytes) -> None:
         fabric = self.fabric
-        if self.held or fabric.link(self.source.host, self.sink.host).cut or not self.sink.host.up:
+        if self.held or self.link.cut or not self.sink.host.up:
             if not self.held:
                 fabric.waiting.append(self)
                 self.patience = fabric.kernel.timeline.after(RETRANSMIT_SECONDS, self._give_up)
@@ -138,8 +142,8 @@ class SimConnection:
         self._full = False
         self._window = fabric.random.choice(WINDOW_BYTES)
         self._poller: tuple[SimPoller, Any] | None = None
-        self._readable = trio.lowlevel.ParkingLot()
-        self._writable = trio.lowlevel.ParkingLot()
+        self._readable = Waiters()
+        self._writable = Waiters()
 
     # -- what the program calls -----------------------------------------------------------------
 
@@ -168,7 +172,7 @@ class SimConnection:
         self._check()
         if self._error is not None:
             raise _error(errno.EPIPE if self._error == errno.ECONNRESET else self._error)
-        data = b"".join(views)
+        data = bytes(views[0]) if len(views) == 1 else b"".join(views)
         room = self._room()
         if len(data) >= room:
             self._full = True
@@ -187,7 +191,7 @@ class SimConnection:
     async def wait_readable(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self._closed and not self._inbox and not self._ended and self._error is None:
-            await self._readable.park()
+            await self._readable.sleep()
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
         self._check_waited()
@@ -196,7 +200,7 @@ class SimConnection:
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self._closed and self._error is None and self._room() <= 0:
             self._full = True
-            await self._writable.park()
+            await self._writable.sleep()
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
         self._check_waited()
@@ -228,9 +232,9 @@ class SimConnection:
 
     def _news(self, bits: int) -> None:
         if bits & _READ:
-            self._readable.unpark_all()
+            self._readable.wake_all()
         if bits & _WRITE:
-            self._writable.unpark_all()
+            self._writable.wake_all()
         if self._poller is not None:
             poller, token = self._poller
             if self._ended or self._error is not None:
@@ -422,10 +426,10 @@ class Fabric:
         for _ in range(7):
             await self._until_passable(source, target, name)
             out, back = self.link(source, target), self.link(target, source)
-            await trio.sleep(self.random.uniform(*out.delay_s))
+            await self.kernel.timeline.sleep(self.random.uniform(*out.delay_s))
             listener = self.listeners.get((target.name, port))
             made = self._join(process, listener, target, port) if listener else None
-            await trio.sleep(self.random.uniform(*back.delay_s))
+            await self.kernel.timeline.sleep(self.random.uniform(*back.delay_s))
             process.check()
             if listener is None:
                 raise _error(errno.ECONNREFUSED, name)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from highwater.common.world.sim.waiting import Waiters
+
 if TYPE_CHECKING:
     from highwater.common.world.sim.network import SimConnection
 
@@ -15,7 +17,7 @@ class SimPoller:
 
     def __init__(self) -> None:
         self._events: dict[Any, int] = {}
-        self._sleeping = trio.lowlevel.ParkingLot()
+        self._sleeping = Waiters()
         self._woken = False
 
     def add(self, connection: SimConnection, token: Any) -> None:
@@ -33,17 +35,17 @@ class SimPoller:
 
     def news(self, token: Any, bits: int) -> None:
         self._events[token] = self._events.get(token, 0) | bits
-        self._sleeping.unpark_all()
+        self._sleeping.wake_all()
 
     def wake(self) -> None:
         self._woken = True
-        self._sleeping.unpark_all()
+        self._sleeping.wake_all()
 
     async def wait(self) -> list[tuple[Any, int]]:
         if self._events or self._woken:
             await trio.lowlevel.checkpoint()
         else:
-            await self._sleeping.park()
+            await self._sleeping.sleep()
         self._woken = False
         events, self._events = self._events, {}
         return list(events.items())

@@ -89,6 +89,8 @@ class Process:
         """What belongs to it outside, in the order it came to be.  Called once with True where the
         kernel still says goodbye (resets connections).
         """
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step of one of its tasks, by whoever watches the process."""
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
         self._held_calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []

@@ -1,0 +1,118 @@
+"""What the checker knows of a run, and where it writes down what is broken."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from highwater.chaos.simulated.mirror import ReplicaMirror
+from highwater.chaos.simulated.truth import PartitionTruth, Replica
+from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.chaos.simulated.trace import Trace
+    from highwater.chaos.simulated.watched import News
+    from highwater.common.world.sim.disk import SimDisk
+
+
+class Violation(NamedTuple):
+    """The first broken rule of a run."""
+
+    rule: str
+    what: str
+    time: float
+
+    def __str__(self) -> str:
+        return f"{self.rule} broken at {self.time:.4f} s: {self.what}"
+
+
+class Book:
+    """Everything that the rules of one run share.  `disks` by broker id; `data_folder` is the log
+    directory on each.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        trace: Trace,
+        disks: dict[int, SimDisk],
+        data_folder: str,
+    ) -> None:
+        self._now = now
+        self.trace = trace
+        self._disks = disks
+        self._folder = data_folder
+        self._by_folder: dict[int, dict[str, TopicPartition]] = {broker: {} for broker in disks}
+        self.partitions: dict[TopicPartition, PartitionTruth] = {}
+        self.news: dict[int, News] = {broker: {} for broker in disks}
+        """Broker -> partitions of which it may say something else than when we last looked."""
+        self.violation: Violation | None = None
+        self.on_violation: Callable[[], None] = lambda: None
+        self.seen: Counter[str] = Counter()
+        self.expected_losses = 0
+        self.checks = 0
+
+    def broken(self, rule: str, what: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(rule, what, self._now())
+            self.trace.add("checker", f"{rule}: {what}")
+            self.on_violation()
+
+    def begin(self, tp: TopicPartition) -> PartitionTruth:
+        """A partition has come to be: whatever brokers say of it already is to be looked at."""
+        truth = self.partitions[tp] = PartitionTruth(tp)
+        for news in self.news.values():
+            news[tp] = None
+        return truth
+
+    def replica(self, truth: PartitionTruth, broker: int) -> Replica:
+        found = truth.replicas.get(broker)
+        if found is None:
+            mirror = ReplicaMirror(self._disks[broker], f"{self._folder}/{truth.tp}")
+            found = truth.replicas[broker] = Replica(broker, mirror)
+            self._by_folder[broker][mirror.path] = truth.tp
+            mirror.refresh()
+        return found
+
+    def replica_in(self, broker: int, folder: str) -> tuple[PartitionTruth, Replica] | None:
+        """The replica whose log lies in this folder of the broker's disk."""
+        tp = self._by_folder[broker].get(folder)
+        truth = self.partitions.get(tp) if tp is not None else None
+        replica = truth.replicas.get(broker) if truth is not None else None
+        return (truth, replica) if truth is not None and replica is not None else None
+
+    def hold(self, truth: PartitionTruth, replica: Replica, upto: int, rule: str, why: str) -> None:
+        """The replica must hold the committed log up to `upto`, from its log start on."""
+        if replica.lossy:
+            return
+        mirror = replica.mirror
+        if replica.matched >= upto:
+            return
+        position = max(replica.matched, mirror.start)
+        mine = mirror.index_from(position)
+        theirs = max(bisect_right(truth.bases, position) - 1, 0)
+        if truth.committed and truth.committed[theirs].last < position:
+            theirs += 1
+        while position < upto:
+            want = truth.committed[theirs] if theirs < len(truth.committed) else None
+            have = mirror.batches[mine] if mine < len(mirror.batches) else None
+            if want is None:
+                self.broken(
+                    rule,
+                    f"{truth.tp}: broker {replica.broker} {why}, up to {upto}, but only "
+                    f"{truth.end} was ever committed",
+                )
+                return
+            if have is None or not have.same(want):
+                self.broken(
+                    rule,
+                    f"{truth.tp}: broker {replica.broker} {why}; at {position} it holds "
+                    f"{have or 'nothing'} (LEO {mirror.end}), committed is {want}",
+                )
+                return
+            position = want.last + 1
+            mine += 1
+            theirs += 1
+        replica.matched = position
