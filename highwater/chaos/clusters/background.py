@@ -165,17 +165,33 @@ class BackgroundCluster:
         self._call(create_topics, self.cluster, [topic])
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """As a live broker's metadata says; -1 where there is none."""
+        """As the controller's metadata says (without one, a live broker's); -1: there is none."""
         return self._partition(topic, partition)[0]
 
     def isr_of(self, topic: str, partition: int) -> list[int]:
         return self._partition(topic, partition)[1]
 
+    def controller(self) -> int:
+        """As a live broker's metadata says; -1 where there is none."""
+        return self._call(self._ask_controller)
+
+    async def _ask_controller(self) -> int:
+        cluster = self.cluster
+        for number in cluster.brokers:
+            if cluster.running(broker(number)) and not cluster.paused(broker(number)):
+                try:
+                    return int((await metadata(cluster.address(number), [])).controller_id)
+                except OSError:
+                    continue
+        raise ClusterError("no broker answers")
+
     def _partition(self, topic: str, partition: int) -> tuple[int, list[int]]:
         return self._call(self._ask_partition, topic, partition)
 
     async def _ask_partition(self, topic: str, partition: int) -> tuple[int, list[int]]:
+        """The controller's metadata where it answers: that of a broker cut off from it is old."""
         cluster = self.cluster
+        known: tuple[int, list[int]] | None = None
         for number in cluster.brokers:
             if not cluster.running(broker(number)) or cluster.paused(broker(number)):
                 continue
@@ -185,8 +201,13 @@ class BackgroundCluster:
                 continue
             for found in answer.topics[0].partitions:
                 if found.partition_index == partition:
-                    return found.leader_id, list(found.isr_nodes)
-        raise ClusterError(f"no broker knows {topic}-{partition}")
+                    state = found.leader_id, list(found.isr_nodes)
+                    if answer.controller_id == number:
+                        return state
+                    known = known or state
+        if known is None:
+            raise ClusterError(f"no broker knows {topic}-{partition}")
+        return known
 
 
 def _name(member: int | str) -> str:

@@ -111,6 +111,30 @@ def test_a_cut_between_two_brokers_leaves_clients_alone(
     eventually(lambda: follower in cluster.isr_of("cut", 0), "the ISR expands")
 
 
+def test_the_isr_is_known_though_the_leader_is_cut_off_from_the_controller(
+    highwater_cluster: BackgroundCluster,
+) -> None:
+    cluster = highwater_cluster
+    first = next(iter(cluster.cluster.brokers))  # it is the one that is asked first
+    if cluster.controller() == first:
+        cluster.restart(first)
+        eventually(lambda: cluster.controller() not in (first, -1), "another controller")
+    controller = cluster.controller()
+    names = (f"cut-off-{n}" for n in range(30))
+    for topic in names:
+        cluster.create_topic(topic)
+        if cluster.leader_of(topic, 0) == first:
+            break
+    else:
+        raise AssertionError(f"broker {first} leads none of 30 topics")
+    cluster.cut(first, controller)
+    assert len(produce(cluster, topic, values(20))) == 20
+    eventually(lambda: controller not in cluster.isr_of(topic, 0), "the ISR shrinks")
+    cluster.heal()
+    eventually(lambda: controller in cluster.isr_of(topic, 0), "the ISR expands")
+    assert read_all(cluster, topic) == values(20)
+
+
 def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCluster) -> None:
     cluster = highwater_cluster
     cluster.create_topic("everything")
