@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 BROKER = ("broker", "controller", "highwater/common")
 HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/chaos/clusters/probe.py")
 OURS = {"broker", "controller", "highwater"}
-DISTRIBUTION_OF = {"google_crc32c": "google-crc32c", "kafka": "kafka-python"}
+DISTRIBUTION_OF = {"kafka": "kafka-python"}
 
 
 def third_party(files: Iterator[Path]) -> dict[str, Path]:
