@@ -6,8 +6,8 @@
         highwater_cluster.kill(highwater_cluster.leader_of("orders", 0))
 
 `highwater_cluster` is one cluster for the whole session, mended after each test: broken members are
-started again, and links are healed.  Needs Java 17 (for ZooKeeper).  Enable it by `pytest_plugins =
-["highwater.pytest_plugin"]`, or leave it to the entry point that the installed package has.
+started again, and links are healed.  Needs Java 17 (for ZooKeeper).  The installed
+package has an entry point for pytest, so there is nothing to enable.
 """
 
 from __future__ import annotations
