@@ -80,7 +80,6 @@ class LogCleaner:
         self.last: list[CleanerStats] = [CleanerStats() for _ in range(config.log_cleaner_threads)]
         self.max_dirty_ratio = 0.0
         self.last_run_ms = clock.wall_ms()
-        self.dead = 0
         self._logs = logs
         self._disk = disk
         self._clock = clock

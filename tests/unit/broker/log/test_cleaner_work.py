@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from broker.log.cleaner import LogCleaner
 from broker.log.cleaner_filter import DELETE_HORIZON
 from broker.log.cleaner_map import ENTRY_BYTES, OffsetMap
+from broker.log.cleaner_metrics import register_cleaner_metrics
 from broker.log.cleaner_plan import inspect
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.manager import LogManager
 from highwater.common.config import Config
 from highwater.common.errors import ApiError
+from highwater.common.metrics import Registry, exposition
 from highwater.common.types import TopicPartition
 from highwater.common.wire.compression import Compression
 from highwater.common.wire.records import (
@@ -321,6 +323,23 @@ async def test_a_damaged_batch_makes_the_log_uncleanable(cleaned: Cleaned) -> No
     cleaned.logs.delete(TP)
     assert not await cleaned.clean()
     assert not cleaned.cleaner.uncleanable
+
+
+async def test_the_metrics_page_tells(cleaned: Cleaned) -> None:
+    metrics = Registry()
+    folder = cleaned.logs.dir_of(cleaned.log)
+    register_cleaner_metrics(metrics, cleaned.cleaner, (folder,), cleaned.clock)
+    for n in range(10):
+        cleaned.add([(b"k", b"%d" % n)])
+    cleaned.all_committed()
+    await cleaned.clean()
+    cleaned.cleaner.uncleanable[TP] = "tested"
+    cleaned.clock.now_ms += 1500
+    page = exposition(metrics.families(0))
+    assert "kafka_log_logcleanermanager_max_dirty_percent 100" in page
+    assert "kafka_log_logcleanermanager_time_since_last_run_ms 1500" in page
+    assert f'uncleanable_partitions_count{{logDirectory="{folder}"}} 1' in page
+    assert "kafka_log_logcleaner_cleaner_recopy_percent 10" in page
 
 
 async def test_a_log_cut_meanwhile_is_not_touched(cleaned: Cleaned) -> None:
