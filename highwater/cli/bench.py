@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from highwater.cli.errors import clear_errors
+
+if TYPE_CHECKING:
+    from highwater.chaos.bench.produce import Side
+    from highwater.chaos.bench.rows import Row
 
 
 @click.group()
@@ -71,10 +78,7 @@ def produce(
     """
     import trio
 
-    from highwater.chaos.bench.produce import BATCHES, KIB, Plan, Side, run
-    from highwater.chaos.bench.rows import table
-    from highwater.chaos.clusters import apache
-    from highwater.chaos.clusters.programs import Highwater
+    from highwater.chaos.bench.produce import BATCHES, KIB, Plan, run
 
     plan = Plan(
         batches=tuple(b * KIB for b in batches) or BATCHES,
@@ -87,6 +91,63 @@ def produce(
         warm_up_s=warm_up,
         starts=starts,
     )
+    with _sides(against, folder) as sides:
+        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
+        _show(rows, sides, json_file)
+
+
+@bench.command()
+@click.option("--records", default=1_000_000, show_default=True, type=click.IntRange(1000))
+@click.option("--keys", default=10_000, show_default=True, type=click.IntRange(1, 99_999_999))
+@click.option(
+    "--segment-mib", default=8, show_default=True, type=click.IntRange(1, 1024), help="Its size."
+)
+@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--against",
+    type=click.Choice(["apache"]),
+    help="Measure this in turn; `apache` is fetched by Maven the first time.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
+)
+def compaction(
+    records: int,
+    keys: int,
+    segment_mib: int,
+    rounds: int,
+    against: str | None,
+    json_file: Path | None,
+    folder: Path | None,
+) -> None:
+    """Compact a log of many records over few keys: time, memory, and that the right ones stay.
+
+    \b
+    Example:
+      highwater bench compaction --records 10000000 --keys 100000 --against apache
+    """
+    import trio
+
+    from highwater.chaos.bench.compaction import Plan, run
+    from highwater.chaos.bench.keyed import Keyed
+
+    plan = Plan(Keyed(records, keys), segment_mib << 20, rounds)
+    with _sides(against, folder) as sides:
+        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
+        _show(rows, sides, json_file)
+
+
+@contextmanager
+def _sides(against: str | None, folder: Path | None) -> Iterator[list[Side]]:
+    """Highwater, and what it is compared with, in folders that go at the end."""
+    from highwater.chaos.bench.produce import Side
+    from highwater.chaos.clusters import apache
+    from highwater.chaos.clusters.programs import Highwater
+
     with (
         clear_errors(),
         tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
@@ -96,7 +157,12 @@ def produce(
             sides.append(
                 Side(f"Apache Kafka {apache.VERSION}", apache.program(), Path(work) / "theirs")
             )
-        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        click.echo(table(rows, sides[1].name if against else "-"))
-        if json_file is not None:
-            json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
+        yield sides
+
+
+def _show(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) -> None:
+    from highwater.chaos.bench.rows import table
+
+    click.echo(table(rows, sides[1].name if len(sides) > 1 else "-"))
+    if json_file is not None:
+        json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")

@@ -1,0 +1,195 @@
+"""`highwater bench compaction`: one broker, one partition, many records over few keys.
+
+The same batches go to each side (`keyed`), into a topic that is not compacted yet.  Then the topic
+becomes a compacted one, and the clock runs until the broker's cleaner-offset-checkpoint has reached
+the active segment.  What is left is read from the segments themselves: its offsets must be those
+that the load itself says, and so the same on both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
+from broker.log.cleaner_records import scan
+from highwater.chaos.bench.keyed import Keyed, send
+from highwater.chaos.bench.memory import pss_mib
+from highwater.chaos.bench.produce import LoadFailed, Progress, Side
+from highwater.chaos.bench.rows import Row
+from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from highwater.common.types import TopicPartition
+from highwater.common.wire.records import batches, payload_of
+
+TP = TopicPartition("bench-compaction", 0)
+POLL_S = 0.1
+PATIENCE_S = 1800
+_CLEANER = {
+    "log.cleaner.backoff.ms": "100",
+    "log.retention.check.interval.ms": "3600000",
+    "log.segment.delete.delay.ms": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    load: Keyed = field(default_factory=lambda: Keyed(1_000_000, 10_000))
+    segment_bytes: int = 64 << 20
+    rounds: int = 1
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What one side did in one round."""
+
+    seconds: float
+    memory_mib: float
+    """The most that broker and cleaner took while they cleaned."""
+    idle_mib: float
+    """Just before."""
+    kept: list[int]
+    clean_point: int
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """The measured rows, ours first.  Raises LoadFailed where a wrong offset is left."""
+    done: dict[str, list[Compacted]] = {side.name: [] for side in sides}
+    for number in range(plan.rounds):
+        for side in sides:
+            folder = side.folder / f"run-{number}"
+            settings = Settings(
+                folder,
+                brokers=1,
+                profile="kafka",
+                program=side.program,
+                properties={**_CLEANER, "log.segment.bytes": str(plan.segment_bytes)},
+                quick_end=True,
+            )
+            async with process_cluster(settings, timeout_s=120) as cluster:
+                result = await _compact(plan, cluster, side.name, progress)
+            _check(plan, side.name, result)
+            done[side.name].append(result)
+    kept = [result.kept for results in done.values() for result in results]
+    if any(offsets != kept[0] for offsets in kept):
+        raise LoadFailed("the sides kept different offsets")
+    progress(f"every side kept the same {len(kept[0])} of {plan.load.records} offsets")
+    return _rows(plan, sides, done)
+
+
+async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Progress) -> Compacted:
+    bootstrap, data = cluster.direct_bootstrap, cluster.data_dirs(1)[0]
+    await trio.to_thread.run_sync(_create, bootstrap)
+    progress(f"{name}: producing {plan.load.records} records over {plan.load.keys} keys")
+    await send(*cluster.address(1), TP, plan.load)
+    target = max(_bases(data))
+    if target == 0:
+        raise LoadFailed(
+            f"{plan.load.records} records fit into one segment of {plan.segment_bytes} bytes, "
+            "which is never cleaned: use more records, or smaller segments"
+        )
+    pid = cluster.pid("broker-1")
+    idle = pss_mib(pid)
+    progress(f"{name}: cleaning up to offset {target}")
+    await trio.to_thread.run_sync(_make_compacted, bootstrap)
+    began = time.monotonic()
+    most = idle
+    with trio.move_on_after(PATIENCE_S):
+        while _cleaned_to(data) < target:
+            most = max(most, await trio.to_thread.run_sync(pss_mib, pid))
+            await trio.sleep(POLL_S)
+        seconds = time.monotonic() - began
+        kept = await trio.to_thread.run_sync(lambda: list(_offsets(data)))
+        progress(f"{name}: {seconds:.1f} s, {most:.0f} MiB at most, {len(kept)} records left")
+        return Compacted(seconds, most, idle, kept, target)
+    raise LoadFailed(f"{name} did not clean the log within {PATIENCE_S} s")
+
+
+def _check(plan: Plan, name: str, result: Compacted) -> None:
+    expected = plan.load.expected(result.clean_point)
+    if result.kept != expected:
+        wrong = sorted(set(expected) ^ set(result.kept))
+        raise LoadFailed(
+            f"{name} kept {len(result.kept)} offsets, {len(expected)} were expected; "
+            f"the first that differs is {wrong[0] if wrong else 'twice there'}"
+        )
+
+
+def _folder(data: Path) -> Path:
+    return data / str(TP)
+
+
+def _bases(data: Path) -> list[int]:
+    return sorted(int(path.stem) for path in _folder(data).glob("*.log"))
+
+
+def _cleaned_to(data: Path) -> int:
+    with suppress(OSError, MalformedFileError):
+        return decode_offsets((data / CLEANER_OFFSETS).read_bytes()).get(TP, 0)
+    return 0
+
+
+def _offsets(data: Path) -> Iterator[int]:
+    for base in _bases(data):
+        view = memoryview((_folder(data) / f"{base:020d}.log").read_bytes())
+        for header in batches(view):
+            for record in scan(payload_of(view, header), header.record_count):
+                yield header.base_offset + record.offset_delta
+
+
+def _create(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        # the records' timestamps are old
+        topic = NewTopic(TP.topic, 1, 1, config={"retention.ms": "-1"})
+        admin.create_topics([topic])[TP.topic].result()
+    except Exception as error:
+        raise LoadFailed(f"topic {TP.topic} could not be created: {error}") from error
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        seen = admin.list_topics(TP.topic, timeout=10).topics[TP.topic].partitions
+        if seen and seen[0].leader >= 0:
+            return
+        time.sleep(0.05)
+    raise LoadFailed(f"topic {TP.topic} had no leader 30 s after its creation")
+
+
+def _make_compacted(bootstrap: str) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in wanted.items()
+    ]
+    topic = ConfigResource(ConfigResource.Type.TOPIC, TP.topic, incremental_configs=entries)
+    try:
+        admin.incremental_alter_configs([topic])[topic].result()
+    except Exception as error:
+        raise LoadFailed(f"topic {TP.topic} could not be altered: {error}") from error
+
+
+def _rows(plan: Plan, sides: Sequence[Side], done: dict[str, list[Compacted]]) -> list[Row]:
+    what = f"compaction of {plan.load.records} records over {plan.load.keys} keys"
+
+    def row(title: str, unit: str, values: dict[str, list[float]]) -> Row:
+        ours, theirs = (tuple(values[side.name]) for side in (sides[0], sides[-1]))
+        return Row(title, unit, ours, theirs if len(sides) > 1 else (), smaller_is_better=True)
+
+    def of(attribute: str) -> dict[str, list[float]]:
+        return {n: [float(getattr(r, attribute)) for r in rs] for n, rs in done.items()}
+
+    kept = {n: [float(len(r.kept)) for r in rs] for n, rs in done.items()}
+    return [
+        row(what, "s", of("seconds")),
+        row("most memory of broker and cleaner meanwhile", "MiB PSS", of("memory_mib")),
+        row("memory of the broker just before", "MiB PSS", of("idle_mib")),
+        row("records left", "records, the same offsets", kept),
+    ]
