@@ -46,6 +46,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
 @click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
+@click.option("--compacted", is_flag=True, help="A compacted topic, and its cleaners, too.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -59,6 +60,7 @@ def sim(
     faults: bool,
     power_loss: bool,
     flush: bool,
+    compacted: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
 
@@ -79,6 +81,7 @@ def sim(
         faults=faults,
         power_loss=power_loss,
         flush=flush,
+        compacted=compacted,
         trace=click.echo if trace else None,
     )
     summary = run_seeds(

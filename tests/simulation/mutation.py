@@ -46,6 +46,8 @@ class Mutant:
     rules: tuple[str, ...]
     changes: tuple[tuple[str, str, str], ...]
     """(file, text, its replacement)"""
+    options: tuple[str, ...] = ()
+    """Of `highwater sim`, without which it cannot show itself."""
     ci: str = ""
     """Seeds in which the regression test looks for it; empty: it is not in the test."""
 
@@ -64,6 +66,7 @@ def load(path: Path) -> Mutant:
         fields["what"],
         tuple(fields["rules"].split()),
         tuple(changes),
+        tuple(fields.get("options", "").split()),
         fields.get("ci", ""),
     )
 
@@ -105,6 +108,7 @@ def simulate(mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float
             [
                 sys.executable, "-m", "highwater.cli.main", "sim", "--seeds", seeds,
                 "--jobs", str(jobs), "--minutes", str(minutes), "--json", str(result),
+                *(mutant.options if mutant is not None else ()),
             ],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},

@@ -52,6 +52,8 @@ class Book:
         self.on_violation: Callable[[], None] = lambda: None
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
+        self.compacted: frozenset[str] = frozenset()
+        """Topics of which replicas need not hold the same batches (`compacted`)."""
         self.checks = 0
 
     def broken(self, rule: str, what: str) -> None:
@@ -62,7 +64,7 @@ class Book:
 
     def begin(self, tp: TopicPartition) -> PartitionTruth:
         """A partition has come to be: whatever brokers say of it already is to be looked at."""
-        truth = self.partitions[tp] = PartitionTruth(tp)
+        truth = self.partitions[tp] = PartitionTruth(tp, compacted=tp.topic in self.compacted)
         for news in self.news.values():
             news[tp] = None
         return truth
@@ -85,7 +87,7 @@ class Book:
 
     def hold(self, truth: PartitionTruth, replica: Replica, upto: int, rule: str, why: str) -> None:
         """The replica must hold the committed log up to `upto`, from its log start on."""
-        if replica.lossy:
+        if replica.lossy or truth.compacted:
             return
         mirror = replica.mirror
         if replica.matched >= upto:

@@ -29,6 +29,8 @@ class BrokerRules:
 
     def cut(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
         """These batches were on the replica's disk, and are no more."""
+        if truth.compacted:
+            return
         tp, first = truth.tp, gone[0].base
         self._book.seen["truncated_batches"] += len(gone)
         self._book.trace.add(
@@ -149,6 +151,8 @@ class BrokerRules:
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
         """A leader's HW: what lies below it is committed."""
         mirror = replica.mirror
+        if truth.compacted:
+            return
         self._book.hold(truth, replica, min(hw, truth.end), "R6", "leads, with its HW there")
         if hw <= truth.end or self._book.violation:
             return

@@ -41,6 +41,7 @@ class Shape:
     segment_bytes: int = 4096
     control_plane: bool = True
     flush_every_batch: bool = False
+    cleaner_backoff_ms: int = 15_000
 
     def config(self, broker_id: int, host: str) -> Config:
         listeners = f"PLAINTEXT://{host}:{PORT}"
@@ -71,6 +72,7 @@ class Shape:
             request_timeout_ms=5000,
             leader_imbalance_check_interval_seconds=10,
             log_segment_delete_delay_ms=1000,
+            log_cleaner_backoff_ms=self.cleaner_backoff_ms,
         )
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)

@@ -11,18 +11,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import trio
 
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster, StepWatch
+from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.chaos.simulated.faults import Faults, schedule
 from highwater.chaos.simulated.rules import Violation
 from highwater.chaos.simulated.trace import TraceHandler
 from highwater.chaos.simulated.workload import History, Workload
 from highwater.common.types import TopicPartition
-from highwater.common.world.sim import Kernel, SimulationStuck, run_simulation
+from highwater.common.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
 
 START_S = 60.0
 WHOLE_S = 120.0
@@ -40,6 +42,8 @@ class Options:
     """Among the faults, but only while all are in sync: acks=all promises no more unflushed."""
     flush: bool = False
     """log.flush.interval.messages=1, and power losses at any time."""
+    compacted: bool = False
+    """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
     trace: Callable[[str], None] | None = None
 
 
@@ -111,6 +115,8 @@ class _Run:
 
     async def main(self, kernel: Kernel) -> None:
         shape = shape_of(kernel, self._options.flush)
+        if self._options.compacted:
+            shape = replace(shape, cleaner_backoff_ms=700)
         handler: TraceHandler | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -121,6 +127,8 @@ class _Run:
                     nursery.cancel_scope.cancel()
 
                 cluster.rules.on_violation = end
+                if self._options.compacted:
+                    cluster.rules.compacted = frozenset({COMPACTED})
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
                 self._watch = StepWatch()
@@ -163,8 +171,12 @@ class _Run:
         if not tps or not await self._whole(cluster, START_S):
             return
         workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
+        compacted = CompactedTopic(cluster.rules)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
+            if self._options.compacted:
+                keyed = self._keyed_client(cluster, "producer-keyed")
+                clients.start_soon(keyed.run, partial(compacted.produce, keyed))
             if self._options.faults:
                 await self._break_things(cluster, tps)
             else:
@@ -175,6 +187,9 @@ class _Run:
             return
         with trio.move_on_after(READ_S) as scope:
             await workload.read_all(self._client(cluster, "reader"), tps)
+            if self._options.compacted:
+                found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
+                compacted.judge(found, cluster)
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
@@ -190,19 +205,29 @@ class _Run:
         return True
 
     def _client(self, cluster: SimCluster, name: str) -> SimClient:
+        return SimClient(*self._place(cluster, name))
+
+    def _keyed_client(self, cluster: SimCluster, name: str) -> KeyedClient:
+        return KeyedClient(*self._place(cluster, name))
+
+    def _place(self, cluster: SimCluster, name: str) -> tuple[SimWorld, str, list[tuple[str, int]]]:
         host = cluster.simulation.add_host(name)
         world = cluster.simulation.start(host)
-        return SimClient(world, name, [(node.name, PORT) for node in cluster.nodes.values()])
+        return world, name, [(node.name, PORT) for node in cluster.nodes.values()]
 
     async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
         admin = self._client(cluster, "creator")
         random = cluster.kernel.random("topics")
         wanted = {SAFE: random.randint(1, 2), LOSSY: 1}
         deadline = trio.current_time() + START_S
-        for name, partitions in wanted.items():
+        replicas = min(3, cluster.shape.brokers)
+        calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}
+        if self._options.compacted:
+            calls[COMPACTED] = partial(self._keyed_client(cluster, "maker").create, replicas)
+        for name, create in calls.items():
             while True:
                 try:
-                    await admin.create_topic(name, partitions, min(3, cluster.shape.brokers))
+                    await create()
                     break
                 except Failed as failed:
                     if failed.name == "TOPIC_ALREADY_EXISTS":

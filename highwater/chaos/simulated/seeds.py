@@ -99,6 +99,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --power-loss"
     if options.flush:
         command += " --flush"
+    if options.compacted:
+        command += " --compacted"
     if not options.faults:
         command += " --no-faults"
     return command + " --trace"

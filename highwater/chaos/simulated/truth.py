@@ -42,6 +42,7 @@ class PartitionTruth:
     """What is agreed and committed of one partition."""
 
     tp: TopicPartition
+    compacted: bool = False
     state: znodes.PartitionState | None = None
     assigned: tuple[int, ...] = ()
     committed: list[Batch] = field(default_factory=list)
