@@ -111,6 +111,7 @@ class Broker:
             self.logs,
             self.broker_id,
             is_alive=self.metadata.is_alive,
+            is_known=lambda tp: self.metadata.partition(tp) is not None,
             completed=self.completions.add,
             zk=lambda: self.services.session,
         )

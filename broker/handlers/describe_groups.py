@@ -18,15 +18,22 @@ API = Api(key=15, name="DescribeGroups", versions=(0, 5))
 _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
+_ALL_OPERATIONS = {3, 6, 8}
+"""READ, DELETE, DESCRIBE: what there is to be allowed of a group."""
+
 
 def handle(ctx: Context, request: Any) -> Reply:
     groups, names = [], []
     for group_id in request.groups:
         try:
-            groups.append(_described(group_id, ctx.services.groups.describe(group_id)))
+            described = _described(group_id, ctx.services.groups.describe(group_id))
         except ApiError as e:
             groups.append(_failed(group_id, e.code))
             names.append(e.code.name)
+            continue
+        if request.include_authorized_operations:
+            described.authorized_operations = _ALL_OPERATIONS
+        groups.append(described)
     return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
 
 

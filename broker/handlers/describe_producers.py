@@ -1,4 +1,4 @@
-"""DescribeProducers, API 61, v0: the producers that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers, API 61, v0: the producers that a replica remembers (KIP-664)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _producers(ctx: Context, tp: TopicPartition) -> list[Any]:
-    """Raises ApiError where this broker does not lead the partition."""
-    log = ctx.services.replicas.partition(tp).leader_log()
+    """Raises ApiError where this broker holds no replica; a follower knows them as the leader."""
+    log = ctx.services.replicas.partition(tp).log
+    if log is None:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return [
         _Producer(
             producer_id=entry.producer_id,

@@ -15,15 +15,17 @@ API = Api(key=50, name="DescribeUserScramCredentials", versions=(0, 0))
 
 
 def handle(ctx: Context, request: Any) -> Reply:
-    results = [
-        DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(
-            user=user.name,
-            error_code=int(ErrorCode.RESOURCE_NOT_FOUND),
-            error_message=f"user {user.name!r} has no SCRAM credentials",
-            credential_infos=[],
+    asked = [user.name for user in request.users or ()]
+    results = []
+    for name in dict.fromkeys(asked):
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no SCRAM credentials"
+        if asked.count(name) > 1:
+            code, message = ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} is named more than once"
+        results.append(
+            DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(
+                user=name, error_code=int(code), error_message=message, credential_infos=[]
+            )
         )
-        for user in request.users or ()
-    ]
     return Response(DescribeUserScramCredentialsResponse(error_code=0, results=results))
 
 

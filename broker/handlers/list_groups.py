@@ -1,6 +1,6 @@
 """ListGroups, API 16, v0-5: the groups that this broker looks after.
 
-v4 filters by state, v5 by type; there is one type, Classic.  COORDINATOR_LOAD_IN_PROGRESS comes
+v4 filters by state, v5 by type; there is one type, classic.  COORDINATOR_LOAD_IN_PROGRESS comes
 beside the groups that are loaded.
 """
 
@@ -14,7 +14,7 @@ from highwater.common.wire.messages import ListGroupsResponse
 
 API = Api(key=16, name="ListGroups", versions=(0, 5))
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 
 
 def handle(ctx: Context, request: Any) -> Reply:

@@ -23,17 +23,19 @@ from broker.replica.partition import Partition
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import BadMessage
+from highwater.common.wire.compression import Compression
 from highwater.common.wire.produce import (
     MIN_VERSION,
     PartitionResult,
     parse_produce,
     produce_response,
 )
-from highwater.common.wire.records import validate_produce
+from highwater.common.wire.records import BatchHeader, require_keys, validate_produce
 
 API = Api(key=0, name="Produce", versions=(0, 9), raw=True)
 
 ALL = -1
+ZSTD_VERSION = 7
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
@@ -52,7 +54,7 @@ def handle(ctx: Context, body: memoryview) -> Reply:
     results = []
     waiting: dict[int, Wait] = {}
     for tp, records in request.partitions:
-        result, wait = append(replicas, tp, records, request.acks)
+        result, wait = append(replicas, tp, records, ctx.version, request.acks)
         if wait is not None:
             waiting[len(results)] = wait
         results.append(result)
@@ -77,7 +79,11 @@ class Wait:
 
 
 def append(
-    replicas: ReplicaManager, tp: TopicPartition, records: memoryview | None, acks: int
+    replicas: ReplicaManager,
+    tp: TopicPartition,
+    records: memoryview | None,
+    version: int,
+    acks: int,
 ) -> tuple[PartitionResult, Wait | None]:
     """Validates and appends one partition's batches."""
     stats = None
@@ -90,6 +96,7 @@ def append(
         limit = partition.leader_log().config.max_message_bytes
         headers = validate_produce(records if records is not None else memoryview(b""), limit)
         assert records is not None
+        _check_records(partition, records, headers[0], version)
         info, partition = replicas.append(tp, records, headers, acks)
     except ApiError as e:
         if stats is not None:
@@ -103,6 +110,17 @@ def append(
     )
     wait = Wait(partition, info.last_offset + 1) if acks == ALL else None
     return result, wait
+
+
+def _check_records(
+    partition: Partition, records: memoryview, header: BatchHeader, version: int
+) -> None:
+    """What needs more than the batch's header; raises ApiError."""
+    if version < ZSTD_VERSION and header.compression == Compression.ZSTD:
+        detail = f"zstd is for Produce v{ZSTD_VERSION} and later, and this is v{version}"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
+    if partition.leader_log().config.compacts:
+        require_keys(records, header)
 
 
 def _answer(ctx: Context, results: Sequence[PartitionResult]) -> Response:

@@ -64,7 +64,7 @@ class ReadResult:
 
 
 class ReplicaManager:
-    """`is_alive` asks the metadata cache; `zk` gives the live session or None."""
+    """`is_alive` and `is_known` ask the metadata cache; `zk` gives the live session or None."""
 
     def __init__(
         self,
@@ -76,12 +76,14 @@ class ReplicaManager:
         is_alive: Callable[[int], bool],
         completed: Completed,
         zk: Callable[[], ZooKeeper | None],
+        is_known: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         self.config = config
         self.world = world
         self.logs = logs
         self.broker_id = broker_id
         self.is_alive = is_alive
+        self.is_known = is_known
         self.completed = completed
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_stats = BrokerTopicStats()
@@ -103,10 +105,15 @@ class ReplicaManager:
     # ---------------------------------------------------------------- look-up
 
     def partition(self, tp: TopicPartition) -> Partition:
-        """Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) where this broker holds no replica of it."""
+        """Raises ApiError where this broker holds no replica of it: NOT_LEADER_OR_FOLLOWER where
+        others do, UNKNOWN_TOPIC_OR_PARTITION where nobody is known to.
+        """
         partition = self.partitions.get(tp)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            known = self.is_known(tp)
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
         return partition
 
     # ---------------------------------------------------------------- data
@@ -247,9 +254,13 @@ class ReplicaManager:
     def follower_progress(self, asked: FetchPartition, replica_id: int) -> None:
         """Records a follower's fetch that was read without an error."""
         partition = self.partition(asked.tp)
+        follower = partition.followers.get(replica_id)
+        start = follower.log_start_offset if follower is not None else None
         moved, change = partition.follower_fetched(
             replica_id, asked.fetch_offset, asked.log_start_offset, monotonic_ms()
         )
+        if asked.log_start_offset != start:
+            self.completed("DeleteRecords", (asked.tp,))
         if change is not None:
             self.isr_writer.submit(change)
         if moved:

@@ -396,6 +396,8 @@ class Rebalancing:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group.is_fenced(member_id, instance_id):
             return ErrorCode.FENCED_INSTANCE_ID
+        if instance_id is not None and not group.has_static(instance_id):
+            return ErrorCode.UNKNOWN_MEMBER_ID
         if member_id not in group.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if generation != group.generation:

@@ -211,14 +211,13 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
     """The one batch that a client may send for a partition, checked as far as its header goes (and
     its CRC).
 
-    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE.
     """
     size = len(view)
     if size < HEADER_SIZE:
         if size >= MAGIC_OFFSET + 1 and view[MAGIC_OFFSET] in (0, 1):
             raise ApiError(
-                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                ErrorCode.INVALID_RECORD,
                 f"message format v{view[MAGIC_OFFSET]} is not supported: "
                 "use a client that writes record batches (v2)",
             )
@@ -227,10 +226,15 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
         )
     header = parse_header(view)
     if header.magic != MAGIC:
-        _refuse_magic(header)
+        try:
+            _refuse_magic(header)
+        except ApiError as e:
+            if e.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:  # in a request that is for v2
+                raise ApiError(ErrorCode.INVALID_RECORD, e.detail) from None
+            raise
     if header.size < HEADER_SIZE or header.size > size:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.CORRUPT_MESSAGE if header.size < HEADER_SIZE else ErrorCode.INVALID_RECORD,
             f"the batch says it has {header.size} bytes, and the request holds {size}",
         )
     if header.size != size:
@@ -259,6 +263,15 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
             f"producer {header.producer_id} sent no sequence number ({header.base_sequence})",
         )
     return [header]
+
+
+def require_keys(view: Buffer, header: BatchHeader) -> None:
+    """A compacted topic keeps records by their keys; raises ApiError(INVALID_RECORD)."""
+    missing = sum(record.key is None for record in records_of_batch(view, header))
+    if missing:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"{missing} records without a key, and the topic is compacted"
+        )
 
 
 def validate_fetched(view: Buffer) -> list[BatchHeader]:

@@ -122,7 +122,7 @@ def test_a_partial_batch_at_the_end_is_left_out() -> None:
 def test_what_a_client_must_not_send() -> None:
     good = build_batch([Record(None, b"a" * 50)])
     assert _produce(b"") == ErrorCode.INVALID_RECORD
-    assert _produce(good[:-1]) == ErrorCode.CORRUPT_MESSAGE
+    assert _produce(good[:-1]) == ErrorCode.INVALID_RECORD
     assert _produce(good + good) == ErrorCode.INVALID_RECORD
     assert _produce(good, limit=len(good)) == ErrorCode.NONE
     assert _produce(good, limit=len(good) - 1) == ErrorCode.MESSAGE_TOO_LARGE
@@ -133,8 +133,8 @@ def test_what_a_client_must_not_send() -> None:
     for magic in (0, 1):
         old = bytearray(good)
         old[records.MAGIC_OFFSET] = magic
-        assert _produce(old) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        assert _produce(old[:30]) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert _produce(old) == ErrorCode.INVALID_RECORD
+        assert _produce(old[:30]) == ErrorCode.INVALID_RECORD
     unknown = bytearray(good)
     unknown[records.MAGIC_OFFSET] = 3
     assert _produce(unknown) == ErrorCode.CORRUPT_MESSAGE
