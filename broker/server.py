@@ -25,6 +25,7 @@ from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
 from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.dir_failures import DirFailures
 from broker.log.cleaner import LogCleaner
 from broker.log.cleaner_metrics import register_cleaner_metrics
@@ -127,6 +128,9 @@ class Broker:
             completions=self.completions,
             metrics=Metrics(),
             groups=GroupCoordinator(config, world, self.replicas, self.metadata, self.purgatories),
+            transactions=TransactionCoordinator(
+                config, world, self.replicas, self.metadata, self.purgatories
+            ),
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
@@ -157,6 +161,7 @@ class Broker:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
             await nursery.start(self.services.groups.run)
+            await nursery.start(self.services.transactions.run)
             nursery.start_soon(self._serve_sockets)
             if metrics_page is not None:
                 nursery.start_soon(metrics_page.run)

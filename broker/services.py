@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from broker.coordinator.group.coordinator import GroupCoordinator
+    from broker.coordinator.transaction.coordinator import TransactionCoordinator
     from broker.log.manager import LogManager
     from broker.metadata_cache import MetadataCache
     from broker.metrics import Metrics
@@ -58,6 +59,7 @@ class Services:
     completions: CompletionSink
     metrics: Metrics
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     broker_epoch: BrokerEpoch
     session: ZooKeeper | None = None
     session_watch: SessionWatch | None = None

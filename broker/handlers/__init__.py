@@ -60,6 +60,7 @@ from broker.handlers import (
     sync_group,
     txn_offset_commit,
     update_metadata,
+    write_txn_markers,
 )
 from broker.network.handler_pool import handler_table
 
@@ -109,6 +110,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     add_offsets_to_txn,
     end_txn,
     txn_offset_commit,
+    write_txn_markers,
     describe_transactions,
     list_transactions,
     # security and quotas

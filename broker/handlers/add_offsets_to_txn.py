@@ -1,22 +1,37 @@
 """AddOffsetsToTxn, API 25, v0-4: a group's offsets join a transaction.
 
-Transaction coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+That is, the partition of __consumer_offsets that the group belongs to joins it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.transaction.transaction import Identity
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import AddOffsetsToTxnResponse
 
 API = Api(key=25, name="AddOffsetsToTxn", versions=(0, 4))
 
+FIRST_WITH_FENCED = 2
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    ticket = Waiting(lambda code: error_response(ctx, request, code))
+    ctx.services.transactions.add_partitions(
+        request.transactional_id,
+        Identity(request.producer_id, request.producer_epoch),
+        [ctx.services.groups.partition_of(request.group_id)],
+        ticket,
+    )
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    return Response(AddOffsetsToTxnResponse(error_code=int(code)), error_names=(code.name,))
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    names = (code.name,) if code else ()
+    return Response(AddOffsetsToTxnResponse(error_code=int(code)), error_names=names)

@@ -1,54 +1,160 @@
-"""AddPartitionsToTxn, API 24, v0-5: partitions join a transaction.
+"""AddPartitionsToTxn, API 24, v0-5: partitions join a transaction, or are looked for in one.
 
-Transaction coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
-v4 lets brokers ask for several transactions at once (KIP-890).
+v0-3 are a producer's: it must name a partition here before it writes to it.  If one of them does
+not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  From v4 on brokers ask, for many
+transactions at once, mostly with verifyOnly: may this partition take a batch of that transaction
+(KIP-890)?  v5 adds an error code for that, TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from broker.context import Api, Context, Reply, Response
-from highwater.common.errors import ErrorCode
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.transaction.transaction import Identity
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import AddPartitionsToTxnResponse
 
 API = Api(key=24, name="AddPartitionsToTxn", versions=(0, 5))
 
+FIRST_WITH_FENCED = 2
 FIRST_BATCHED = 4
 _Transaction = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Topic = _Transaction.AddPartitionsToTxnTopicResult
 _Partition = _Topic.AddPartitionsToTxnPartitionResult
 
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class Asked(NamedTuple):
+    """One transaction of a request."""
+
+    transactional_id: str
+    producer: Identity
+    topics: Any
+    verify_only: bool
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(t.name, p) for t in self.topics for p in t.partitions]
+
+    def all(self, code: ErrorCode) -> Codes:
+        return dict.fromkeys(self.partitions, code)
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    asked = _asked(ctx, request)
+    together = Together(ctx, asked)
+    for index, one in enumerate(asked):
+        together.settle(index, _begin(ctx, one, together, index))
+    done = together.try_complete()
+    return done if done is not None else Delayed(together)
 
 
-def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    if ctx.version < FIRST_BATCHED:
-        answer = AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_topics(request.v3_and_below_topics, code)
-        )
-        return Response(answer, error_names=(code.name,))
-    results = [
-        _Transaction(
-            transactional_id=transaction.transactional_id,
-            topic_results=_topics(transaction.topics, code),
-        )
-        for transaction in request.transactions
+def _asked(ctx: Context, request: Any) -> list[Asked]:
+    if ctx.version >= FIRST_BATCHED:
+        return [
+            Asked(
+                t.transactional_id,
+                Identity(t.producer_id, t.producer_epoch),
+                t.topics,
+                bool(t.verify_only),
+            )
+            for t in request.transactions
+        ]
+    producer = Identity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    return [
+        Asked(request.v3_and_below_transactional_id, producer, request.v3_and_below_topics, False)
     ]
-    answer = AddPartitionsToTxnResponse(error_code=0, results_by_transaction=results)
-    return Response(answer, error_names=(code.name,))
 
 
-def _topics(topics: Any, code: ErrorCode) -> list[Any]:
+def _begin(ctx: Context, one: Asked, together: Together, index: int) -> Codes | None:
+    """The answer, or None: it comes later."""
+    metadata, transactions = ctx.services.metadata, ctx.services.transactions
+    partitions = one.partitions
+    unknown = [tp for tp in partitions if metadata.partition(tp) is None]
+    if unknown:
+        return one.all(ErrorCode.OPERATION_NOT_ATTEMPTED) | dict.fromkeys(  # type: ignore[operator]
+            unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    try:
+        if one.verify_only:
+            return transactions.verify(one.transactional_id, one.producer, partitions)
+
+        def render(code: ErrorCode) -> Response:
+            together.settle(index, one.all(code))
+            ctx.services.purgatories.check(together.kind, together.keys)
+            return Response()
+
+        ticket = Waiting(render)
+        transactions.add_partitions(one.transactional_id, one.producer, partitions, ticket)
+        ctx.services.purgatories.submit(ticket, lambda _: None)
+    except ApiError as e:
+        return one.all(e.code)
+    return together.codes[index]
+
+
+class Together(Waiting):
+    """Answers when each transaction of the request has its answer."""
+
+    def __init__(self, ctx: Context, asked: list[Asked]) -> None:
+        super().__init__(lambda codes: _response(ctx, asked, codes))
+        self.codes: list[Codes | None] = [None] * len(asked)
+
+    def settle(self, index: int, codes: Codes | None) -> None:
+        if codes is not None:
+            self.codes[index] = codes
+
+    def try_complete(self) -> Response | None:
+        return None if any(codes is None for codes in self.codes) else self.render(self.codes)
+
+
+def _response(ctx: Context, asked: Iterable[Asked], answers: Iterable[Codes]) -> Response:
+    names: dict[str, None] = {}
+    results = []
+    for one, codes in zip(asked, answers, strict=True):
+        known = {tp: _known(ctx, code) for tp, code in codes.items()}
+        names.update((code.name, None) for code in known.values() if code)
+        results.append((one, _topics(one.topics, known)))
+    if ctx.version < FIRST_BATCHED:
+        answer = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0][1])
+    else:
+        answer = AddPartitionsToTxnResponse(
+            error_code=0,
+            results_by_transaction=[
+                _Transaction(transactional_id=one.transactional_id, topic_results=topics)
+                for one, topics in results
+            ],
+        )
+    return Response(answer, error_names=tuple(names))
+
+
+def _known(ctx: Context, code: ErrorCode) -> ErrorCode:
+    """Old clients do not know every code."""
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < FIRST_WITH_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _topics(topics: Any, codes: Codes) -> list[Any]:
     return [
         _Topic(
             name=topic.name,
             results_by_partition=[
-                _Partition(partition_index=p, partition_error_code=int(code))
+                _Partition(
+                    partition_index=p,
+                    partition_error_code=int(codes[TopicPartition(topic.name, p)]),
+                )
                 for p in topic.partitions
             ],
         )
         for topic in topics
     ]
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    asked = _asked(ctx, request)
+    return _response(ctx, asked, [one.all(code) for one in asked])

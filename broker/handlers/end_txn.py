@@ -1,22 +1,38 @@
 """EndTxn, API 26, v0-4: commits or aborts a transaction.
 
-Transaction coordinators are not built: COORDINATOR_NOT_AVAILABLE, which clients repeat.
+Answered when the decision is committed in __transaction_state: from then on it holds, and the
+markers follow.  The next transaction may begin when they are all written; until then the client is
+told to wait (CONCURRENT_TRANSACTIONS).  Deviation from Kafka 4: no v5, which gives a new epoch for
+each transaction (KIP-890 part 2).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.transaction.transaction import Identity
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import EndTxnResponse
 
 API = Api(key=26, name="EndTxn", versions=(0, 4))
 
+FIRST_WITH_FENCED = 2
+
 
 def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    ticket = Waiting(lambda code: error_response(ctx, request, code))
+    producer = Identity(request.producer_id, request.producer_epoch)
+    ctx.services.transactions.end(
+        request.transactional_id, producer, bool(request.committed), ticket
+    )
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    return Response(EndTxnResponse(error_code=int(code)), error_names=(code.name,))
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    names = (code.name,) if code else ()
+    return Response(EndTxnResponse(error_code=int(code)), error_names=names)

@@ -1,9 +1,9 @@
 """FindCoordinator, API 10, v0-6: which broker looks after a group or a transactional id.
 
 A group's coordinator leads the partition of __consumer_offsets that the group belongs to.  That
-topic is created when the first group is asked for.  While it has no leader the answer is
-COORDINATOR_NOT_AVAILABLE, which clients repeat; so it is for transactional ids, whose coordinator
-is not built.  From v4 on several keys are asked for at once.
+topic is created when the first group is asked for.  So it is with transactional ids (v1) and
+__transaction_state.  While there is no leader the answer is COORDINATOR_NOT_AVAILABLE, which
+clients repeat.  From v4 on several keys are asked for at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from broker.admin.topic_names import GROUP_METADATA_TOPIC
+from broker.admin.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.admin.topics import auto_create
 from broker.context import Api, Context, Reply, Response
 from highwater.common.errors import ErrorCode
@@ -29,13 +29,12 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     kind = request.key_type if ctx.version >= 1 else GROUP
     if kind not in (GROUP, TRANSACTION):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
-    if kind == TRANSACTION:
-        return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if not ctx.services.metadata.has_topic(GROUP_METADATA_TOPIC):
-        return _create(ctx, request)
+    topic = GROUP_METADATA_TOPIC if kind == GROUP else TRANSACTION_STATE_TOPIC
+    if not ctx.services.metadata.has_topic(topic):
+        return _create(ctx, request, topic)
     if ctx.version < FIRST_WITH_MANY:
-        return _one(ctx, request)
-    found = [(key, _find(ctx, key)) for key in request.coordinator_keys]
+        return _one(ctx, request, kind)
+    found = [(key, _find(ctx, kind, key)) for key in request.coordinator_keys]
     coordinators = [
         FindCoordinatorResponse.Coordinator(
             key=key, error_code=int(_code(where)), error_message=None, **_place(where)
@@ -46,21 +45,22 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     return Response(FindCoordinatorResponse(coordinators=coordinators), error_names=names)
 
 
-def _one(ctx: Context, request: Any) -> Response:
-    where = _find(ctx, request.key)
+def _one(ctx: Context, request: Any, kind: int) -> Response:
+    where = _find(ctx, kind, request.key)
     code = _code(where)
     answer = FindCoordinatorResponse(error_code=int(code), error_message=None, **_place(where))
     return Response(answer, error_names=(code.name,) if code else ())
 
 
-async def _create(ctx: Context, request: Any) -> Reply:
-    await auto_create(ctx.services, GROUP_METADATA_TOPIC)
+async def _create(ctx: Context, request: Any, topic: str) -> Reply:
+    await auto_create(ctx.services, topic)
     return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _find(ctx: Context, group_id: str) -> tuple[int, Endpoint] | None:
+def _find(ctx: Context, kind: int, key: str) -> tuple[int, Endpoint] | None:
     metadata = ctx.services.metadata
-    leader = metadata.leader_of(ctx.services.groups.partition_of(group_id))
+    coordinator = ctx.services.groups if kind == GROUP else ctx.services.transactions
+    leader = metadata.leader_of(coordinator.partition_of(key))
     endpoint = metadata.endpoint_of(leader, ctx.listener) if leader >= 0 else None
     return None if endpoint is None else (leader, endpoint)
 

@@ -1,8 +1,9 @@
-"""InitProducerId, API 22, v0-5: gives an idempotent producer its id.
+"""InitProducerId, API 22, v0-5: gives an idempotent or transactional producer its id and epoch.
 
 Without a transactional id every question gets a new producer id, in epoch 0; one that names its old
-id and epoch (v3, KIP-360) gets a new id, too.  With a transactional id it takes a transaction
-coordinator, which is not built: COORDINATOR_NOT_AVAILABLE.
+id and epoch (v3, KIP-360) gets a new id, too.  With a transactional id the answer is that id's
+producer id in a higher epoch, which fences whoever used it before; an open transaction is aborted
+first, and the client asks again meanwhile (CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.admin.topics import zookeeper_errors
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.transaction.transaction import Identity
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from highwater.common.wire.messages import InitProducerIdResponse
@@ -18,27 +21,62 @@ from highwater.common.wire.messages import InitProducerIdResponse
 API = Api(key=22, name="InitProducerId", versions=(0, 5))
 
 FIRST_WITH_OLD_ID = 3
+FIRST_WITH_FENCED = 4
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
+    expected = None
     if ctx.version >= FIRST_WITH_OLD_ID:
         no_id = request.producer_id == NO_PRODUCER_ID
         no_epoch = request.producer_epoch == NO_PRODUCER_EPOCH
         if no_id != no_epoch:
             return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+        if not no_id:
+            expected = Identity(request.producer_id, request.producer_epoch)
     if request.transactional_id is not None:
-        if request.transactional_id == "":
-            return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
-        return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await _transactional(ctx, request, expected)
     try:
-        with zookeeper_errors():
-            producer_id = await ctx.services.producer_ids.generate()
+        producer_id = await _generate(ctx)
     except ApiError:
         # what a producer repeats: it has nothing yet that it could lose
         return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return Response(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))
+    return _response(Identity(producer_id, 0))
+
+
+async def _generate(ctx: Context) -> int:
+    with zookeeper_errors():
+        return int(await ctx.services.producer_ids.generate())
+
+
+async def _transactional(ctx: Context, request: Any, expected: Identity | None) -> Reply:
+    transactions, name = ctx.services.transactions, request.transactional_id
+    fresh_id = None
+    if transactions.needs_producer_id(name, expected):
+        try:
+            fresh_id = await _generate(ctx)
+        except ApiError:
+            return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def render(answer: Any) -> Response:
+        if isinstance(answer, Identity):
+            return _response(answer)
+        return error_response(ctx, request, answer)
+
+    ticket = Waiting(render)
+    transactions.init(name, request.transaction_timeout_ms, expected, fresh_id, ticket)
+    done = ticket.try_complete()
+    return done if done is not None else Delayed(ticket)
+
+
+def _response(identity: Identity) -> Response:
+    answer = InitProducerIdResponse(
+        error_code=0, producer_id=identity.producer_id, producer_epoch=identity.epoch
+    )
+    return Response(answer)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     answer = InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
     return Response(answer, error_names=(code.name,))

@@ -1,6 +1,6 @@
-"""ListTransactions, API 66, v0-1: the transactional ids that this broker looks after.
+"""ListTransactions, API 66, v0-1: the transactional ids that this broker coordinates (KIP-664).
 
-Transaction coordinators are not built, so there are none.
+v1 lets a client ask for transactions that have been open for longer than a duration (KIP-994).
 """
 
 from __future__ import annotations
@@ -8,22 +8,46 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import Api, Context, Reply, Response
+from broker.coordinator.transaction.transaction import Transaction
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import ListTransactionsResponse
 
 API = Api(key=66, name="ListTransactions", versions=(0, 1))
-
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
           "Dead", "PrepareEpochFence")  # fmt: skip
 
 
 def handle(ctx: Context, request: Any) -> Reply:
+    code, found = ctx.services.transactions.transactions()
+    if code is not ErrorCode.NONE:
+        return error_response(ctx, request, code)
     unknown = [state for state in request.state_filters if state not in STATES]
+    now = ctx.services.world.clock.wall_ms()
     answer = ListTransactionsResponse(
-        error_code=0, unknown_state_filters=unknown, transaction_states=[]
+        error_code=0,
+        unknown_state_filters=unknown,
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=txn.transactional_id,
+                producer_id=txn.producer_id,
+                transaction_state=txn.state.label,
+            )
+            for txn in found
+            if _asked_for(ctx, request, txn, now)
+        ],
     )
     return Response(answer)
+
+
+def _asked_for(ctx: Context, request: Any, txn: Transaction, now_ms: int) -> bool:
+    assert txn.stored is not None
+    if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and txn.state.label not in request.state_filters:
+        return False
+    longest = request.duration_filter if ctx.version >= 1 else -1
+    return not (longest >= 0 and now_ms - txn.stored.started_ms <= longest)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -5,6 +5,10 @@ is old. acks=1: answered after the local append.  acks=-1: waits in the purgator
 passed the last appended offset, that is until every member of the ISR has it; refused below
 min.insync.replicas.  Anything else: INVALID_REQUIRED_ACKS.
 
+A batch that would begin a transaction in its partition waits before all that: its transaction
+coordinator is asked whether the partition belongs to one (KIP-890).  What cannot be asked just now
+is NOT_ENOUGH_REPLICAS, which every client repeats.
+
 ApiVersions offers v0 as well, as older librdkafka stops compressing otherwise; v0-2 carry the old
 message formats and are answered UNSUPPORTED_FOR_MESSAGE_FORMAT.  Deviation: no down-conversion of
 any kind.
@@ -13,10 +17,12 @@ any kind.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from broker.context import Api, Context, Delayed, NoResponse, Reply, Response
+from broker.coordinator.transaction.transaction import Identity
+from broker.log.verification import Verification
 from broker.purgatory import DelayedOperation
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -27,15 +33,32 @@ from highwater.common.wire.compression import Compression
 from highwater.common.wire.produce import (
     MIN_VERSION,
     PartitionResult,
+    ProduceRequest,
     parse_produce,
     produce_response,
 )
-from highwater.common.wire.records import BatchHeader, require_keys, validate_produce
+from highwater.common.wire.records import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+    require_keys,
+    validate_produce,
+)
 
 API = Api(key=0, name="Produce", versions=(0, 9), raw=True)
 
 ALL = -1
 ZSTD_VERSION = 7
+_ASK_AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
@@ -46,25 +69,52 @@ def handle(ctx: Context, body: memoryview) -> Reply:
         request = parse_produce(body, ctx.version)
     except (struct.error, IndexError, ValueError) as e:
         raise BadMessage(f"a Produce request that does not parse: {e}") from e
-    replicas = ctx.services.replicas
     if request.acks not in (-1, 0, 1):
         error = int(ErrorCode.INVALID_REQUIRED_ACKS)
         results = [PartitionResult(tp, error) for tp, _ in request.partitions]
         return _answer(ctx, results)
-    results = []
+    if request.transactional_id is not None and request.acks != 0:
+        return _in_transaction(ctx, request)
+    return _reply(ctx, request, _append_all(ctx, request, {}))
+
+
+def _reply(ctx: Context, request: ProduceRequest, done: Response | DelayedProduce) -> Reply:
+    if request.acks == 0:
+        return NoResponse(close=isinstance(done, Response) and bool(done.error_names))
+    return done if isinstance(done, Response) else Delayed(done)
+
+
+def _append_all(
+    ctx: Context, request: ProduceRequest, verified: Mapping[TopicPartition, Verified]
+) -> Response | DelayedProduce:
+    replicas = ctx.services.replicas
+    results: list[PartitionResult] = []
     waiting: dict[int, Wait] = {}
     for tp, records in request.partitions:
-        result, wait = append(replicas, tp, records, ctx.version, request.acks)
+        result, wait = append(replicas, tp, records, ctx.version, request.acks, verified.get(tp))
         if wait is not None:
             waiting[len(results)] = wait
         results.append(result)
-    if request.acks == 0:
-        return NoResponse(close=any(r.error for r in results))
     if not waiting:
         return _answer(ctx, results)
     operation = DelayedProduce(ctx, results, waiting, request.timeout_ms)
-    done = operation.try_complete()
-    return done if done is not None else Delayed(operation)
+    return operation.try_complete() or operation
+
+
+class Verified(NamedTuple):
+    """What the transaction coordinator said of a batch that begins a transaction here."""
+
+    verification: Verification
+    error: ErrorCode = ErrorCode.NONE
+
+
+def _in_transaction(ctx: Context, request: ProduceRequest) -> Reply:
+    operation = VerifiedProduce(ctx, request)
+    operation.ask()
+    if not operation.unanswered:
+        return _reply(ctx, request, _append_all(ctx, request, operation.verified))
+    operation.keep_records()
+    return Delayed(operation)
 
 
 class Wait:
@@ -84,6 +134,7 @@ def append(
     records: memoryview | None,
     version: int,
     acks: int,
+    verified: Verified | None = None,
 ) -> tuple[PartitionResult, Wait | None]:
     """Validates and appends one partition's batches."""
     stats = None
@@ -97,7 +148,13 @@ def append(
         headers = validate_produce(records if records is not None else memoryview(b""), limit)
         assert records is not None
         _check_records(partition, records, headers[0], version)
-        info, partition = replicas.append(tp, records, headers, acks)
+        if verified is None:
+            info, partition = replicas.append(tp, records, headers, acks)
+        else:
+            if verified.error is not ErrorCode.NONE:
+                raise _cannot_verify(verified.error)
+            right = verified.verification
+            info, partition = replicas.append(tp, records, headers, acks, verification=right)
     except ApiError as e:
         if stats is not None:
             size = len(records) if records is not None else 0
@@ -121,6 +178,13 @@ def _check_records(
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
     if partition.leader_log().config.compacts:
         require_keys(records, header)
+
+
+def _cannot_verify(code: ErrorCode) -> ApiError:
+    if code in _ASK_AGAIN:
+        detail = f"the transaction coordinator could not be asked for the partition: {code.name}"
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, detail)
+    return ApiError(code, "the partition does not belong to the producer's transaction")
 
 
 def _answer(ctx: Context, results: Sequence[PartitionResult]) -> Response:
@@ -163,3 +227,90 @@ class DelayedProduce(DelayedOperation):
         del self.waiting[index]
         if code is not ErrorCode.NONE:
             self.results[index] = PartitionResult(self.results[index].tp, int(code))
+
+
+class VerifiedProduce(DelayedOperation):
+    """Waits for transaction coordinators, then appends, then waits as any other."""
+
+    kind: ClassVar[str] = "Produce"
+
+    def __init__(self, ctx: Context, request: ProduceRequest) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.verified: dict[TopicPartition, Verified] = {}
+        self.unanswered = 0
+        self.inner: DelayedProduce | None = None
+        self._answered = object()
+        self.keys = [self._answered, *(tp for tp, _ in request.partitions)]
+        self.timeout_ms = request.timeout_ms
+
+    def ask(self) -> None:
+        """About every batch that begins a transaction in its partition."""
+        services = self.ctx.services
+        questions: dict[Identity, list[TopicPartition]] = {}
+        for tp, records in self.request.partitions:
+            verification = self._begin(tp, records, questions)
+            if verification is not None:
+                self.verified[tp] = Verified(verification)
+        self.unanswered = len(questions)
+        for producer, tps in questions.items():
+            name = self.request.transactional_id or ""
+            services.transactions.verifier.ask(name, producer, tps, self._hear)
+
+    def _begin(
+        self,
+        tp: TopicPartition,
+        records: memoryview | None,
+        questions: dict[Identity, list[TopicPartition]],
+    ) -> Verification | None:
+        """Whatever is wrong with the batch or the partition, the append will say."""
+        if records is None or len(records) < HEADER_SIZE:
+            return None
+        header = parse_header(records)
+        if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
+            return None
+        services = self.ctx.services
+        partition = services.replicas.partitions.get(tp)
+        if partition is None or partition.log is None or not partition.is_leader:
+            return None
+        producer = Identity(header.producer_id, header.producer_epoch)
+        verification = partition.verify_transaction(
+            producer.producer_id,
+            producer.epoch,
+            header.base_sequence,
+            services.world.clock.wall_ms(),
+        )
+        if verification is not None:
+            questions.setdefault(producer, []).append(tp)
+        return verification
+
+    def _hear(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        self.unanswered -= 1
+        for tp, code in codes.items():
+            self.verified[tp] = self.verified[tp]._replace(error=code)
+        if not self.unanswered:
+            self.ctx.services.purgatories.check(self.kind, (self._answered,))
+
+    def keep_records(self) -> None:
+        """The request's buffer is not ours while we wait."""
+        kept = [
+            (tp, None if records is None else memoryview(bytearray(records)))
+            for tp, records in self.request.partitions
+        ]
+        self.request = self.request._replace(partitions=kept)
+
+    def try_complete(self) -> Response | None:
+        if self.unanswered:
+            return None
+        if self.inner is None:
+            done = _append_all(self.ctx, self.request, self.verified)
+            if isinstance(done, Response):
+                return done
+            self.inner = done
+        return self.inner.try_complete()
+
+    def on_expire(self) -> Response:
+        if self.inner is not None:
+            return self.inner.on_expire()
+        error = int(ErrorCode.REQUEST_TIMED_OUT)
+        return _answer(self.ctx, [PartitionResult(tp, error) for tp, _ in self.request.partitions])

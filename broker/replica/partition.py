@@ -199,20 +199,19 @@ class Partition:
     def under_min_isr(self) -> bool:
         return self.is_leader and len(self.isr.members) < self.effective_min_isr
 
-    def verify_transaction(self, batch: BatchHeader, wall_ms: int) -> Verification | None:
+    def verify_transaction(
+        self, producer_id: int, epoch: int, sequence: int, wall_ms: int
+    ) -> Verification | None:
         """What `append` must be shown with a batch that begins a transaction, once the transaction
         coordinator has agreed (KIP-890); None where it need not be asked.
         """
         log = self.leader_log()
-        if not (batch.is_transactional and log.config.verify_transactions):
+        if not log.config.verify_transactions:
             return None
-        producers = log.producers
-        known = producers.get(batch.producer_id)
+        known = log.producers.get(producer_id)
         if known is not None and known.txn_first_offset >= 0:
             return None
-        return producers.verifications.begin(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, wall_ms
-        )
+        return log.producers.verifications.begin(producer_id, epoch, sequence, wall_ms)
 
     def append(
         self,

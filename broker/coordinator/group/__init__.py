@@ -10,6 +10,5 @@ stored and simply starts again elsewhere.
     rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
     offsets      commit, fetch, delete and expiry of one group's offsets                 pure
     shard        the groups of one partition; writes that wait for the HW                pure
-    loading      reads a partition into a shard, in slices
     coordinator  the shell: requests in, appends, timers and answers out
 """

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,20 +24,27 @@ import trio
 from broker.admin.topic_names import GROUP_METADATA_TOPIC
 from broker.coordinator.group import offsets
 from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
-from broker.coordinator.group.loading import LoadError, load
 from broker.coordinator.group.protocol import Join, Limits, Sync
 from broker.coordinator.group.rebalance import Rebalancing
-from broker.coordinator.group.records import CommittedOffset, encode, partition_for
-from broker.coordinator.group.shard import PendingWrite, Shard
+from broker.coordinator.group.records import (
+    CommittedOffset,
+    GroupLogRecord,
+    decode,
+    encode,
+    partition_for,
+)  # fmt: skip
+from broker.coordinator.group.shard import PendingMarker, PendingWrite, Shard
 from broker.coordinator.group.waiting import DelayedWrite, Waiting
+from broker.coordinator.loading import Loaded, LoadError, load
 from broker.replica.manager import monotonic_ms
 from broker.replica.partition import Role
 from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from highwater.common.wire.compression import Compression
-from highwater.common.wire.records import Record, build_batch, parse_header
+from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
 
 if TYPE_CHECKING:
+    from broker.log.verification import Verification
     from broker.metadata_cache import MetadataCache
     from broker.purgatory import Purgatories
     from broker.replica.manager import ReplicaManager
@@ -192,6 +200,43 @@ class GroupCoordinator:
             shard.drop_if_unused(group)
             raise ApiError(code)
 
+    def partition_for_commit(self, group_id: str) -> Partition:
+        """The partition that a transaction's commit is verified for."""
+        return self._shard(group_id).partition
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        producer: tuple[int, int],
+        committed: Mapping[TopicPartition, CommittedOffset],
+        ticket: Waiting,
+        verification: Verification | None,
+    ) -> None:
+        """`member` is its id, instance id and generation; `producer` id and epoch."""
+        shard = self._named(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            if member[2] >= 0:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            group = shard.group(group_id)
+        code, outcome = offsets.commit_in_transaction(group, *member, producer, committed, ticket)
+        self._apply(shard, group, outcome, verification)
+        if code is not ErrorCode.NONE:
+            shard.drop_if_unused(group)
+            raise ApiError(code)
+
+    def takes_markers(self, tp: TopicPartition) -> bool:
+        """Not while it is loading: the load would pass the marker over."""
+        shard = self.shards.get(tp.partition)
+        return shard is not None and shard.leads and shard.loaded
+
+    def marker_appended(
+        self, tp: TopicPartition, producer_id: int, commit: bool, end_offset: int
+    ) -> None:
+        """A producer's transaction has ended in this partition, once the HW is there."""
+        self.shards[tp.partition].pending.append(PendingMarker(producer_id, commit, end_offset))
+
     def fetch(
         self, group_id: str, tps: Sequence[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
@@ -264,9 +309,15 @@ class GroupCoordinator:
     def _steps(self, group: Group) -> Rebalancing:
         return Rebalancing(group, self.limits)
 
-    def _apply(self, shard: Shard, group: Group, outcome: Outcome) -> None:
+    def _apply(
+        self,
+        shard: Shard,
+        group: Group,
+        outcome: Outcome,
+        verification: Verification | None = None,
+    ) -> None:
         for write in outcome.writes:
-            self._append(shard, group, write)
+            self._append(shard, group, write, verification)
         for (kind, member_id), delay in outcome.timers.items():
             self._set_timer(shard, group, kind, member_id, delay)
         for ticket, answer in outcome.answers:
@@ -274,12 +325,14 @@ class GroupCoordinator:
             ticket.answer = answer
             self.purgatories.check(Waiting.kind, ticket.keys)
 
-    def _append(self, shard: Shard, group: Group, write: Write) -> None:
+    def _append(
+        self, shard: Shard, group: Group, write: Write, verification: Verification | None
+    ) -> None:
         if not write.records:
             self._apply(shard, group, write.then(ErrorCode.NONE))
             return
         try:
-            end_offset = self._append_records(shard, write)
+            end_offset = self._append_records(shard, write, verification)
         except ApiError as e:
             log.warning("group %s: %s could not be appended: %s", group.group_id, shard, e)
             self._apply(shard, group, write.then(e.code))
@@ -287,23 +340,38 @@ class GroupCoordinator:
         pending = PendingWrite(group, write, end_offset)
         shard.pending.append(pending)
         group.pending_writes += 1
-        timeout = self.config.offsets_commit_timeout_ms
-        operation = DelayedWrite(shard, pending, timeout, self._advance, self._settle)
+        if write.producer is not None:
+            first = end_offset - len(write.records)
+            shard.hold(write.producer[0], zip(write.records, count(first)))
+        operation = DelayedWrite(
+            shard.partition.tp,
+            pending,
+            self.config.offsets_commit_timeout_ms,
+            lambda: self._advance(shard),
+            lambda code: self._settle(shard, pending, code),
+        )
         self.purgatories.submit(operation, lambda _: None)
 
-    def _append_records(self, shard: Shard, write: Write) -> int:
+    def _append_records(self, shard: Shard, write: Write, verification: Verification | None) -> int:
         now = self._wall_ms()
         codec = Compression(self.config.offsets_topic_compression_codec)
         pairs = [encode(record) for record in write.records]
+        producer_id, epoch = write.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = build_batch(
-            [Record(key, value, timestamp=now) for key, value in pairs], compression=codec
+            [Record(key, value, timestamp=now) for key, value in pairs],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            compression=codec,
+            attributes=0 if write.producer is None else TRANSACTIONAL,
         )
         limit = shard.partition.leader_log().config.max_message_bytes
         if len(batch) > limit:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes, limit {limit}")
         header = parse_header(batch)
         tp = shard.partition.tp
-        info, _ = self.replicas.append(tp, memoryview(batch), [header], ALL)
+        info, _ = self.replicas.append(
+            tp, memoryview(batch), [header], ALL, client=False, verification=verification
+        )
         return info.last_offset + 1
 
     def _advance(self, shard: Shard) -> None:
@@ -312,7 +380,8 @@ class GroupCoordinator:
             done = shard.take_committed()
             if done is None:
                 return
-            self._settle(shard, done, ErrorCode.NONE)
+            if isinstance(done, PendingWrite):
+                self._settle(shard, done, ErrorCode.NONE)
 
     def _settle(self, shard: Shard, pending: PendingWrite, code: ErrorCode) -> None:
         if pending.settled:
@@ -358,12 +427,9 @@ class GroupCoordinator:
         if group.state is not before:
             log.info(
                 "group %s: %s, generation %d, %d members (%s)",
-                group.group_id,
-                group.state.value,
-                group.generation,
-                len(group.members),
+                group.group_id, group.state.value, group.generation, len(group.members),
                 shard.partition.tp,
-            )
+            )  # fmt: skip
 
     # ---------------------------------------------------------------- roles
 
@@ -386,19 +452,26 @@ class GroupCoordinator:
         for group in shard.groups.values():
             self._apply(shard, group, self._steps(group).unloaded())
         while shard.pending:
-            self._settle(shard, shard.pending.popleft(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            pending = shard.pending.popleft()
+            if isinstance(pending, PendingWrite):
+                self._settle(shard, pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for timer in shard.timers.values():
             timer.cancel()
         log.info("%s: %d groups are coordinated elsewhere", shard.partition.tp, len(shard.groups))
 
     async def _load(self, shard: Shard) -> None:
         partition = shard.partition
-        started, count = monotonic_ms(), 0
+        started, records = monotonic_ms(), 0
+        disk, goes_on = self.world.disk, lambda: shard.leads
         while shard.leads:
             try:
                 source = partition.leader_log()
                 end = source.log_end_offset
-                count = await load(source, end, self.world.disk, shard.replay, lambda: shard.leads)
+                loaded: Loaded[GroupLogRecord] = await load(
+                    source, end, disk, decode, shard.replay, goes_on
+                )
+                records = loaded.count
+                shard.hold_loaded(loaded)
                 while shard.leads and partition.high_watermark < end:
                     await trio.sleep(HW_POLL_S)
                 break
@@ -416,7 +489,7 @@ class GroupCoordinator:
                 self._apply(shard, group, self._steps(group).loaded())
         log.info(
             "%s: %d groups loaded from %d records in %d ms",
-            partition.tp, len(shard.groups), count, monotonic_ms() - started,
+            partition.tp, len(shard.groups), records, monotonic_ms() - started,
         )  # fmt: skip
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

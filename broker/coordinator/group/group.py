@@ -69,6 +69,8 @@ class Write:
 
     records: tuple[GroupLogRecord, ...]
     then: Callable[[ErrorCode], Outcome]
+    producer: tuple[int, int] | None = None
+    """Id and epoch, where they are part of a transaction: they count from its marker on."""
 
 
 @dataclass(slots=True)
@@ -108,24 +110,30 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.offsets_at: dict[TopicPartition, int] = {}
+        """Where in the log the record of each stands."""
         # not stored
         self.pending_members: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
         self.pending_offsets: dict[TopicPartition, int] = {}
         self.pending_writes = 0
+        self.held_offsets = 0
+        """Committed in transactions that are still open."""
         self.new_member_added = False
         self.initial_delay_left_ms: int | None = None
         """Set while the first rebalance of an empty group is held back for more members."""
 
     # ---------------------------------------------------------------- what is stored
 
-    def replay(self, record: GroupLogRecord) -> None:
-        """Applies a record that is committed."""
+    def replay(self, record: GroupLogRecord, at: int = -1) -> None:
+        """Applies a record that is committed; `at` is its offset in the log."""
         if isinstance(record, OffsetRecord):
             if record.value is None:
                 self.offsets.pop(record.tp, None)
-            else:
+                self.offsets_at.pop(record.tp, None)
+            elif at >= self.offsets_at.get(record.tp, -1):
                 self.offsets[record.tp] = record.value
+                self.offsets_at[record.tp] = at
         elif isinstance(record, GroupRecord):
             if record.value is None:
                 self._forget()
@@ -160,6 +168,24 @@ class Group:
         self.protocol_type = self.protocol = self.leader = None
         self.members, self.static_members = {}, {}
 
+    def hold(self, record: GroupLogRecord) -> None:
+        """An offset was committed in a transaction, whose end is awaited."""
+        self.held_offsets += 1
+        if isinstance(record, OffsetRecord):
+            pending = self.pending_offsets
+            pending[record.tp] = pending.get(record.tp, 0) + 1
+
+    def release(self, record: GroupLogRecord) -> None:
+        self.held_offsets -= 1
+        if isinstance(record, OffsetRecord):
+            self.not_pending(record.tp)
+
+    def not_pending(self, tp: TopicPartition) -> None:
+        pending = self.pending_offsets
+        pending[tp] -= 1
+        if not pending[tp]:
+            del pending[tp]
+
     def stored(self, assignments: dict[str, bytes], now_ms: int) -> GroupRecord:
         """The record of this generation, in which each member has this assignment."""
         members = tuple(
@@ -191,7 +217,8 @@ class Group:
         return (
             self.state in (State.EMPTY, State.DEAD)
             and self.generation == 0
-            and not (self.offsets or self.pending_members or self.pending_writes)
+            and not (self.offsets or self.pending_members)
+            and not (self.pending_writes or self.held_offsets)
         )
 
     # ---------------------------------------------------------------- look-ups

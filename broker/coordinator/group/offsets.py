@@ -42,7 +42,13 @@ _COMMIT_ERRORS = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """As a client is told of a commit that could not be written (or verified)."""
+    return _COMMIT_ERRORS.get(error, error)
 
 
 def commit(
@@ -67,9 +73,7 @@ def commit(
 
     def then(error: ErrorCode) -> Outcome:
         for tp in offsets:
-            pending[tp] -= 1
-            if not pending[tp]:
-                del pending[tp]
+            group.not_pending(tp)
         return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
 
     records = tuple(OffsetRecord(group.group_id, tp, value) for tp, value in offsets.items())
@@ -77,8 +81,36 @@ def commit(
     return ErrorCode.NONE, out
 
 
+def commit_in_transaction(
+    group: Group,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    producer: tuple[int, int],
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    ticket: Ticket,
+) -> tuple[ErrorCode, Outcome]:
+    """As `commit`; they count once the producer's transaction is committed."""
+    out = Outcome()
+    error = _may_commit(group, member_id, instance_id, generation, in_transaction=True)
+    if error is not ErrorCode.NONE:
+        return error, out
+
+    def then(error: ErrorCode) -> Outcome:
+        return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
+
+    records = tuple(OffsetRecord(group.group_id, tp, value) for tp, value in offsets.items())
+    out.writes.append(Write(records, then, producer))
+    return ErrorCode.NONE, out
+
+
 def _may_commit(
-    group: Group, member_id: str, instance_id: str | None, generation: int
+    group: Group,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    *,
+    in_transaction: bool = False,
 ) -> ErrorCode:
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -86,11 +118,13 @@ def _may_commit(
         return ErrorCode.FENCED_INSTANCE_ID
     if generation < 0 and group.state is State.EMPTY:
         return ErrorCode.NONE
+    if in_transaction and generation < 0 and not member_id and instance_id is None:
+        return ErrorCode.NONE  # producers before KIP-447 do not say for which member they act
     if member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is State.COMPLETING_REBALANCE and not in_transaction:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 

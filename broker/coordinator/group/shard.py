@@ -3,16 +3,21 @@
 Records that were appended wait here, in the order of their offsets, until the HW has passed them;
 then they are replayed, and only then is anybody told.  One that waited for too long is answered
 with an error and is replayed all the same when it is committed at last: what the log says is true.
+
+Offsets committed in a transaction are held apart until its marker is committed.  Then they count as
+if they stood where they were appended: a later plain commit of the same partition stays.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.coordinator.group.group import Group, Write
 from broker.coordinator.group.records import GroupLogRecord
+from broker.coordinator.loading import Loaded
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -29,6 +34,15 @@ class PendingWrite:
     settled: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PendingMarker:
+    """The end of a transaction was appended."""
+
+    producer_id: int
+    commit: bool
+    end_offset: int
+
+
 class Shard:
     """`partition` and `generation` say for which term as leader it holds."""
 
@@ -36,7 +50,9 @@ class Shard:
         self.partition = partition
         self.generation = partition.generation
         self.groups: dict[str, Group] = {}
-        self.pending: deque[PendingWrite] = deque()
+        self.pending: deque[PendingWrite | PendingMarker] = deque()
+        self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
+        """By producer id: the offsets of its open transaction, and where they stand."""
         self.timers: dict[tuple[str, str, str], TimerEntry] = {}
         self.loaded = False
         self.closed = False
@@ -53,22 +69,52 @@ class Shard:
             group = self.groups[group_id] = Group(group_id)
         return group
 
-    def replay(self, record: GroupLogRecord) -> None:
+    def replay(self, record: GroupLogRecord, offset: int) -> None:
         """Applies a committed record: the only way in which what is stored changes."""
         group = self.group(record.group_id)
-        group.replay(record)
+        group.replay(record, offset)
         if record.value is None and group.is_unused:
             del self.groups[record.group_id]
 
-    def take_committed(self) -> PendingWrite | None:
-        """The oldest write that the HW has passed since, replayed."""
+    def take_committed(self) -> PendingWrite | PendingMarker | None:
+        """The oldest that the HW has passed since, replayed."""
         if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
             return None
         done = self.pending.popleft()
+        if isinstance(done, PendingMarker):
+            self._end_transaction(done)
+            return done
         done.group.pending_writes -= 1
-        for record in done.write.records:
-            self.replay(record)
+        if done.write.producer is None:
+            records = done.write.records
+            for offset, record in enumerate(records, done.end_offset - len(records)):
+                self.replay(record, offset)
         return done
+
+    # ---------------------------------------------------------------- transactions
+
+    def hold(self, producer_id: int, records: Iterable[tuple[GroupLogRecord, int]]) -> None:
+        """Offsets were appended as part of a transaction."""
+        held = self.held.setdefault(producer_id, [])
+        for record, offset in records:
+            held.append((record, offset))
+            self.group(record.group_id).hold(record)
+
+    def hold_loaded(self, loaded: Loaded[GroupLogRecord]) -> None:
+        for producer_id, records in loaded.open.items():
+            self.hold(producer_id, records)
+
+    def _end_transaction(self, marker: PendingMarker) -> None:
+        held = self.held.pop(marker.producer_id, [])
+        later = [(record, offset) for record, offset in held if offset >= marker.end_offset]
+        if later:  # the next transaction has begun, as the marker was appended already
+            self.held[marker.producer_id] = later
+        for record, offset in held[: len(held) - len(later)]:
+            group = self.group(record.group_id)
+            group.release(record)
+            if marker.commit:
+                self.replay(record, offset)
+            self.drop_if_unused(group)
 
     def drop_if_unused(self, group: Group) -> None:
         if group.is_unused and self.groups.get(group.group_id) is group:
@@ -77,3 +123,4 @@ class Shard:
     def forget(self) -> None:
         """What was loaded so far is thrown away."""
         self.groups.clear()
+        self.held.clear()

@@ -1,13 +1,12 @@
-"""Answers that wait: a member's, in the purgatory, and a write's, for the HW."""
+"""Answers that wait: a client's, in the purgatory, and a write's, for the HW."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from broker.context import Response
-from broker.coordinator.group.shard import PendingWrite, Shard
 from broker.purgatory import DelayedOperation
 from highwater.common.errors import ApiError, ErrorCode
 
@@ -17,7 +16,7 @@ _numbers = count()
 
 
 class Waiting(DelayedOperation):
-    """A ticket: the group answers it, and `render` makes the response of the API and version."""
+    """A ticket: a coordinator answers it, and `render` makes the API's response."""
 
     kind: ClassVar[str] = "Rebalance"
 
@@ -34,6 +33,10 @@ class Waiting(DelayedOperation):
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
 
+class Pending(Protocol):
+    settled: bool
+
+
 class DelayedWrite(DelayedOperation):
     """Waits as an acks=all Produce to the same partition does."""
 
@@ -41,24 +44,23 @@ class DelayedWrite(DelayedOperation):
 
     def __init__(
         self,
-        shard: Shard,
-        pending: PendingWrite,
+        key: Hashable,
+        pending: Pending,
         timeout_ms: int,
-        advance: Callable[[Shard], None],
-        settle: Callable[[Shard, PendingWrite, ErrorCode], None],
+        advance: Callable[[], None],
+        settle: Callable[[ErrorCode], None],
     ) -> None:
-        self.keys: Sequence[Hashable] = (shard.partition.tp,)
+        self.keys: Sequence[Hashable] = (key,)
         self.timeout_ms = timeout_ms
-        self.shard = shard
         self.pending = pending
         self.advance = advance
         self.settle = settle
 
     def try_complete(self) -> Response | None:
         if not self.pending.settled:
-            self.advance(self.shard)
+            self.advance()
         return Response() if self.pending.settled else None
 
     def on_expire(self) -> Response:
-        self.settle(self.shard, self.pending, ErrorCode.REQUEST_TIMED_OUT)
+        self.settle(ErrorCode.REQUEST_TIMED_OUT)
         return Response()

@@ -19,6 +19,7 @@ import trio
 from broker.admin.producer_ids import ProducerIds
 from broker.context import Context, Delayed, Plane, Response
 from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.handlers import update_metadata
 from broker.log.manager import LogManager
 from broker.metadata_cache import MetadataCache
@@ -110,6 +111,7 @@ class Asker:
             completions=completions,
             metrics=Metrics(),
             groups=GroupCoordinator(config, world, replicas, metadata, purgatories),
+            transactions=TransactionCoordinator(config, world, replicas, metadata, purgatories),
             broker_epoch=BrokerEpoch(10),
             session=zk,
             candidate=self.controller,

@@ -186,7 +186,7 @@ def test_init_producer_id(in_broker: Any, version: int) -> None:
 
         assert await ask() == ("NONE", 0, 0)
         assert await ask() == ("NONE", 1, 0)
-        assert (await ask(transactional_id="x"))[0] == "COORDINATOR_NOT_AVAILABLE"
+        assert (await ask(transactional_id="x"))[0] == "NOT_COORDINATOR"
         assert (await ask(transactional_id=""))[0] == "INVALID_REQUEST"
         if version >= 3:
             assert (await ask(producer_id=5))[0] == "INVALID_REQUEST"

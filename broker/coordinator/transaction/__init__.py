@@ -1,0 +1,16 @@
+"""The transaction coordinator: which partitions a producer's transaction has, and how it ended.
+
+Every transactional id belongs to one partition of __transaction_state, and the broker that leads
+that partition coordinates it.  A transaction ends in two steps: the decision is a record there
+(PrepareCommit, PrepareAbort), and from that moment it holds, whatever fails; then a marker is
+written into each partition of the transaction, by its leader, and when all are there the end is a
+record, too.  A coordinator that takes over reads the log and goes on where the last one was.
+
+    records      the stored keys and values                                       pure
+    transaction  one transactional id: its state, `replay`                        pure
+    steps        InitProducerId, AddPartitionsToTxn, EndTxn, time-outs, expiry    pure
+    shard        the ids of one partition; writes that wait for the HW            pure
+    coordinator  the shell: requests in, appends and answers out
+    markers      sends markers to the leaders until each has one
+    verifier     asks a coordinator whether a partition belongs to a transaction (KIP-890)
+"""

@@ -1,0 +1,311 @@
+"""What may happen to one transactional id: pure steps, each of which gives an `Outcome`.
+
+At most one record of an id is under way.  Until its fate is known everybody else hears
+CONCURRENT_TRANSACTIONS and comes again, whatever they want: a step decides on what is committed,
+never on what may be.  A write that took too long is answered with an error, yet stays under way:
+the log will say.
+
+Who asks must be the producer with the id and epoch of the last InitProducerId.  That request raises
+the epoch, so that a producer taken for dead which comes back (a zombie) is refused, here and by
+every partition that has a marker of the higher epoch.  An open transaction of the zombie is aborted
+first, under a higher epoch of its own; the newcomer asks again meanwhile.
+
+Source: kafka.coordinator.transaction.TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from broker.coordinator.transaction.records import (
+    NO_EPOCH,
+    NO_ID,
+    NO_TIMESTAMP,
+    State,
+    StoredTransaction,
+    TransactionRecord,
+)
+from broker.coordinator.transaction.transaction import (
+    MAX_EPOCH,
+    Identity,
+    Outcome,
+    Ticket,
+    Transaction,
+    Write,
+)
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def _answer(ticket: Ticket, answer: object) -> Outcome:
+    return Outcome(answers=[(ticket, answer)])
+
+
+def _write(txn: Transaction, value: StoredTransaction | None, ticket: Ticket | None) -> Outcome:
+    """Stores `value`; the ticket hears the error, or NONE once it is committed."""
+
+    def then(error: ErrorCode) -> Outcome:
+        out = Outcome()
+        if ticket is not None:
+            out.answers.append((ticket, _WRITE_ERRORS.get(error, error)))
+        return out
+
+    return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+# ------------------------------------------------------------------------------ InitProducerId
+
+
+def needs_producer_id(txn: Transaction, expected: Identity | None) -> bool:
+    """Whether `init` will need a fresh producer id."""
+    if txn.stored is None:
+        return True
+    return txn.epoch_is_exhausted and (expected is None or expected.epoch == txn.epoch)
+
+
+def init(
+    txn: Transaction,
+    timeout_ms: int,
+    expected: Identity | None,
+    fresh_id: int | None,
+    now_ms: int,
+    ticket: Ticket,
+) -> Outcome:
+    """The ticket is answered with an Identity, or an error.  `expected` is what a producer says
+    that it has been until now, when it goes on after an error (KIP-360).
+    """
+    if txn.pending:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    stored = txn.stored
+    if stored is None:
+        if fresh_id is None:
+            return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return _become(txn, Identity(fresh_id, 0), NO_EPOCH, timeout_ms, now_ms, ticket)
+    if expected is not None and not _is_it(stored, expected):
+        return _answer(ticket, ErrorCode.PRODUCER_FENCED)
+    if stored.state.is_prepared:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    if stored.state is State.ONGOING:
+        return _fence(txn, stored, now_ms, ticket)
+    if needs_producer_id(txn, expected):
+        if fresh_id is None:
+            return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+        last = NO_EPOCH if expected is None else stored.epoch
+        return _become(txn, Identity(fresh_id, 0), last, timeout_ms, now_ms, ticket)
+    if expected is None:
+        return _bump(txn, stored, NO_EPOCH, timeout_ms, now_ms, ticket)
+    if expected.epoch == stored.epoch:
+        return _bump(txn, stored, stored.epoch, timeout_ms, now_ms, ticket)
+    if expected.epoch == stored.last_epoch:  # a retry: its first attempt has raised the epoch
+        return _become(
+            txn,
+            Identity(stored.producer_id, stored.epoch),
+            stored.last_epoch,
+            timeout_ms,
+            now_ms,
+            ticket,
+        )
+    return _answer(ticket, ErrorCode.PRODUCER_FENCED)
+
+
+def _is_it(stored: StoredTransaction, expected: Identity) -> bool:
+    """Whether this producer id was the last one's; its epoch is looked at later."""
+    if expected.producer_id == stored.producer_id:
+        return True
+    exhausted = expected.epoch >= MAX_EPOCH - 1
+    return exhausted and expected.producer_id == stored.last_producer_id
+
+
+def _bump(
+    txn: Transaction,
+    stored: StoredTransaction,
+    last_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
+    ticket: Ticket,
+) -> Outcome:
+    identity = Identity(stored.producer_id, stored.epoch + 1)
+    return _become(txn, identity, last_epoch, timeout_ms, now_ms, ticket)
+
+
+def _become(
+    txn: Transaction,
+    identity: Identity,
+    last_epoch: int,
+    timeout_ms: int,
+    now_ms: int,
+    ticket: Ticket,
+) -> Outcome:
+    value = StoredTransaction(
+        identity.producer_id,
+        identity.epoch,
+        timeout_ms,
+        updated_ms=now_ms,
+        last_producer_id=NO_ID if txn.stored is None else txn.stored.producer_id,
+        last_epoch=last_epoch,
+    )
+
+    def then(error: ErrorCode) -> Outcome:
+        answer = identity if error is ErrorCode.NONE else _WRITE_ERRORS.get(error, error)
+        return _answer(ticket, answer)
+
+    return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+def _fence(
+    txn: Transaction, stored: StoredTransaction, now_ms: int, ticket: Ticket | None
+) -> Outcome:
+    """Aborts an open transaction under a higher epoch, which nobody is ever given."""
+    value = replace(
+        stored,
+        epoch=min(stored.epoch + 1, MAX_EPOCH),
+        last_epoch=NO_EPOCH,
+        state=State.PREPARE_ABORT,
+        updated_ms=now_ms,
+    )
+
+    def then(error: ErrorCode) -> Outcome:
+        out = Outcome(send_markers=error is ErrorCode.NONE)
+        if ticket is not None:
+            code = _WRITE_ERRORS.get(error, error) or ErrorCode.CONCURRENT_TRANSACTIONS
+            out.answers.append((ticket, code))
+        return out
+
+    return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+def time_out(txn: Transaction, now_ms: int) -> Outcome:
+    """Aborts a transaction that has been open for longer than its producer asked for."""
+    stored = txn.stored
+    if stored is None or txn.pending or stored.state is not State.ONGOING:
+        return Outcome()
+    if stored.started_ms + stored.timeout_ms >= now_ms:
+        return Outcome()
+    return _fence(txn, stored, now_ms, None)
+
+
+# ---------------------------------------------------------------------------- within a transaction
+
+
+def _of(txn: Transaction | None, producer: Identity) -> StoredTransaction | ErrorCode:
+    """What is stored for this producer, or why it is refused."""
+    if txn is None or txn.stored is None or txn.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if txn.epoch != producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return txn.stored
+
+
+def add_partitions(
+    txn: Transaction | None,
+    producer: Identity,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    ticket: Ticket,
+) -> Outcome:
+    """The ticket is answered with an error code.  The first partition begins the transaction."""
+    stored = _of(txn, producer)
+    if isinstance(stored, ErrorCode):
+        return _answer(ticket, stored)
+    assert txn is not None
+    if txn.pending or stored.state.is_prepared:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    ongoing = stored.state is State.ONGOING
+    before = stored.partitions if ongoing else ()
+    after = tuple(dict.fromkeys((*before, *partitions)))
+    if ongoing and len(after) == len(before):
+        return _answer(ticket, ErrorCode.NONE)
+    value = replace(
+        stored,
+        state=State.ONGOING,
+        partitions=after,
+        updated_ms=now_ms,
+        started_ms=stored.started_ms if ongoing else now_ms,
+        last_producer_id=stored.producer_id,
+    )
+    return _write(txn, value, ticket)
+
+
+def verify(
+    txn: Transaction | None, producer: Identity, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Whether these partitions are in the producer's open transaction (KIP-890)."""
+    tps = tuple(partitions)
+    stored = _of(txn, producer)
+    if isinstance(stored, ErrorCode):
+        return dict.fromkeys(tps, stored)
+    if stored.state.is_prepared:
+        return dict.fromkeys(tps, ErrorCode.CONCURRENT_TRANSACTIONS)
+    members = frozenset(stored.partitions if stored.state is State.ONGOING else ())
+    return {tp: ErrorCode.NONE if tp in members else ErrorCode.TRANSACTION_ABORTABLE for tp in tps}
+
+
+def end(
+    txn: Transaction | None, producer: Identity, commit: bool, now_ms: int, ticket: Ticket
+) -> Outcome:
+    """The ticket is answered with an error code: NONE as soon as the decision is committed."""
+    stored = _of(txn, producer)
+    if isinstance(stored, ErrorCode):
+        return _answer(ticket, stored)
+    assert txn is not None
+    if txn.pending:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    prepare = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+    complete = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+    if stored.state is prepare:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    if stored.state is complete:
+        return _answer(ticket, ErrorCode.NONE)
+    if stored.state is not State.ONGOING:
+        return _answer(ticket, ErrorCode.INVALID_TXN_STATE)
+    value = replace(stored, state=prepare, updated_ms=now_ms)
+
+    def then(error: ErrorCode) -> Outcome:
+        code = _WRITE_ERRORS.get(error, error)
+        return Outcome([(ticket, code)], send_markers=error is ErrorCode.NONE)
+
+    return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+# ------------------------------------------------------------------------------------- afterwards
+
+
+def marked(txn: Transaction, partitions: Iterable[TopicPartition], now_ms: int) -> Outcome:
+    """These partitions have the marker, or need none; with the last one the transaction is over."""
+    for tp in partitions:
+        txn.unmarked.pop(tp, None)
+    return complete(txn, now_ms)
+
+
+def complete(txn: Transaction, now_ms: int) -> Outcome:
+    """Notes the end of a decided transaction whose markers are all written."""
+    stored = txn.stored
+    if stored is None or not stored.state.is_prepared or txn.unmarked or txn.pending:
+        return Outcome()
+    commit = stored.state is State.PREPARE_COMMIT
+    state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+    return _write(txn, replace(stored, state=state, partitions=(), updated_ms=now_ms), None)
+
+
+def expire(txn: Transaction, now_ms: int, expiration_ms: int) -> Outcome:
+    """Forgets an id that nobody has used for transactional.id.expiration.ms."""
+    stored = txn.stored
+    if stored is None or txn.pending:
+        return Outcome()
+    if stored.state is State.ONGOING or stored.state.is_prepared:
+        return Outcome()
+    if stored.updated_ms + expiration_ms > now_ms or stored.updated_ms == NO_TIMESTAMP:
+        return Outcome()
+    return _write(txn, None, None)

@@ -1,0 +1,103 @@
+"""One transactional id, as the records of __transaction_state make it.
+
+    Empty            InitProducerId            -> Empty, with a higher epoch
+    Empty, Complete  AddPartitionsToTxn        -> Ongoing
+    Ongoing          EndTxn                    -> PrepareCommit or PrepareAbort
+    Ongoing          InitProducerId, time-out  -> PrepareAbort, with a higher epoch
+    Prepare...       all markers written       -> CompleteCommit, CompleteAbort
+    Empty, Complete  unused for long           -> gone (a tombstone)
+
+All of it is stored, and changes only in `replay`, which loading and a committed write both call.
+What is not stored is that a write is under way (`pending`: nothing else may begin until it is
+known), and which partitions still wait for their marker; a coordinator that takes over sends all of
+them again, which harms nothing: a second marker finds no transaction open.
+
+Source: kafka.coordinator.transaction.TransactionMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from broker.coordinator.transaction.records import (
+    NO_EPOCH,
+    NO_ID,
+    State,
+    StoredTransaction,
+    TransactionRecord,
+)
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+
+Ticket = Hashable
+"""Who waits for an answer; only the shell knows what is behind it."""
+MAX_EPOCH = 2**15 - 1
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step wants done: answers to give, a record to write, markers to send."""
+
+    answers: list[tuple[Ticket, object]] = field(default_factory=list)
+    write: Write | None = None
+    send_markers: bool = False
+    """To `Transaction.unmarked`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A record to be appended; `then` is called once, with what became of it, and after `replay`
+    where it was committed.
+    """
+
+    record: TransactionRecord
+    then: Callable[[ErrorCode], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    producer_id: int
+    epoch: int
+
+
+class Transaction:
+    """State and look-ups; the steps are in `steps`."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.stored: StoredTransaction | None = None
+        # not stored
+        self.pending = False
+        self.unmarked: dict[TopicPartition, None] = {}
+
+    # ---------------------------------------------------------------- what is stored
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Applies a record that is committed."""
+        self.stored = record.value
+        prepared = record.value is not None and record.value.state.is_prepared
+        self.unmarked = dict.fromkeys(record.value.partitions) if record.value and prepared else {}
+
+    # ---------------------------------------------------------------- look-ups
+
+    @property
+    def state(self) -> State:
+        return State.EMPTY if self.stored is None else self.stored.state
+
+    @property
+    def producer_id(self) -> int:
+        return NO_ID if self.stored is None else self.stored.producer_id
+
+    @property
+    def epoch(self) -> int:
+        return NO_EPOCH if self.stored is None else self.stored.epoch
+
+    @property
+    def is_unused(self) -> bool:
+        return self.stored is None and not self.pending
+
+    @property
+    def epoch_is_exhausted(self) -> bool:
+        """The last epoch is kept for fencing whoever has the one before it."""
+        return self.epoch >= MAX_EPOCH - 1

@@ -1,0 +1,136 @@
+"""WriteTxnMarkers, API 27, v0-1: a transaction coordinator has markers written by their leaders.
+
+A marker is a control batch.  It is appended with acks=all, whatever state the producer is in here:
+the coordinator has decided.  Refused are markers of an older coordinator (by coordinator epoch) and
+of an older producer epoch.  In a partition of __consumer_offsets the group coordinator hears of it,
+too, as the offsets of the transaction count from there on; while it is still loading, the answer is
+NOT_LEADER_OR_FOLLOWER, and the coordinator asks again.
+
+v1 is a flexible version of the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+from broker.admin.topic_names import GROUP_METADATA_TOPIC
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.handlers.produce import ALL, Wait
+from broker.purgatory import DelayedOperation
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import WriteTxnMarkersResponse
+from highwater.common.wire.records import Marker, build_marker, parse_header
+
+API = Api(key=27, name="WriteTxnMarkers", versions=(0, 1))
+
+_Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_Topic = _Result.WritableTxnMarkerTopicResult
+_Partition = _Topic.WritableTxnMarkerPartitionResult
+
+
+class Place(NamedTuple):
+    """One marker in one partition; `marker` counts the request's entries."""
+
+    marker: int
+    tp: TopicPartition
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    codes: dict[Place, ErrorCode] = {}
+    waiting: dict[Place, Wait] = {}
+    for index, entry in enumerate(request.markers):
+        for topic in entry.topics:
+            for partition in topic.partition_indexes:
+                place = Place(index, TopicPartition(topic.name, partition))
+                try:
+                    waiting[place] = _append(ctx, entry, place.tp)
+                except ApiError as e:
+                    codes[place] = e.code
+    operation = DelayedMarkers(ctx, request, codes, waiting)
+    done = operation.try_complete()
+    return done if done is not None else Delayed(operation)
+
+
+def _append(ctx: Context, entry: Any, tp: TopicPartition) -> Wait:
+    services, commit = ctx.services, bool(entry.transaction_result)
+    of_group = tp.topic == GROUP_METADATA_TOPIC
+    if of_group and not services.groups.takes_markers(tp):
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    batch = build_marker(
+        Marker(commit, entry.coordinator_epoch),
+        entry.producer_id,
+        entry.producer_epoch,
+        services.world.clock.wall_ms(),
+    )
+    header = parse_header(batch)
+    info, partition = services.replicas.append(tp, memoryview(batch), [header], ALL, client=False)
+    end_offset = info.last_offset + 1
+    if of_group:
+        services.groups.marker_appended(tp, entry.producer_id, commit, end_offset)
+    return Wait(partition, end_offset)
+
+
+class DelayedMarkers(DelayedOperation):
+    """Waits for the HW of each partition, as an acks=all Produce does."""
+
+    kind: ClassVar[str] = "Produce"
+
+    def __init__(
+        self,
+        ctx: Context,
+        request: Any,
+        codes: dict[Place, ErrorCode],
+        waiting: dict[Place, Wait],
+    ) -> None:
+        self.request = request
+        self.codes = codes
+        self.waiting = waiting
+        self.keys = list(dict.fromkeys(place.tp for place in waiting))
+        self.timeout_ms = ctx.services.config.request_timeout_ms
+
+    def try_complete(self) -> Response | None:
+        for place, wait in list(self.waiting.items()):
+            code = wait.partition.committed(wait.required_offset, wait.generation)
+            if code is not None:
+                del self.waiting[place]
+                self.codes[place] = code
+        return None if self.waiting else _response(self.request, self.codes)
+
+    def on_expire(self) -> Response:
+        self.codes.update(dict.fromkeys(self.waiting, ErrorCode.REQUEST_TIMED_OUT))
+        return _response(self.request, self.codes)
+
+
+def _response(request: Any, codes: dict[Place, ErrorCode]) -> Response:
+    markers = [
+        _Result(
+            producer_id=entry.producer_id,
+            topics=[
+                _Topic(
+                    name=topic.name,
+                    partitions=[
+                        _Partition(
+                            partition_index=p,
+                            error_code=int(codes[Place(index, TopicPartition(topic.name, p))]),
+                        )
+                        for p in topic.partition_indexes
+                    ],
+                )
+                for topic in entry.topics
+            ],
+        )
+        for index, entry in enumerate(request.markers)
+    ]
+    names = {code.name: None for code in codes.values() if code}
+    return Response(WriteTxnMarkersResponse(markers=markers), error_names=tuple(names))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    codes = {
+        Place(index, TopicPartition(topic.name, p)): code
+        for index, entry in enumerate(request.markers)
+        for topic in entry.topics
+        for p in topic.partition_indexes
+    }
+    return _response(request, codes)
