@@ -56,6 +56,8 @@ class DelayedOperation(ABC):
     timeout_ms: int
     overlaps: ClassVar[bool] = False
     """Its work is done and only others are waited for: the connection's next request may come."""
+    tried: ClassVar[bool] = False
+    """Its handler has just looked whether it is complete: `submit` need not look again."""
 
     completed: bool = False
     _respond: Respond
@@ -99,7 +101,7 @@ class Purgatories:
         """
         op._respond = respond
         op._failed = failed
-        if self._try(op):
+        if not op.tried and self._try(op):
             return
         if op.timeout_ms <= 0:
             self._expire(op)

@@ -69,7 +69,14 @@ class TimingWheel:
 
     def next_due_ms(self) -> int | None:
         """When `advance` has to be called next (at the latest); None where nothing is pending."""
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap:
+            due, level, index = heap[0]
+            if self._wheels[level].buckets[index]:
+                return due
+            heappop(heap)  # all that was in it was cancelled: not worth waking up for
+            self._wheels[level].due[index] = -1
+        return None
 
     def advance(self, now_ms: int) -> int:
         """Calls what is due at `now_ms`, in order of time, then of insertion; gives how many.

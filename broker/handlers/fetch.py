@@ -58,6 +58,7 @@ class FetchOperation(DelayedOperation):
     """One fetch, answered at once or when enough has come."""
 
     kind: ClassVar[str] = "Fetch"
+    tried: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -76,6 +76,22 @@ def test_several_views_are_sent_in_order(world_case: Case) -> None:
     world_case(body)
 
 
+@pytest.mark.parametrize("then", ["more bytes", "the end", "nothing"])
+def test_what_waits_for_more_arrives_in_any_case(world_case: Case, then: str) -> None:
+    async def body(env: Env) -> None:
+        near, far, _ = await _pair(env)
+        assert near.send([b"begun, "], more=True) == 7
+        if then == "more bytes":
+            assert near.send([b"ended"]) == 5
+        elif then == "the end":
+            near.close()
+        with trio.fail_after(5):
+            expected = b"begun, ended" if then == "more bytes" else b"begun, "
+            assert await _receive(far, len(expected)) == expected
+
+    world_case(body)
+
+
 def test_the_end_is_seen_after_the_data(world_case: Case) -> None:
     async def body(env: Env) -> None:
         near, far, _ = await _pair(env)

@@ -7,14 +7,21 @@ Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from highwater.chaos.simulated.mirror import parse
 from highwater.common.client.connection import ClientConnection, RequestTimedOut
+from highwater.common.client.producer import (
+    PRODUCE,
+    PRODUCE_VERSION,
+    parse_produce_response,
+    produce_request,
+)
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
+from highwater.common.wire.codec import decode_response, encode_request
 from highwater.common.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -29,13 +36,15 @@ from highwater.common.wire.messages import (
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
-    ProduceRequest,
 )
 from highwater.common.wire.records import records_of
 from highwater.common.world.sim import SimWorld
 
+if TYPE_CHECKING:
+    from highwater.common.world.api import Buffer
+
 TIMEOUT_S = 3.0
-FETCH_VERSION = 11
+FETCH, FETCH_VERSION = 1, 11
 
 
 class Failed(Exception):
@@ -89,14 +98,32 @@ class SimClient:
             self._connections[address] = found
         return found
 
-    async def _call(
-        self, address: tuple[str, int], request: Any, version: int, timeout_s: float = TIMEOUT_S
-    ) -> Any:
+    async def _call(self, address: tuple[str, int], request: Any, version: int) -> Any:
+        body = encode_request(request, version)
+        answer = await self._call_raw(address, request.API_KEY, version, [body])
+        assert answer is not None
+        return decode_response(request.API_KEY, version, answer)
+
+    async def _call_raw(
+        self,
+        address: tuple[str, int],
+        api_key: int,
+        version: int,
+        body: Sequence[Buffer],
+        *,
+        expect: bool = True,
+        keep: bool = False,
+    ) -> memoryview | None:
+        """The answer's body, or None where none is expected; `keep` the connection in spite of a
+        time-out (the answer may still come, and is thrown away)."""
         try:
             connection = await self._connection(address)
-            return await connection.call(request, version, timeout_s)
+            if expect:
+                return await connection.call_raw(api_key, version, body, TIMEOUT_S)
+            await connection.send_raw(api_key, version, body, TIMEOUT_S)
+            return None
         except RequestTimedOut as error:
-            if address in self._connections:
+            if not keep and address in self._connections:
                 self._connections[address].close()
             raise Failed("TIMEOUT", str(error)) from error
         except OSError as error:
@@ -133,43 +160,31 @@ class SimClient:
     async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
         """The base offset.  For acks=0, -1 as soon as it is sent."""
         address, _ = await self._leader(tp)
-        topic = ProduceRequest.TopicProduceData
-        data = topic.PartitionProduceData(index=tp.partition, records=batch)
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=acks,
-            timeout_ms=int(TIMEOUT_S * 500),
-            topic_data=[topic(name=tp.topic, partition_data=[data])],
-        )
-        answer = await self._call(address, request, 8)
+        body = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))])
+        answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
         if answer is None:
             return -1
-        result = answer.responses[0].partition_responses[0]
-        _check(result.error_code)
-        return int(result.base_offset)
+        error, offset, _ = parse_produce_response(answer)[tp]
+        _check(error)
+        return offset
 
     async def fetch(self, tp: TopicPartition, offset: int, max_wait_ms: int = 300) -> Polled:
         address, epoch = await self._leader(tp)
         asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
         request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
-        try:
-            connection = await self._connection(address)
-            body = await connection.call_raw(
-                1, FETCH_VERSION, [build_fetch(request, FETCH_VERSION)], TIMEOUT_S
-            )
-        except RequestTimedOut as error:
-            raise Failed("TIMEOUT", str(error)) from error
-        except OSError as error:
-            raise Failed("CONNECTION", str(error)) from error
+        asking = build_fetch(request, FETCH_VERSION)
+        body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
+        assert body is not None
         answer = parse_fetch_answer(body, FETCH_VERSION)
         _check(answer.error)
         got = answer.partitions[0]
         _check(got.error)
-        records, next_offset = [], offset
-        for batch in parse(bytes(got.records))[0]:
-            next_offset = max(next_offset, batch.last + 1)
-        epochs = {b.base: b.epoch for b in parse(bytes(got.records))[0]}
-        epoch = -1
+        if not got.size:
+            return Polled(got.high_watermark, got.log_start_offset, offset, [])
+        batches, _ = parse(bytes(got.records))
+        next_offset = max([offset, *(batch.last + 1 for batch in batches)])
+        epochs = {batch.base: batch.epoch for batch in batches}
+        records, epoch = [], -1
         for record in records_of(got.records):
             epoch = epochs.get(record.offset, epoch)
             if record.offset >= offset:

@@ -79,6 +79,25 @@ def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
     assert seen == ["first", "added"]
 
 
+def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
+    wheel = TimingWheel(0)
+    entries = [wheel.add(due, lambda: None) for due in (3, 15, 200, 210, 9000)]
+    for entry in (entries[0], entries[2], entries[3]):
+        entry.cancel()
+    assert wheel.next_due_ms() == 15
+    entries[1].cancel()
+    due = wheel.next_due_ms()
+    assert due is not None
+    assert 8000 <= due <= 9000
+    entries[4].cancel()
+    assert wheel.next_due_ms() is None
+    calls: list[int] = []
+    wheel.add(15, lambda: calls.append(15))
+    assert wheel.next_due_ms() == 15
+    assert wheel.advance(15) == 1
+    assert calls == [15]
+
+
 def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
     """Counted in buckets on the heap, not in seconds: that is what the sleeper looks at."""
     wheel = TimingWheel(0)

@@ -9,7 +9,8 @@ Losses are ends of connections: `break_connections` resets both ends; a killed p
 are reset by its machine; after a power loss nobody says anything, and the other end is half-open
 until it sends something to the machine that came back.
 
-What is sent in one piece may arrive in two, and windows differ in size, so that senders meet full
+What is sent with `more` waits for what comes next, as on Linux, and they arrive as one.  What is
+sent in one piece may arrive in two, and windows differ in size, so that senders meet full
 ones.  A short send or receive means, as on Linux, that the window is full or that nothing is left.
 """
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 WINDOW_BYTES = (4096, 65536, 262144)
 RETRANSMIT_SECONDS = 15.0
 CONNECT_SECONDS = 60.0
-_SPLIT_CHANCE = 1 / 64
+CORK_SECONDS = 0.2
+_SPLIT_CHANCE = 1 / 32
 _READ, _WRITE, _HUNG_UP = 1, 4, 0x2000
 
 
@@ -55,7 +57,18 @@ class Link:
 class _Pipe:
     """One direction of a connection: bytes on their way, in order."""
 
-    __slots__ = ("arrives", "fabric", "held", "link", "on_way", "patience", "sink", "source")
+    __slots__ = (
+        "arrives",
+        "cork_ends",
+        "corked",
+        "fabric",
+        "held",
+        "link",
+        "on_way",
+        "patience",
+        "sink",
+        "source",
+    )
 
     def __init__(self, fabric: Fabric, source: SimConnection, sink: SimConnection) -> None:
         self.fabric = fabric
@@ -66,9 +79,39 @@ class _Pipe:
         self.on_way = 0
         self.held: deque[tuple[str, bytes]] = deque()
         self.patience: Timer | None = None
+        self.corked = b""
+        self.cork_ends: Timer | None = None
+
+    def cork(self, data: bytes) -> None:
+        """More will follow, and go with it (MSG_MORE); not for long, as on Linux."""
+        self.on_way += len(data)
+        if not self.corked:
+            self.cork_ends = self.fabric.kernel.timeline.after(CORK_SECONDS, self.uncork)
+        self.corked += data
+
+    def uncork(self) -> None:
+        if self.corked:
+            self.send("data")
+
+    def _take_corked(self) -> bytes:
+        corked, self.corked = self.corked, b""
+        self.on_way -= len(corked)
+        if self.cork_ends is not None:
+            self.cork_ends.cancel()
+        return corked
+
+    def drop_corked(self) -> None:
+        if self.corked:
+            self._take_corked()
 
     def send(self, kind: str, data: bytes = b"") -> None:
         """`kind` is "data", "end" (FIN) or "reset" (RST)."""
+        if self.corked:
+            corked = self._take_corked()
+            if kind == "data":
+                data = corked + data
+            elif kind == "end":
+                self._send("data", corked)
         random = self.fabric.random
         if random.random() < _SPLIT_CHANCE and len(data) > 1:
             at = random.randrange(1, len(data))
@@ -177,10 +220,14 @@ class SimConnection:
         if len(data) >= room:
             self._full = True
             if room <= 0:
+                self.out.uncork()
                 return None
         if len(data) > room:
             data = data[:room]
-        self.out.send("data", data)
+        if more:
+            self.out.cork(data)
+        else:
+            self.out.send("data", data)
         return len(data)
 
     def send_file(self, file: File, position: int, n: int) -> int | None:
@@ -271,6 +318,7 @@ class SimConnection:
     def broken(self, number: int) -> None:
         if self._error is None:
             self._error = number
+            self.out.drop_corked()
             self._news(_READ | _WRITE)
         self.fabric.forget(self)
 
@@ -278,6 +326,7 @@ class SimConnection:
         self._closed = True
         if goodbye and self._error is None:
             self.out.send("reset" if self._inbox else "end")
+        self.out.drop_corked()
         self._inbox.clear()
         self._unread = 0
         self._news(_READ | _WRITE)

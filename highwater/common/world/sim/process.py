@@ -43,7 +43,7 @@ class SimClock:
         return int(self._base_ms + elapsed * 1000 * (1 + self.drift))
 
     def perf_ns(self) -> int:
-        return round(self._timeline.now * 1e9)
+        return int(self._timeline.now * 1e9)
 
     def jump(self, ms: int) -> None:
         self._base_ms += ms
