@@ -64,7 +64,12 @@ class Cleaned:
         self.config = Config(log_dirs=(folder,), **properties)  # type: ignore[arg-type]
         self.failures: list[OSError] = []
         self.logs = LogManager(
-            self.disk, self.clock, [folder], self.config, lambda _, e: self.failures.append(e)
+            self.disk,
+            self.clock,
+            [folder],
+            self.config,
+            lambda _, e: self.failures.append(e),
+            lambda tp: self.log.high_watermark,
         )
         self.log = self.logs.get_or_create(TP, config)
         self.log.config = config
