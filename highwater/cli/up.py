@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,34 @@ _dir_option = click.option(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the options of `up` ask for."""
+
+    brokers: int
+    port: int
+    profile: str
+    program: str
+    properties: dict[str, str]
+    folder: Path
+
+    def options(self) -> list[str]:
+        plain = ("brokers", "port", "profile", "program")
+        words = [f"--{name}={getattr(self, name)}" for name in plain]
+        words += [f"--set={name}={value}" for name, value in self.properties.items()]
+        return [*words, f"--dir={self.folder}"]
+
+
+def _properties(context: click.Context, option: click.Parameter, words: Any) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.strip():
+            raise click.BadParameter(f"{word!r} is not NAME=VALUE, as in num.partitions=4")
+        found[name.strip()] = value.strip()
+    return found
+
+
 @click.command()
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option(
@@ -65,6 +94,14 @@ _dir_option = click.option(
     show_default=True,
     help="What runs as brokers: `apache` fetches Apache Kafka, to compare with.",
 )
+@click.option(
+    "--set",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_properties,
+    help="A broker property, as in server.properties; may be given more than once.",
+)
 @_dir_option
 def up(
     brokers: int,
@@ -73,6 +110,7 @@ def up(
     port: int,
     profile: str,
     program: str,
+    properties: dict[str, str],
     folder: Path | None,
 ) -> None:
     """Start a cluster: ZooKeeper and brokers on 127.0.0.1:9092, 9093, 9094.
@@ -81,14 +119,20 @@ def up(
     Examples:
       highwater up                  until Ctrl-C
       highwater up --detach         and later `highwater down`
+      highwater up --brokers 1 --set num.partitions=4 --set min.insync.replicas=1
     """
     folder = (folder or default_folder()).absolute()
+    wish = Wish(brokers, port, profile, program, properties, folder)
     if runtime == "compose":
+        if properties:
+            raise click.UsageError(
+                "--set is for processes: in compose.yaml, properties are KAFKA_*"
+            )
         _up_compose(detach)
     elif detach:
-        _up_detached(brokers, port, profile, program, folder)
+        _up_detached(wish)
     else:
-        _up_here(brokers, port, profile, program, folder)
+        _up_here(wish)
 
 
 def _up_compose(detach: bool) -> None:
@@ -98,7 +142,7 @@ def _up_compose(detach: bool) -> None:
         compose_up(detach)
 
 
-def _up_here(brokers: int, port: int, profile: str, program: str, folder: Path) -> None:
+def _up_here(wish: Wish) -> None:
     import trio
 
     from highwater.chaos.clusters import apache
@@ -107,12 +151,13 @@ def _up_here(brokers: int, port: int, profile: str, program: str, folder: Path) 
 
     async def supervise() -> None:
         settings = Settings(
-            folder,
-            brokers=brokers,
-            profile=profile,
-            external_ports=tuple(range(port, port + brokers)),
+            wish.folder,
+            brokers=wish.brokers,
+            profile=wish.profile,
+            external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
             zookeeper_port=2181,
-            program=apache.program() if program == "apache" else Highwater(),
+            program=apache.program() if wish.program == "apache" else Highwater(),
+            properties=wish.properties,
         )
         started = time.monotonic()
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -148,13 +193,12 @@ def _print_up(cluster: Any, seconds: float) -> None:
     sys.stdout.flush()
 
 
-def _up_detached(brokers: int, port: int, profile: str, program: str, folder: Path) -> None:
+def _up_detached(wish: Wish) -> None:
     """The same command in the background, with its output in the folder."""
+    folder = wish.folder
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "supervisor.log"
-    command = [sys.executable, "-I", "-m", "highwater.cli.main", "up"]
-    command += [f"--brokers={brokers}", f"--port={port}", f"--profile={profile}"]
-    command += [f"--program={program}", f"--dir={folder}"]
+    command = [sys.executable, "-I", "-m", "highwater.cli.main", "up", *wish.options()]
     with output.open("wb") as sink:
         process = subprocess.Popen(
             command,

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from highwater.chaos.clusters.ports import free_ports
 from highwater.chaos.clusters.processes import Pid
@@ -175,3 +176,21 @@ def test_a_run_that_is_cut_short_leaves_nothing_behind(
     if number is not signal.SIGKILL:
         assert code == 3
         assert "stopped before it was over: no verdict" in said
+
+
+def test_broker_properties_on_the_command_line(up: Up) -> None:
+    folder, options = up
+    assert run("up", "--detach", *options, "--set", "num.partitions=7").returncode == 0
+    port = next(word for word in options if word.startswith("--port=")).removeprefix("--port=")
+    admin = AdminClient(
+        {"bootstrap.servers": f"127.0.0.1:{port}", "allow.auto.create.topics": True}
+    )
+    deadline = time.monotonic() + 20
+    while (
+        len(admin.list_topics("made-by-asking", timeout=10).topics["made-by-asking"].partitions)
+        != 7
+    ):
+        assert time.monotonic() < deadline, (folder / "broker-1" / "output.log").read_text()
+    wrong = run("up", *options, "--set", "num.partitions")
+    assert wrong.returncode == 2
+    assert "'num.partitions' is not NAME=VALUE" in wrong.stderr
