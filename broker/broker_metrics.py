@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.purgatory import trio_now_ms
 from broker.replica.partition import Partition
 from highwater.common.metrics import Family, Labels, labels
 
@@ -56,6 +57,7 @@ def register_broker_metrics(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions", replicas.sessions.__len__
     )
     metrics.collector(lambda: _topic_families(services))
+    metrics.collector(lambda: services.quotas.families(trio_now_ms()))
     _register_partitions(services)
     _register_logs(services)
     for name in _CONTROLLER:

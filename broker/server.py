@@ -15,11 +15,12 @@ clean-shutdown mark left); cancellation means a crash, and does nothing at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from broker import handlers
+from broker.admin.broker_config import LOGS, SOCKETS, THREADS
 from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import register_broker_metrics
@@ -35,6 +36,8 @@ from broker.metrics import Metrics
 from broker.network.metrics_server import open_metrics_server
 from broker.network.socket_server import SocketServer
 from broker.purgatory import CompletionSink, Purgatories
+from broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
+from broker.quota.manager import CONNECTION_RATE
 from broker.registration import (
     BrokerError,
     HaltError,
@@ -135,6 +138,8 @@ class Broker:
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
+        self.services.dynamic.on_change = self._reconfigured
+        self.services.levels_changed.append(self.server.request_log.refresh)
         self.dir_failures = DirFailures(
             self.broker_id, config.log_dirs, lambda: self.services.session
         )
@@ -227,7 +232,7 @@ class Broker:
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
             await make_paths(zk)
-            watcher = DynamicConfigWatcher(zk, self._topic_configured)
+            watcher = DynamicConfigWatcher(zk, self._topic_configured, self._entity_configured)
             await watcher.load()
             if not self._loaded:
                 await self._load(zk, nursery)
@@ -299,6 +304,29 @@ class Broker:
 
     def _topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.replicas.topic_configured(topic, overrides)
+
+    def _entity_configured(self, path: str, properties: Mapping[str, str]) -> None:
+        """Anything but a topic; raises ValueError."""
+        kind, _, name = path.partition("/")
+        if kind == "brokers":
+            self.services.dynamic.configured(name, properties)
+        elif kind == "ips":
+            rate = bound_of(CONNECTION_RATE, properties)
+            self.server.limits.limit_ip(name if name == DEFAULT else desanitize(name), rate)
+        elif (entity := entity_of_path(path)) is not None:
+            self.services.quotas.configured(entity, properties)
+
+    def _reconfigured(self, names: Sequence[str]) -> None:
+        """Dynamic broker configuration that somebody keeps a value of."""
+        if any(name in SOCKETS or name in THREADS for name in names):
+            self.server.reconfigure()
+        if "num.replica.fetchers" in names:
+            self.replicas.fetchers.resize()
+        if any(name in LOGS for name in names):
+            self.logs.reconfigure()
+            replicas = self.replicas
+            for topic in dict.fromkeys(tp.topic for tp in replicas.partitions):
+                replicas.topic_configured(topic, replicas.topic_overrides.get(topic, {}))
 
     # ---------------------------------------------------------------- leaving
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.admin.broker_config import DynamicBrokerConfig
+from broker.quota.manager import Quotas
 
 if TYPE_CHECKING:
     from broker.coordinator.group.coordinator import GroupCoordinator
@@ -65,6 +69,14 @@ class Services:
     session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
+    quotas: Quotas = field(init=False)
+    dynamic: DynamicBrokerConfig = field(init=False)
+    levels_changed: list[Callable[[], None]] = field(default_factory=list)
+    """Called after the levels of loggers have changed."""
+
+    def __post_init__(self) -> None:
+        self.quotas = Quotas(self.config)
+        self.dynamic = DynamicBrokerConfig(self.config)
 
     @property
     def zk(self) -> ZooKeeper:

@@ -1,10 +1,10 @@
 """Describing and changing configuration: what DescribeConfigs, AlterConfigs and its incremental
 form share.
 
-A value has a source: set on the topic, given in this broker's file, or a default; and synonyms: the
-other places that would give it, in order of precedence.  Topics can be changed while brokers run.
-A broker's own properties can only be read: dynamic broker configuration is not built, and an
-attempt is refused.
+A value has a source: set on the topic, set for this broker or for all while they run, given in this
+broker's file, or a default; and synonyms: the other places that would give it, in order of
+precedence.  What of a broker can be changed while it runs is in `broker_config`, the levels of its
+loggers in `broker_loggers`.
 
 Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server.ZkAdminManager.
 """
@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker.admin import dynamic_config
+from broker.admin import broker_loggers, dynamic_config
+from broker.admin.broker_config import DEFAULT, DYNAMIC, DynamicBrokerConfig
+from broker.admin.client_quotas import write_entity
 from broker.admin.topic_config import PROPERTIES, check_overrides, effective
 from broker.admin.topic_names import check_name
 from broker.admin.topics import zookeeper_errors
@@ -40,6 +42,7 @@ class ResourceType(IntEnum):
 
 class Source(IntEnum):
     TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
@@ -79,13 +82,15 @@ class Entry:
     synonyms: tuple[Synonym, ...]
 
 
-def topic_entries(config: Config, overrides: Mapping[str, str]) -> list[Entry]:
+def topic_entries(
+    config: Config, overrides: Mapping[str, str], dynamic: DynamicBrokerConfig | None = None
+) -> list[Entry]:
     """Every property of a topic with those overrides."""
     values = effective(config, overrides)
     entries = []
     for name, rule in PROPERTIES.items():
         text = text_of(values[name])
-        synonyms = broker_synonyms(config, rule.synonyms)
+        synonyms = broker_synonyms(config, rule.synonyms, dynamic)
         if name in overrides:
             synonyms = [Synonym(name, text, Source.TOPIC_CONFIG), *synonyms]
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
@@ -93,12 +98,21 @@ def topic_entries(config: Config, overrides: Mapping[str, str]) -> list[Entry]:
     return entries
 
 
-def broker_synonyms(config: Config, names: Sequence[str]) -> list[Synonym]:
-    """Given values, then defaults, from the first that is of the foremost name (as Kafka cuts
-    them).
+def broker_synonyms(
+    config: Config, names: Sequence[str], dynamic: DynamicBrokerConfig | None = None
+) -> list[Synonym]:
+    """Dynamic values, given ones, then defaults, from the first that is of the foremost name (as
+    Kafka cuts them).
     """
     known = known_properties()
-    found = [
+    found = []
+    if dynamic is not None:
+        for values, source in (
+            (dynamic.own, Source.DYNAMIC_BROKER_CONFIG),
+            (dynamic.default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ):
+            found += [Synonym(n, values[n], source) for n in names if n in values]
+    found += [
         Synonym(n, _text(config, n), Source.STATIC_BROKER_CONFIG)
         for n in names
         if n in config.originals
@@ -117,18 +131,17 @@ def _text(config: Config, name: str) -> str | None:
     return None if is_secret(name) else config.originals[name]
 
 
-def broker_entries(config: Config) -> list[Entry]:
-    """Every property of this broker; none can be changed while it runs."""
+def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
+    """Every property of this broker."""
     entries = []
     for name, field in known_properties().items():
         value = getattr(config, field.name)
         sensitive = is_secret(name)
         text = None if sensitive or value is None else text_of(value)
-        synonyms = tuple(broker_synonyms(config, (name,)))
+        synonyms = tuple(broker_synonyms(config, (name,), dynamic))
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
-        entries.append(
-            Entry(name, text, source, _TYPES.get(kind_of(field), 0), True, sensitive, synonyms)
-        )
+        kind, fixed = _TYPES.get(kind_of(field), 0), name not in DYNAMIC
+        entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms))
     return entries
 
 
@@ -140,14 +153,37 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         with zookeeper_errors():
             overrides = await dynamic_config.read_topic(services.zk, name)
-        return topic_entries(services.config, overrides)
+        return topic_entries(services.config, overrides, services.dynamic)
     if kind == ResourceType.BROKER:
         if not name:
-            return []  # the cluster-wide dynamic defaults: there are none
+            return _default_entries(services.dynamic)
         check_broker(services, name)
-        return broker_entries(services.config)
+        return broker_entries(services.config, services.dynamic)
+    if kind == ResourceType.BROKER_LOGGER:
+        check_broker(services, name)
+        return [
+            Entry(logger, level, Source.DYNAMIC_BROKER_LOGGER_CONFIG, 2, False, False, ())
+            for logger, level in broker_loggers.levels().items()
+        ]
     detail = f"resource type {kind} cannot be described; topics (2) and brokers (4) can"
     raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
+    """What is set for all brokers."""
+    fields, source = known_properties(), Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return [
+        Entry(
+            name,
+            None if is_secret(name) else text,
+            source,
+            _TYPES.get(kind_of(fields[name]), 0) if name in fields else 0,
+            False,
+            is_secret(name),
+            (Synonym(name, None if is_secret(name) else text, source),),
+        )
+        for name, text in sorted(dynamic.default.items())
+    ]
 
 
 def check_broker(services: Services, name: str) -> None:
@@ -168,6 +204,15 @@ async def replace(
         if value is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} has no value (null)")
         overrides[key] = value
+    if kind == ResourceType.BROKER:
+        entity = name or DEFAULT
+        services.dynamic.check(entity, overrides)
+        if not validate_only:
+            with zookeeper_errors():
+                path = f"brokers/{entity}"
+                _, version = await _read_versioned(services.zk, "brokers", entity)
+                await write_entity(services.zk, path, overrides, version)
+        return
     check_overrides(services.config, overrides)
     if not validate_only:
         with zookeeper_errors():
@@ -182,22 +227,24 @@ async def alter(
     validate_only: bool,
 ) -> None:
     """IncrementalAlterConfigs of one resource: (property, operation, value).  Raises ApiError."""
-    if kind == ResourceType.BROKER and all(op == Operation.DELETE for _, op, _ in operations):
-        # nothing is set dynamically, so there is nothing to take back; kafka-reassign-partitions
-        # asks this of its throttles
-        if name:
-            check_broker(services, name)
-        return
     check_changeable(services, kind, name)
     keys = [key for key, _, _ in operations]
     repeated = sorted({key for key in keys if keys.count(key) > 1})
     if repeated:
         detail = f"{', '.join(repeated)} named more than once"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    if kind == ResourceType.BROKER_LOGGER:
+        broker_loggers.alter(operations, validate_only)
+        for tell in services.levels_changed:
+            tell()
+        return
+    if kind == ResourceType.BROKER:
+        await _alter_broker(services, name or DEFAULT, operations, validate_only)
+        return
     with zookeeper_errors():
         zk = services.zk
         while True:
-            overrides, version = await _read_versioned(zk, name)
+            overrides, version = await _read_versioned(zk, "topics", name)
             changed = apply_operations(services.config, overrides, operations)
             check_overrides(services.config, changed)
             if validate_only:
@@ -207,6 +254,59 @@ async def alter(
             except (BadVersion, NodeExists, NoNode):
                 continue  # another one changed it meanwhile
             return
+
+
+async def _alter_broker(
+    services: Services,
+    entity: str,
+    operations: Sequence[tuple[str, int, str | None]],
+    validate_only: bool,
+) -> None:
+    """What is set is checked; taken back may be anything (an older or newer Kafka set it)."""
+    with zookeeper_errors():
+        zk = services.zk
+        while True:
+            properties, version = await _read_versioned(zk, "brokers", entity)
+            wanted = {}
+            for key, operation, value in operations:
+                if operation == Operation.DELETE:
+                    properties.pop(key, None)
+                    continue
+                if value is None:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} has no value (null)")
+                if operation != Operation.SET:
+                    value = _joined_list(services.config, key, operation, value, properties)
+                wanted[key] = value
+            services.dynamic.check(entity, wanted)
+            if validate_only or (version is None and not wanted):
+                return
+            try:
+                await write_entity(zk, f"brokers/{entity}", properties | wanted, version)
+            except (BadVersion, NodeExists):
+                continue  # another one changed it meanwhile
+            return
+
+
+def _joined_list(
+    config: Config, key: str, operation: int, value: str, properties: Mapping[str, str]
+) -> str:
+    field = known_properties().get(key)
+    if field is None or kind_of(field) != "list":
+        detail = f"{key} is not a list: it cannot be appended to or subtracted from"
+        raise ApiError(ErrorCode.INVALID_CONFIG, detail)
+    current = properties.get(key) or text_of(getattr(config, field.name))
+    return joined(current, operation, value)
+
+
+def joined(current: str, operation: int, value: str) -> str:
+    """A list after items were appended or subtracted."""
+    have = [i for i in current.split(",") if i]
+    items = [i for i in value.split(",") if i]
+    if operation == Operation.APPEND:
+        have += [i for i in items if i not in have]
+    else:
+        have = [i for i in have if i not in items]
+    return ",".join(have)
 
 
 def apply_operations(
@@ -233,25 +333,18 @@ def apply_operations(
         if rule.kind != "list":
             detail = f"{key} is not a list: it cannot be appended to or subtracted from"
             raise ApiError(ErrorCode.INVALID_CONFIG, detail)
-        current = [i for i in (changed.get(key) or text_of(defaults[key])).split(",") if i]
-        items = [i for i in value.split(",") if i]
-        if operation == Operation.APPEND:
-            current += [i for i in items if i not in current]
-        else:
-            current = [i for i in current if i not in items]
-        changed[key] = ",".join(current)
+        changed[key] = joined(changed.get(key) or text_of(defaults[key]), operation, value)
     return changed
 
 
 def check_changeable(services: Services, kind: int, name: str) -> None:
     """Raises ApiError for a resource whose configuration cannot be changed."""
-    if kind == ResourceType.BROKER:
-        if name:
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if name or kind == ResourceType.BROKER_LOGGER:
             check_broker(services, name)
-        detail = "brokers cannot be configured while they run; set it in the file and restart"
-        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+        return
     if kind != ResourceType.TOPIC:
-        detail = f"resource type {kind} cannot be changed; topics (2) can"
+        detail = f"resource type {kind} cannot be changed; topics (2) and brokers (4, 8) can"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no default entity; name one")
@@ -259,9 +352,9 @@ def check_changeable(services: Services, kind: int, name: str) -> None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
 
 
-async def _read_versioned(zk: ZooKeeper, topic: str) -> tuple[dict[str, str], int | None]:
+async def _read_versioned(zk: ZooKeeper, kind: str, name: str) -> tuple[dict[str, str], int | None]:
     try:
-        data, stat = await zk.get(znodes.config_path("topics", topic))
+        data, stat = await zk.get(znodes.config_path(kind, name))
     except NoNode:
         return {}, None
     return znodes.decode_config(data), stat.version

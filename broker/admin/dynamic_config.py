@@ -1,12 +1,10 @@
-"""Topic configuration that changes while the broker runs.
+"""Configuration that changes while the broker runs: of topics, brokers, users, clients, addresses.
 
 Whoever changes /config/topics/T also adds a sequential znode under /config/changes that names it.
 Every broker watches that folder, and on each child it has not seen yet reads the named
 configuration again.  The order is: set the watch with the listing, then read, so that no change
 falls between.  Children are old after fifteen minutes and then removed by whoever sees them; a
 broker reads all configurations at its start, so it needs none of the old ones.
-
-Only topics are acted on; changes of brokers, clients, users and IPs are seen and passed over.
 
 Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
 """
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.admin.client_quotas import entity_names, read_entity
 from highwater.common import znodes
 from highwater.common.world.api import (
     ConnectionLoss,
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ApplyTopic = Callable[[str, Mapping[str, str]], None]
+ApplyEntity = Callable[[str, Mapping[str, str]], None]
+"""Is given what stands after /config/ (users/U, users/U/clients/C, brokers/N ...) and what it says;
+may raise ValueError."""
 CHANGE_EXPIRATION_S = 15 * 60
 RETRY_S = 0.1
 _PREFIX = "config_change_"
@@ -76,12 +78,15 @@ class DynamicConfigWatcher:
     """Follows /config/changes for one ZooKeeper session.
 
     `apply_topic(topic, overrides)` is called for every configured topic at the start, and after
-    each change.
+    each change; `apply_entity` for everything else.
     """
 
-    def __init__(self, zk: ZooKeeper, apply_topic: ApplyTopic) -> None:
+    def __init__(
+        self, zk: ZooKeeper, apply_topic: ApplyTopic, apply_entity: ApplyEntity | None = None
+    ) -> None:
         self._zk = zk
         self._apply_topic = apply_topic
+        self._apply_entity = apply_entity
         self._last_executed = -1
         self._seen: dict[str, float] = {}
         self._changed = trio.Event()
@@ -93,6 +98,12 @@ class DynamicConfigWatcher:
         )
         for topic in sorted(await self._zk.children(f"{znodes.CONFIG}/topics")):
             await self._apply(topic)
+        for kind in ("brokers", "clients", "ips", "users") if self._apply_entity else ():
+            for name in await entity_names(self._zk, kind):
+                await self._apply_other(f"{kind}/{name}")
+                if kind == "users":
+                    for client in await entity_names(self._zk, f"users/{name}/clients"):
+                        await self._apply_other(f"users/{name}/clients/{client}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
@@ -121,9 +132,12 @@ class DynamicConfigWatcher:
                 continue
             try:
                 data, _ = await self._zk.get(f"{znodes.CONFIG_CHANGES}/{name}")
-                kind, _, entity = znodes.decode_config_change(data).partition("/")
+                path = znodes.decode_config_change(data)
+                kind, _, entity = path.partition("/")
                 if kind == "topics":
                     await self._apply(entity)
+                else:
+                    await self._apply_other(path)
             except NoNode:
                 pass  # already purged
             except ValueError as e:
@@ -151,6 +165,15 @@ class DynamicConfigWatcher:
             return
         log.info("topic %s: configuration %s", topic, overrides)
         self._apply_topic(topic, overrides)
+
+    async def _apply_other(self, path: str) -> None:
+        if self._apply_entity is None:
+            return
+        try:
+            config = await read_entity(self._zk, path)
+            self._apply_entity(path, config)
+        except ValueError as e:
+            log.warning("configuration of %s is not understood: %s", path, e)
 
 
 def _sequence(name: str) -> int:

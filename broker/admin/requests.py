@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from broker.quota.manager import MutationQuota, user_of
+from broker.quota.throttling import throttled as with_throttle_time
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.context import Context, Response
     from broker.services import Services
 
 V = TypeVar("V")
@@ -36,3 +39,17 @@ def by_topic(results: Mapping[TopicPartition, V]) -> dict[str, list[tuple[int, V
 def error_names(codes: Iterable[ErrorCode]) -> tuple[str, ...]:
     """The names for the metric of errors."""
     return tuple(code.name for code in codes if code is not ErrorCode.NONE)
+
+
+def mutation_quota(ctx: Context, *, strict: bool) -> MutationQuota:
+    """controller_mutation_rate, for the one who asks; strict for versions that know its error."""
+    user, client = user_of(ctx.principal), ctx.client_id or ""
+    return ctx.services.quotas.mutations(user, client, strict, ctx.now_ms)
+
+
+def throttled(ctx: Context, quota: MutationQuota, response: Response) -> Response:
+    """The answer; the client is muted for what it used too much."""
+    if not quota.throttle_ms:
+        return response
+    quota.told()
+    return with_throttle_time(response, ctx.api.key, ctx.version, quota.throttle_ms)

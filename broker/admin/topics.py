@@ -12,7 +12,7 @@ Source: kafka.zk.AdminZkClient, kafka.server.ZkAdminManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from highwater.common.config import Config
 
 DEFAULT = -1
+Charge = Callable[[int], None]
+"""Is told how many partitions are about to be created; may raise ApiError (a quota)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,23 @@ async def check_new(
     check_overrides(config, overrides)
 
 
+def free_of_charge(partitions: int) -> None:
+    """For what no quota is for."""
+
+
 async def create(
-    services: Services, topic: NewTopic, *, validate_only: bool = False
+    services: Services,
+    topic: NewTopic,
+    *,
+    validate_only: bool = False,
+    charge: Charge = free_of_charge,
 ) -> tuple[Assignment, dict[str, str]]:
     """Creates a topic; raises ApiError.  The controller then elects its leaders."""
     assignment, overrides = plan(services, topic)
     with zookeeper_errors():
         zk = services.zk
         await check_new(zk, services.config, topic.name, assignment, overrides)
+        charge(len(assignment))
         if not validate_only:
             await write(zk, topic.name, assignment, overrides)
     return assignment, overrides
@@ -236,6 +247,7 @@ async def add_partitions(
     wanted: Sequence[Sequence[int]] | None,
     *,
     validate_only: bool = False,
+    charge: Charge = free_of_charge,
 ) -> list[int]:
     """Grows a topic to `count` partitions; the ids of all of its partitions.  Raises ApiError.
 
@@ -259,6 +271,8 @@ async def add_partitions(
                 **state.partitions,
                 **{p: ReplicaAssignment(tuple(BrokerId(i) for i in r)) for p, r in added.items()},
             }
+            charge(len(added))
+            charge = free_of_charge  # once, however often the write is tried
             if validate_only:
                 return sorted(partitions)
             encoded = znodes.encode_topic(TopicState(partitions, state.topic_id))

@@ -1,34 +1,51 @@
-"""AlterClientQuotas, API 49, v0-1: sets quotas.  They are not built: refused, rather than stored
-unheeded.
+"""AlterClientQuotas, API 49, v0-1: sets and removes quotas of users, clients and addresses.
+
+Any broker does it, and all of them follow.  Each entity has its own error.  v1 is flexible.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from broker.admin.client_quotas import Operation, alter
+from broker.admin.requests import error_names
 from broker.context import Api, Context, Reply, Response
-from highwater.common.errors import ErrorCode
+from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import AlterClientQuotasResponse
 
 API = Api(key=49, name="AlterClientQuotas", versions=(0, 1))
 
 _Entry = AlterClientQuotasResponse.EntryData
-_Entity = _Entry.EntityData
 
 
-def handle(ctx: Context, request: Any) -> Reply:
-    return error_response(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+async def handle(ctx: Context, request: Any) -> Reply:
+    entries, codes = [], []
+    for entry in request.entries:
+        code, message = ErrorCode.NONE, None
+        try:
+            entity = {e.entity_type: e.entity_name for e in entry.entity}
+            if len(entity) != len(entry.entity):
+                raise ApiError(ErrorCode.INVALID_REQUEST, "an entity that names a type twice")
+            operations = [Operation(op.key, None if op.remove else op.value) for op in entry.ops]
+            await alter(ctx.services.zk, entity, operations, bool(request.validate_only))
+        except ApiError as e:
+            code, message = e.code, e.detail
+        entries.append(_result(entry, code, message))
+        codes.append(code)
+    return Response(AlterClientQuotasResponse(entries=entries), error_names=error_names(codes))
+
+
+def _result(entry: Any, code: ErrorCode, message: str | None) -> Any:
+    return _Entry(
+        error_code=int(code),
+        error_message=message,
+        entity=[
+            _Entry.EntityData(entity_type=e.entity_type, entity_name=e.entity_name)
+            for e in entry.entity
+        ],
+    )
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    entries = [
-        _Entry(
-            error_code=int(code),
-            error_message="quotas are not supported",
-            entity=[
-                _Entity(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity
-            ],
-        )
-        for entry in request.entries
-    ]
+    entries = [_result(entry, code, None) for entry in request.entries]
     return Response(AlterClientQuotasResponse(entries=entries), error_names=(code.name,))

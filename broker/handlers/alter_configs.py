@@ -1,7 +1,7 @@
 """AlterConfigs, API 33, v0-2: replaces all overrides of a topic; IncrementalAlterConfigs is the
 better way.
 
-Any broker does it.  Deviation: a broker's own properties cannot be changed while it runs.
+Any broker does it; a broker's own properties it changes itself (`broker.admin.broker_config`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.admin import topics
-from broker.admin.requests import error_names, is_controller, repeated
+from broker.admin.requests import (
+    error_names,
+    is_controller,
+    mutation_quota,
+    repeated,
+    throttled,
+)
 from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
 from broker.context import Api, Context, Delayed, Reply, Response
 from highwater.common.errors import ApiError, ErrorCode
@@ -18,6 +24,7 @@ from highwater.common.wire.messages import CreatePartitionsResponse
 
 API = Api(key=37, name="CreatePartitions", versions=(0, 3))
 
+FIRST_STRICT = 3
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
@@ -27,6 +34,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         return error_response(ctx, request, ErrorCode.NOT_CONTROLLER)
     twice = repeated(names)
     outcomes: dict[str, Outcome] = {}
+    quota = mutation_quota(ctx, strict=ctx.version >= FIRST_STRICT)
     pending = {}
     for topic in request.topics:
         name = topic.name
@@ -42,6 +50,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
                 topic.count,
                 None if wanted is None else [tuple(a.broker_ids) for a in wanted],
                 validate_only=request.validate_only,
+                charge=quota.charge,
             )
         except ApiError as e:
             outcomes[name] = (e.code, e.detail)
@@ -49,11 +58,15 @@ async def handle(ctx: Context, request: Any) -> Reply:
         if not request.validate_only:
             ids = tuple(partitions)
             pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+
+    def answer(found: Mapping[str, Outcome]) -> Response:
+        return throttled(ctx, quota, _answer(found))
+
     if not pending:
-        return _answer(outcomes)
+        return answer(outcomes)
     if request.timeout_ms <= 0:
-        return _answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
-    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, _answer))
+        return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
+    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
 
 
 def _answer(outcomes: Mapping[str, Outcome]) -> Response:

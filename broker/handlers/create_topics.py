@@ -5,7 +5,7 @@ other: each has its own error.  A time-out of 0 does not wait: the topic is crea
 REQUEST_TIMED_OUT.
 
 v1 adds validate_only and messages, v4 the broker's defaults by -1, v5 the topic's resulting numbers
-and configuration, v7 topic ids (zero here).  Deviation: no quota on controller mutations.
+and configuration, v6 knows THROTTLING_QUOTA_EXCEEDED, v7 topic ids (zero here).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any
 
 from broker.admin import topics
 from broker.admin.configs import topic_entries
-from broker.admin.requests import error_names, is_controller, repeated
+from broker.admin.requests import (
+    error_names,
+    is_controller,
+    mutation_quota,
+    repeated,
+    throttled,
+)
 from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
 from broker.admin.topics import NewTopic
 from broker.context import Api, Context, Delayed, Reply, Response
@@ -25,6 +31,7 @@ from highwater.common.wire.messages import CreateTopicsResponse
 API = Api(key=19, name="CreateTopics", versions=(0, 7))
 
 FIRST_WITH_DETAILS = 5
+FIRST_STRICT = 6
 _Result = CreateTopicsResponse.CreatableTopicResult
 _Config = _Result.CreatableTopicConfigs
 
@@ -37,6 +44,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         not_controller: Outcome = (ErrorCode.NOT_CONTROLLER, None)
         return _answer(names, dict.fromkeys(names, not_controller), details)
     twice = repeated(names)
+    quota = mutation_quota(ctx, strict=ctx.version >= FIRST_STRICT)
     pending = {}
     for topic in request.topics:
         name = topic.name
@@ -45,7 +53,10 @@ async def handle(ctx: Context, request: Any) -> Reply:
             continue
         try:
             assignment, overrides = await topics.create(
-                ctx.services, _new_topic(topic), validate_only=request.validate_only
+                ctx.services,
+                _new_topic(topic),
+                validate_only=request.validate_only,
+                charge=quota.charge,
             )
         except ApiError as e:
             outcomes[name] = (e.code, e.detail)
@@ -55,15 +66,15 @@ async def handle(ctx: Context, request: Any) -> Reply:
         if not request.validate_only:
             ids = tuple(assignment)
             pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+
+    def answer(found: Mapping[str, Outcome]) -> Response:
+        return throttled(ctx, quota, _answer(names, found, details))
+
     if not pending:
-        return _answer(names, outcomes, details)
+        return answer(outcomes)
     if request.timeout_ms <= 0:
-        return _answer(names, {**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, details)
-    return Delayed(
-        TopicWait(
-            pending, outcomes, request.timeout_ms, lambda found: _answer(names, found, details)
-        )
-    )
+        return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
+    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.admin import topics
-from broker.admin.requests import error_names, is_controller
+from broker.admin.requests import error_names, is_controller, mutation_quota, throttled
 from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, topic_is_gone
 from broker.context import Api, Context, Delayed, Reply, Response
 from highwater.common.errors import ApiError, ErrorCode
@@ -19,6 +19,7 @@ from highwater.common.wire.messages import DeleteTopicsResponse
 
 API = Api(key=20, name="DeleteTopics", versions=(0, 6))
 
+FIRST_STRICT = 5
 FIRST_BY_STATE = 6
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
@@ -31,6 +32,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     outcomes: dict[str, Outcome] = {}
     pending = {}
     metadata = ctx.services.metadata
+    quota = mutation_quota(ctx, strict=ctx.version >= FIRST_STRICT)
     for name in dict.fromkeys(names):
         outcomes[name] = SUCCESS
         if not metadata.has_topic(name):
@@ -38,18 +40,21 @@ async def handle(ctx: Context, request: Any) -> Reply:
             outcomes[name] = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
             continue
         try:
+            quota.charge(len(metadata.partitions_of(name)))
             await topics.delete(ctx.services, name)
         except ApiError as e:
             outcomes[name] = (e.code, e.detail)
             continue
         pending[name] = topic_is_gone(metadata, name)
+
+    def answer(found: Mapping[str, Outcome]) -> Response:
+        return throttled(ctx, quota, _answer(names, found, ids))
+
     if not pending:
-        return _answer(names, outcomes, ids)
+        return answer(outcomes)
     if request.timeout_ms <= 0:
-        return _answer(names, {**outcomes, **dict.fromkeys(pending, TIMED_OUT)}, ids)
-    return Delayed(
-        TopicWait(pending, outcomes, request.timeout_ms, lambda found: _answer(names, found, ids))
-    )
+        return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
+    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:

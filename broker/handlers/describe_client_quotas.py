@@ -1,21 +1,36 @@
-"""DescribeClientQuotas, API 48, v0-1: the quotas of users, clients and addresses.
+"""DescribeClientQuotas, API 48, v0-1: quotas of the users, clients and addresses of a filter.
 
-Quotas are not built, so there are none.
+v1 is flexible.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from broker.admin.client_quotas import Component, describe
 from broker.context import Api, Context, Reply, Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import DescribeClientQuotasResponse
 
 API = Api(key=48, name="DescribeClientQuotas", versions=(0, 1))
 
+_Entry = DescribeClientQuotasResponse.EntryData
 
-def handle(ctx: Context, request: Any) -> Reply:
-    return Response(DescribeClientQuotasResponse(error_code=0, error_message=None, entries=[]))
+
+async def handle(ctx: Context, request: Any) -> Reply:
+    asked = [Component(c.entity_type, c.match_type, c.match) for c in request.components]
+    found = await describe(ctx.services.zk, asked, bool(request.strict))
+    entries = [
+        _Entry(
+            entity=[
+                _Entry.EntityData(entity_type=kind, entity_name=name)
+                for kind, name in entity.items()
+            ],
+            values=[_Entry.ValueData(key=key, value=value) for key, value in values.items()],
+        )
+        for entity, values in found
+    ]
+    return Response(DescribeClientQuotasResponse(error_code=0, error_message=None, entries=entries))
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

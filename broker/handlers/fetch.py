@@ -17,7 +17,8 @@ import struct
 from typing import ClassVar
 
 from broker.context import Api, Context, Delayed, FileSlice, Reply, Response
-from broker.purgatory import DelayedOperation
+from broker.purgatory import DelayedOperation, trio_now_ms
+from broker.quota.manager import user_of
 from broker.replica.fetch_sessions import FetchSession
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage
@@ -76,11 +77,18 @@ class FetchOperation(DelayedOperation):
         self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
 
+    @property
+    def _follower(self) -> bool:
+        return self.request.replica_id != CONSUMER_REPLICA_ID
+
     def read(self) -> tuple[list[FetchedPartition], int]:
         """All partitions as they stand, and the bytes found: whole batches within max_bytes, but
         the first batch of the answer whole whatever its size (KIP-74)."""
         request, replicas = self.request, self.ctx.services.replicas
         left = min(request.max_bytes, self.ctx.services.config.fetch_max_bytes)
+        if (quotas := self.ctx.services.quotas).active and not self._follower:
+            most = quotas.fetch.most(user_of(self.ctx.principal), self.ctx.client_id or "")
+            left = left if most is None else min(left, int(most))
         out: list[FetchedPartition] = []
         total = 0
         for p in self.asked:
@@ -116,6 +124,10 @@ class FetchOperation(DelayedOperation):
                 replicas.follower_progress(p, self.request.replica_id)
 
     def answer(self, results: list[FetchedPartition]) -> Response:
+        if self.ctx.services.quotas.active and not self._follower:
+            throttle_ms = self._throttle_ms(sum(r.size for r in results))
+            if throttle_ms:
+                return self._throttled(throttle_ms)
         self._count(results)
         session_id = 0
         if self.session is not None:
@@ -127,10 +139,32 @@ class FetchOperation(DelayedOperation):
         parts = response_parts(self.ctx.version, 0, session_id, results)
         return Response(parts=parts, error_names=names)
 
+    def _throttle_ms(self, size: int) -> int:
+        """How long this client is to wait for its consumer_byte_rate; then the answer is empty, and
+        its records do not count.
+        """
+        ctx, now_ms = self.ctx, trio_now_ms()
+        fetch, user, client = ctx.services.quotas.fetch, user_of(ctx.principal), ctx.client_id or ""
+        throttle_ms = fetch.record(user, client, size, now_ms)
+        if throttle_ms:
+            fetch.take_back(user, client, size, now_ms)
+            fetch.throttled(user, client, throttle_ms, now_ms)
+        return throttle_ms
+
+    def _throttled(self, throttle_ms: int) -> Response:
+        session_id = 0
+        if self.session is not None:
+            if self.full:  # the client has not seen it, and asks for another one
+                self.ctx.services.replicas.sessions.close(self.session)
+            else:
+                session_id = self.session.id
+        parts = response_parts(self.ctx.version, 0, session_id, (), throttle_ms)
+        return Response(parts=parts, throttle_ms=throttle_ms)
+
     def _count(self, results: list[FetchedPartition]) -> None:
         replicas = self.ctx.services.replicas
         stats, hosted = replicas.topic_stats, replicas.partitions
-        to_follower = self.request.replica_id != CONSUMER_REPLICA_ID
+        to_follower = self._follower
         for r in results:
             partition = hosted.get(r.tp)
             if partition is None:

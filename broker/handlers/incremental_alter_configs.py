@@ -2,7 +2,7 @@
 (KIP-339).
 
 Any broker does it; two that change one topic at once do not undo each other, as the write is
-conditional. Deviation: a broker's own properties cannot be changed while it runs.
+conditional.  A broker's own properties, and the levels of its loggers, it changes itself.
 """
 
 from __future__ import annotations

@@ -79,6 +79,12 @@ class LogManager:
         """The broker's defaults with a topic's properties over them."""
         return self.default_config.with_overrides(overrides)
 
+    def reconfigure(self) -> None:
+        """The broker's defaults have changed; topics' settings are made of them anew."""
+        self.default_config = LogConfig.of(self._config)
+        for log in self.logs.values():
+            log.producers.expiration_ms = self._config.producer_id_expiration_ms
+
     def dir_of(self, log: Log) -> str:
         """The log directory that a log lives in."""
         return log.dir.rpartition("/")[0]

@@ -33,6 +33,8 @@ from broker.network.connection import api_versions_error
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.network.request_log import RequestLog
+from broker.quota.manager import user_of
+from broker.quota.throttling import throttled
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.waker import Waker
 from highwater.common.wire.codec import BadMessage, UnknownApi, decode_request, response_class
@@ -44,8 +46,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SLICE_NS = 1_000_000
-_FETCH = 1
-_FETCH_NAMES = {-1: "FetchConsumer", -2: "FetchFollower"}
+_PRODUCE, _FETCH = 0, 1
+_CONSUMER, _FOLLOWER = -1, -2
+_FETCH_NAMES = {_CONSUMER: "FetchConsumer", _FOLLOWER: "FetchFollower"}
+_EXEMPT = frozenset((4, 5, 6, 7, 27, 56))
+"""What brokers ask of each other is not throttled: LeaderAndIsr and its kin, WriteTxnMarkers ..."""
 _REPLIES = (Response, Delayed, NoResponse)
 
 ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
@@ -102,15 +107,16 @@ class HandlerPool:
         channel.work = self.work
         self._labels: dict[int, tuple[ApiMetrics, ...]] = {}
 
-    async def run(self, size: int) -> None:
+    async def run(self, size: Callable[[], int]) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self.resize(size)
+            self.resize(size())
             await trio.sleep_forever()
 
     def resize(self, size: int) -> None:
         """num.io.threads, while running: new handlers start, superfluous ones end when idle."""
-        assert self._nursery is not None
+        if self._nursery is None:
+            return  # `run` asks for the size
         before, self._size = self._size, size
         for index in range(before, size):
             self._nursery.start_soon(self._handler, index)
@@ -256,6 +262,9 @@ class HandlerPool:
                 request.connection.processor.overlap(request.connection)
         elif isinstance(reply, NoResponse):
             request.then_close = reply.close
+            if self._services.quotas.active:
+                request.handled = self._perf_ns()
+                request.throttle_ms = self._throttled(request, Response()).throttle_ms
             self._done(request)
         else:
             raise TypeError(f"{entry.api.name} gave {reply!r}, which is no reply")
@@ -266,10 +275,36 @@ class HandlerPool:
             return
         if not request.handled:
             request.handled = self._perf_ns()
+        if self._services.quotas.active:
+            response = self._throttled(request, response)
         request.set_response(response)
         if request.logged is not None:
             self._request_log.answered(request, response)
         self._done(request)
+
+    def _throttled(self, request: Request, response: Response) -> Response:
+        """The answer of a client that took more than its quota says for how long it is muted."""
+        quotas, key = self._services.quotas, request.api_key
+        ns = request.handled - request.taken
+        follower = key == _FETCH and request.metrics is self._labels.get(_FOLLOWER)
+        if follower or key in _EXEMPT or self.plane is Plane.CONTROL:
+            quotas.exempt_ns += ns
+            return response
+        now_ms = int(trio.current_time() * 1000)
+        user, client = user_of(request.connection.principal), request.client_id or ""
+        for_bytes = 0
+        if key == _PRODUCE:
+            for_bytes = quotas.produce.record(user, client, request.size, now_ms)
+        no_answer = response.message is None and response.parts is None  # acks=0: bytes alone count
+        for_time = 0 if no_answer else quotas.request_time(user, client, ns, now_ms)
+        throttle_ms = max(for_bytes, for_time)
+        if throttle_ms <= response.throttle_ms:
+            return response
+        which = quotas.produce if for_bytes >= for_time else quotas.request
+        which.throttled(user, client, throttle_ms, now_ms)
+        if no_answer:
+            return Response(throttle_ms=throttle_ms)
+        return throttled(response, key, request.api_version, throttle_ms)
 
     def _respond_or_close(self, request: Request, response: Response) -> None:
         try:
@@ -356,7 +391,9 @@ class HandlerPool:
     def _labels_of(self, request: Request) -> tuple[ApiMetrics, ...]:
         key = request.api_key
         if key == _FETCH and request.body is not None and len(request.body) >= 4:
-            key = -1 if request.body[0] & 0x80 else -2  # the replica id: negative for consumers
+            key = (
+                _CONSUMER if request.body[0] & 0x80 else _FOLLOWER
+            )  # the replica id: negative for consumers
         found = self._labels.get(key)
         if found is None:
             name = _FETCH_NAMES.get(key) or api_name(key)

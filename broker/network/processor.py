@@ -72,6 +72,7 @@ class Processor:
         self._on_closed = on_closed
         self._call_later = call_later
         self._poller: Poller | None = None
+        self._running = trio.CancelScope()
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
         self.buffers = BufferPool()
@@ -102,6 +103,22 @@ class Processor:
         del self.connections[connection]
         _count(self.ended, connection.listener.name)
         self._on_closed(connection)
+
+    async def run(
+        self, network: Network, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Both tasks, until cancelled or stopped."""
+        async with trio.open_nursery() as nursery:
+            self._running = nursery.cancel_scope
+            await nursery.start(self.read_loop, network)
+            nursery.start_soon(self.write_loop)
+            task_status.started()
+
+    def stop(self) -> None:
+        """One processor too many: its connections are closed, and its tasks end."""
+        for connection in list(self.connections):
+            self.close(connection)
+        self._running.cancel()
 
     # --- reading
 

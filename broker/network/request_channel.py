@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from broker.network.request import Request
 
 
+UNBOUNDED = 1 << 62
+
+
 class RequestChannel:
     def __init__(self, capacity: int, capacity_bytes: int = -1) -> None:
         self.capacity = capacity
-        self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else 1 << 62
+        self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNBOUNDED
         self.bytes_in_flight = 0
         """Of requests queued, and of those handled that still hold their buffer."""
         self._queue: deque[Request] = deque()
@@ -38,6 +41,12 @@ class RequestChannel:
         self._held = False
         self.work: Callable[[], None] = lambda: None
         """Handles requests for a moment; set by the pool."""
+
+    def resize(self, capacity: int, capacity_bytes: int) -> None:
+        """While running; what is in it stays in it."""
+        self.capacity = capacity
+        self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNBOUNDED
+        self._resume()
 
     def __len__(self) -> int:
         return len(self._queue)

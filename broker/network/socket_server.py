@@ -31,13 +31,14 @@ from broker.network.processor import Processor
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.network.request_log import RequestLog
+from broker.purgatory import trio_now_ms
 from highwater.common.types import Endpoint
 
 if TYPE_CHECKING:
     from broker.metrics import Metrics
     from broker.services import Services
     from highwater.common.config import Config
-    from highwater.common.world.api import Connection, Listener, Network, World
+    from highwater.common.world.api import Connection, Listener, World
 
 __all__ = ["BindError", "HandlerTable", "SocketServer", "handler_table"]
 
@@ -76,7 +77,10 @@ class PlaneServer:
             server.request_log,
         )
         self.started = trio.Event()
+        self._server = server
         self._next = 0
+        self._nursery: trio.Nursery | None = None
+        self._starting = 0
 
     def next_processor(self) -> Processor:
         """Round robin."""
@@ -100,13 +104,38 @@ class PlaneServer:
         for processor in self.processors:
             processor.reading = False
 
-    async def run(self, network: Network) -> None:
+    async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            for processor in self.processors:
-                await nursery.start(processor.read_loop, network)
-                nursery.start_soon(processor.write_loop)
+            self._nursery = nursery
+            for processor in list(self.processors):
+                await nursery.start(processor.run, self._server.network)
             self.started.set()
-            await self.pool.run(self.handlers)
+            await self.pool.run(lambda: self.handlers)
+
+    def resize_handlers(self, size: int) -> None:
+        self.handlers = size
+        self.pool.resize(size)
+
+    def resize_processors(self, size: int) -> None:
+        """New ones take part as soon as they run; one that goes closes its connections, as in
+        Kafka: their clients connect again.
+        """
+        if self._nursery is None:
+            fresh = range(size - len(self.processors))
+            self.processors += [self._server.new_processor(self.channel) for _ in fresh]
+        else:
+            for _ in range(size - len(self.processors) - self._starting):
+                self._starting += 1
+                self._nursery.start_soon(self._add_processor, self._nursery)
+        for processor in self.processors[size:]:
+            processor.stop()
+        del self.processors[size:]
+
+    async def _add_processor(self, nursery: trio.Nursery) -> None:
+        processor = self._server.new_processor(self.channel)
+        await nursery.start(processor.run, self._server.network)
+        self._starting -= 1
+        self.processors.append(processor)
 
     def close_connections(self) -> None:
         for processor in self.processors:
@@ -128,12 +157,13 @@ class SocketServer:
         self.request_log = RequestLog()
         self.expired = dict.fromkeys(Plane, 0)
         """Connections that were closed because nothing came for connections.max.idle.ms."""
-        self._network = world.network
-        self._limits = ConnectionLimits(
+        self.network = world.network
+        self.limits = ConnectionLimits(
             config.max_connections,
             config.max_connections_per_ip,
             config.max_connections_per_ip_overrides,
             config.max_connection_creation_rate,
+            windows=(config.quota_window_num, config.quota_window_size_seconds * 1000),
         )
         listeners = config.parsed_listeners
         self.blocked_ns = {endpoint.listener: 0 for endpoint in listeners.bound}
@@ -156,7 +186,7 @@ class SocketServer:
         for plane in self.planes.values():
             for endpoint in plane.endpoints:
                 try:
-                    listener = await self._network.listen(
+                    listener = await self.network.listen(
                         endpoint.host, endpoint.port, self.config.socket_listen_backlog_size
                     )
                 except OSError as exc:
@@ -175,7 +205,7 @@ class SocketServer:
         try:
             async with trio.open_nursery() as nursery:
                 for plane in self.planes.values():
-                    nursery.start_soon(plane.run, self._network)
+                    nursery.start_soon(plane.run)
                 for plane in self.planes.values():
                     await plane.started.wait()
                 nursery.start_soon(self._close_idle)
@@ -220,24 +250,31 @@ class SocketServer:
 
     async def _wait_for_room(self, info: ListenerInfo) -> None:
         protected = info.name in self._protected
-        if self._limits.full and not protected:
+        if self.limits.full and not protected:
             log.warning(
                 "listener %s waits: max.connections=%d are open",
                 info.name,
-                self._limits.max_connections,
+                self.limits.max_connections,
             )
-        while self._limits.full and not protected:
+        while self.limits.full and not protected:
             self._closed_one = trio.Event()
             await self._closed_one.wait()
-        while delay_ms := self._limits.delay_ms(int(trio.current_time() * 1000)):
+        while delay_ms := self.limits.delay_ms(int(trio.current_time() * 1000)):
             await trio.sleep(delay_ms / 1000)
 
     def _take(self, connection: Connection, info: ListenerInfo, plane: PlaneServer) -> None:
         ip = connection.peer[0]
-        if self._limits.full:
+        delay_ms = self.limits.ip_delay_ms(ip, trio_now_ms())
+        if delay_ms:  # held for a while, so that a client that tries again at once gains nothing
+            log.debug(
+                "a connection of %s is closed in %d ms: connection_creation_rate", ip, delay_ms
+            )
+            self.call_later(delay_ms, connection.close)
+            return
+        if self.limits.full:
             self._close_most_idle()
         try:
-            self._limits.add(ip)
+            self.limits.add(ip)
         except TooManyConnections as exc:
             log.info("refused a connection on listener %s: %s", info.name, exc)
             connection.close()
@@ -307,6 +344,20 @@ class SocketServer:
             self.call_later,
         )
 
+    def reconfigure(self) -> None:
+        """Dynamic broker configuration: numbers of tasks, limits, and the size of the queue."""
+        config, data = self.config, self.planes[Plane.DATA]
+        data.channel.resize(config.queued_max_requests, config.queued_max_request_bytes)
+        data.resize_handlers(config.num_io_threads)
+        data.resize_processors(config.num_network_threads)
+        self.limits.configure(
+            config.max_connections,
+            config.max_connections_per_ip,
+            config.max_connections_per_ip_overrides,
+            config.max_connection_creation_rate,
+        )
+        self._closed_one.set()
+
     # --- what processors report
 
     def on_sent(self, request: Request, now: int) -> None:
@@ -316,7 +367,7 @@ class SocketServer:
             self.request_log.sent(request, now)
 
     def on_closed(self, connection: BrokerConnection) -> None:
-        self._limits.remove(connection.peer[0])
+        self.limits.remove(connection.peer[0])
         self._closed_one.set()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:

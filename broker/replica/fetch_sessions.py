@@ -61,6 +61,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def close(self, session: FetchSession) -> None:
+        """Its client will not be told of it."""
+        self._sessions.pop(session.id, None)
+
     def enter(
         self, request: FetchRequest, now_ms: int
     ) -> tuple[FetchSession | None, list[FetchPartition], bool]:

@@ -89,6 +89,14 @@ class FetcherManager:
             else:
                 self._owner[tp] = fetcher
 
+    def resize(self) -> None:
+        """num.replica.fetchers has changed: every partition goes to the fetcher that has it now."""
+        addresses: dict[TopicPartition, Address | None] = {
+            tp: fetcher.address for tp, fetcher in self._owner.items()
+        }
+        self.stop(addresses)
+        self.follow(addresses)
+
     def stop(self, tps: Iterable[TopicPartition]) -> None:
         """From here on no answer changes these logs."""
         for tp in tps:

@@ -195,6 +195,11 @@ class Config:
     what is not.
     """
 
+    def change(self, values: Mapping[str, object]) -> None:
+        """Dynamic broker configuration: the one thing that changes a configuration in use."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     @property
     def parsed_listeners(self) -> Listeners:
         """Endpoints, and the parts they play; parsed anew at each call, so keep it."""

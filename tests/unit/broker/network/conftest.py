@@ -16,6 +16,7 @@ from broker.metrics import Metrics
 from broker.network.handler_pool import ErrorResponse, HandlerEntry
 from broker.network.socket_server import SocketServer
 from broker.purgatory import CompletionSink, Purgatories
+from broker.quota.manager import Quotas
 from highwater.common.config import Config
 from highwater.common.wire.header import request_header
 from highwater.common.world.api import Connection, Listener
@@ -119,12 +120,17 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     world = SimpleNamespace(network=network, clock=RealClock())
     purgatories = Purgatories()
-    services = SimpleNamespace(
-        metrics=Metrics(), purgatories=purgatories, completions=CompletionSink(purgatories)
-    )
     config.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
+    given = Config(**config)
+    services = SimpleNamespace(
+        config=given,
+        metrics=Metrics(),
+        purgatories=purgatories,
+        completions=CompletionSink(purgatories),
+        quotas=Quotas(given),
+    )
     server = SocketServer(
-        Config(**config),
+        given,
         cast("Any", world),
         {e.api.key: e for e in entries},
         cast("Any", services),

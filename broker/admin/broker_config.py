@@ -1,0 +1,143 @@
+"""Dynamic broker configuration: properties that change while the broker runs (KIP-226).
+
+/config/brokers/N is for broker N, /config/brokers/<default> for all of them.  A value set for the
+broker wins over the default, and both over what its file says; taken away again, the file's value
+is back.  Every broker follows /config/changes and reads both znodes anew.
+
+`DYNAMIC` holds what takes effect here.  Kafka lists more: listeners and security, compression and
+preallocation, background.threads and the numbers of recovery and cleaner threads, and
+unclean.leader.election.enable (topics have it).  They are refused rather than stored unheeded, as
+nothing here would follow.  Deviation: queued.max.requests and queued.max.request.bytes
+can be changed too, which Kafka reads once.
+
+Source: kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.network.connection_limits import parse_overrides
+from highwater.common.config_checks import ConfigError, check, known_properties, parse_value
+from highwater.common.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from highwater.common.config import Config
+
+log = logging.getLogger(__name__)
+
+DEFAULT = "<default>"
+THREADS = ("num.io.threads", "num.network.threads", "num.replica.fetchers")
+SOCKETS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+    "queued.max.requests",
+    "queued.max.request.bytes",
+)
+LOGS = (
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleanup.policy",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.message.timestamp.type",
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.roll.ms",
+    "log.segment.bytes",
+    "log.segment.delete.delay.ms",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
+)
+DYNAMIC = (*THREADS, *SOCKETS, *LOGS, "log.cleaner.backoff.ms")
+
+
+class DynamicBrokerConfig:
+    """One broker's; `config` is changed in place, so that whoever reads it at its use follows.
+
+    `on_change` is told the names of what has changed, for those who keep values of their own.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.own: dict[str, str] = {}
+        self.default: dict[str, str] = {}
+        self.on_change: Callable[[Sequence[str]], None] = lambda names: None
+        self._config = config
+        self._fields = known_properties()
+        self._static = {
+            name: getattr(config, self._fields[name].name)
+            for name in DYNAMIC
+            if name in self._fields
+        }
+
+    def configured(self, entity: str, properties: Mapping[str, str]) -> None:
+        """/config/brokers/`entity` as it is now; any broker's but this one's is passed over."""
+        if entity == DEFAULT:
+            self.default = dict(properties)
+        elif entity == str(self._config.broker_id):
+            self.own = dict(properties)
+        else:
+            return
+        changed = {}
+        for name, value in self._effective().items():
+            field = self._fields[name].name
+            if getattr(self._config, field) != value:
+                changed[name] = value
+        if not changed:
+            return
+        log.info("dynamic configuration: %s", changed)
+        self._config.change({self._fields[name].name: v for name, v in changed.items()})
+        self.on_change(tuple(changed))
+
+    def _effective(self) -> dict[str, Any]:
+        values = dict(self._static)
+        for given in (self.default, self.own):
+            for name, text in given.items():
+                if name in values:
+                    try:
+                        values[name] = parse_value(name, self._fields[name], text)
+                    except ConfigError as e:
+                        log.warning("dynamic configuration: %s", e)
+        return values
+
+    def check(self, entity: str, properties: Mapping[str, str]) -> None:
+        """Raises ApiError for what cannot be set, or not together with the rest."""
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            if name not in self._static:
+                known = name in self._fields
+                problem = "cannot be changed while a broker runs" if known else "is no property"
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+            try:
+                values[self._fields[name].name] = parse_value(name, self._fields[name], text)
+            except ConfigError as e:
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
+        if entity != DEFAULT:
+            for name in THREADS:
+                if name in properties:
+                    self._check_threads(name, values[self._fields[name].name])
+        complaints = check(dataclasses.replace(self._config, **values))
+        try:
+            parse_overrides(properties.get("max.connections.per.ip.overrides", ""))
+        except ValueError as e:
+            complaints.append(str(e))
+        if complaints:
+            raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
+
+    def _check_threads(self, name: str, wanted: int) -> None:
+        """Kafka changes a number of threads by no more than a factor of two at once."""
+        now = getattr(self._config, self._fields[name].name)
+        if wanted < now // 2 or wanted > now * 2:
+            detail = f"{name}={wanted}: must be from half to twice the current value, {now}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -1,0 +1,39 @@
+"""An answer that says for how long its client is muted.
+
+Produce, Fetch and Metadata pack their answers by hand, so the number is put into the packed bytes;
+in any other answer it is a field, where the version has it.  (ApiVersions, which has it behind the
+list of all APIs, does not say it.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from broker.context import Response
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+_FLEXIBLE_PRODUCE = 9
+_METADATA_SAYS = 3
+_INT32 = Struct(">i")
+
+
+def throttled(response: Response, api_key: int, version: int, throttle_ms: int) -> Response:
+    """The same answer with at least this throttle time."""
+    throttle_ms = max(throttle_ms, response.throttle_ms)
+    packed = _INT32.pack(throttle_ms)
+    if response.parts is None:
+        field = type(response.message).fields.get("throttle_time_ms")
+        if field is not None and field.for_version_q(version):
+            response.message.throttle_time_ms = throttle_ms
+        return replace(response, throttle_ms=throttle_ms)
+    parts = list(response.parts)
+    if api_key == PRODUCE:
+        body = cast("bytes", parts[-1])
+        tags = b"\0" if version >= _FLEXIBLE_PRODUCE else b""
+        parts[-1] = body[: len(body) - 4 - len(tags)] + packed + tags
+    elif api_key == FETCH or (api_key == METADATA and version >= _METADATA_SAYS):
+        parts[0] = packed + cast("bytes", parts[0])[4:]
+    return replace(response, parts=parts, throttle_ms=throttle_ms)
