@@ -23,11 +23,15 @@ from highwater.chaos.bench.memory import pss_mib
 from highwater.chaos.bench.produce import LoadFailed, Progress, Side
 from highwater.chaos.bench.rows import Row
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from highwater.common.client.connection import ClientConnection
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import batches, payload_of
+from highwater.common.world.real.network import RealNetwork
 
 TP = TopicPartition("bench-compaction", 0)
 POLL_S = 0.1
+ASK_S = 0.005
+API_VERSIONS = 18
 PATIENCE_S = 1800
 _CLEANER = {
     "log.cleaner.backoff.ms": "100",
@@ -52,6 +56,8 @@ class Compacted:
     """The most that broker and cleaner took while they cleaned."""
     idle_mib: float
     """Just before."""
+    slowest_ms: float
+    """The longest that the broker took to answer an ApiVersions request meanwhile."""
     kept: list[int]
     clean_point: int
 
@@ -98,15 +104,33 @@ async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Pro
     await trio.to_thread.run_sync(_make_compacted, bootstrap)
     began = time.monotonic()
     most = idle
-    with trio.move_on_after(PATIENCE_S):
+    waits: list[float] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ask, *cluster.address(1), waits)
         while _cleaned_to(data) < target:
+            if time.monotonic() - began > PATIENCE_S:
+                raise LoadFailed(f"{name} did not clean the log within {PATIENCE_S} s")
             most = max(most, await trio.to_thread.run_sync(pss_mib, pid))
             await trio.sleep(POLL_S)
         seconds = time.monotonic() - began
-        kept = await trio.to_thread.run_sync(lambda: list(_offsets(data)))
-        progress(f"{name}: {seconds:.1f} s, {most:.0f} MiB at most, {len(kept)} records left")
-        return Compacted(seconds, most, idle, kept, target)
-    raise LoadFailed(f"{name} did not clean the log within {PATIENCE_S} s")
+        nursery.cancel_scope.cancel()
+    kept = await trio.to_thread.run_sync(lambda: list(_offsets(data)))
+    slowest = max(waits) * 1000
+    progress(
+        f"{name}: {seconds:.1f} s, {most:.0f} MiB at most, slowest answer {slowest:.0f} ms, "
+        f"{len(kept)} records left"
+    )
+    return Compacted(seconds, most, idle, slowest, kept, target)
+
+
+async def _ask(host: str, port: int, waits: list[float]) -> None:
+    """A small request every now and then; how long each took."""
+    connection = await ClientConnection.open(RealNetwork(), host, port, "highwater-bench")
+    while True:
+        began = time.monotonic()
+        await connection.call_raw(API_VERSIONS, 0, [], PATIENCE_S)
+        waits.append(time.monotonic() - began)
+        await trio.sleep(ASK_S)
 
 
 def _check(plan: Plan, name: str, result: Compacted) -> None:
@@ -191,5 +215,6 @@ def _rows(plan: Plan, sides: Sequence[Side], done: dict[str, list[Compacted]]) -
         row(what, "s", of("seconds")),
         row("most memory of broker and cleaner meanwhile", "MiB PSS", of("memory_mib")),
         row("memory of the broker just before", "MiB PSS", of("idle_mib")),
+        row("slowest answer to an ApiVersions request meanwhile", "ms", of("slowest_ms")),
         row("records left", "records, the same offsets", kept),
     ]
