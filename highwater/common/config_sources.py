@@ -265,4 +265,6 @@ def text_of(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).replace("e+", "E").replace("e-", "E-")  # as Java spells it
     return str(value)

@@ -1,0 +1,225 @@
+"""The same requests to two clusters, one after the other, and what the answers differ in.
+
+A `Case` is asked at every version that both sides know, of a broker that is named by its part:
+broker 1, broker 2, the controller, or the broker that is not.  What an answer gave can be used by
+later requests, each side its own (`Side.facts`).  A connection that is closed is an answer as well.
+
+What must differ is made equal before the comparison: ports, ids that are drawn by lot, times, the
+folders of logs, and the words of error messages (that there is one is compared).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import trio
+
+from highwater.common.client.connection import ClientConnection, ConnectionLost, RequestTimedOut
+from highwater.common.wire.codec import BadMessage, decode_response, encode_request
+from highwater.common.wire.header import api_name
+from highwater.common.world.real.network import RealNetwork
+from tests.integration.oracle.bodies import plain, request
+from tests.integration.oracle.rig import Mixed
+
+Body = Mapping[str, Any]
+ANSWER_S = 15
+
+
+@dataclass(slots=True)
+class Side:
+    """One cluster, with a connection to each broker."""
+
+    name: str
+    addresses: dict[int, tuple[str, int]]
+    controller: int
+    facts: dict[str, Any] = field(default_factory=dict)
+    _connections: dict[int, ClientConnection] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, cluster: Mixed) -> Side:
+        addresses = {n: cluster.cluster.address(n) for n in cluster.numbers}
+        controller = cluster.controller()
+        return cls(name, addresses, controller, {"controller": controller})
+
+    def broker(self, part: str) -> int:
+        if part == "controller":
+            return self.controller
+        if part == "other":
+            return next(n for n in self.addresses if n != self.controller)
+        return int(part)
+
+    async def connection(self, number: int) -> ClientConnection:
+        held = self._connections.get(number)
+        if held is None or held.closed:
+            host, port = self.addresses[number]
+            held = await ClientConnection.open(RealNetwork(), host, port, "same-answers")
+            self._connections[number] = held
+        return held
+
+    async def ask(
+        self, number: int, api_key: int, version: int, message: Any, within_s: float = ANSWER_S
+    ) -> Any:
+        """The answer, plain; "closed" or "silent" where there is none."""
+        connection = await self.connection(number)
+        body = encode_request(message, version)
+        try:
+            answer = await connection.call_raw(api_key, version, [body], within_s)
+            return plain(decode_response(api_key, version, answer))
+        except ConnectionLost:
+            return "closed"
+        except RequestTimedOut:
+            connection.close()
+            return "silent"
+        except BadMessage as error:
+            return f"not decodable: {error}"
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    api_key: int
+    body: Body | Callable[[int, dict[str, Any]], Body]
+    """Fields, or what makes them of the version and of the side's facts."""
+    to: str = "1"
+    versions: tuple[int, int] = (0, 99)
+    keep: Callable[[int, Any, dict[str, Any]], None] | None = None
+    """Takes facts for later requests from an answer."""
+    until: Callable[[Any], bool] | None = None
+    """Asked again until the answer is so: the effect of an earlier request takes its time."""
+    within_s: float = ANSWER_S
+    """When it counts as "silent" (and its connection is closed)."""
+
+
+class Difference(NamedTuple):
+    api: str
+    case: str
+    version: int
+    path: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        where = f"{self.api} v{self.version}, {self.case}: {self.path}"
+        return f"{where}: ours {self.ours!r}, theirs {self.theirs!r}"
+
+
+class Offered:
+    """Which versions of each API both sides answer."""
+
+    def __init__(self, ours: Any, theirs: Any) -> None:
+        self.ours = _ranges(ours)
+        self.theirs = _ranges(theirs)
+
+    def common(self, api_key: int) -> range:
+        low, high = self.ours.get(api_key, (0, -1))
+        their_low, their_high = self.theirs.get(api_key, (0, -1))
+        return range(max(low, their_low), min(high, their_high) + 1)
+
+
+def _ranges(answer: Any) -> dict[int, tuple[int, int]]:
+    return {a["api_key"]: (a["min_version"], a["max_version"]) for a in answer["api_keys"]}
+
+
+async def compare(
+    ours: Side, theirs: Side, offered: Offered, cases: list[Case]
+) -> tuple[int, list[Difference]]:
+    """How many answers were compared, and what they differ in."""
+    asked, found = 0, []
+    for case in cases:
+        for version in offered.common(case.api_key):
+            if not case.versions[0] <= version <= case.versions[1]:
+                continue
+            answers = []
+            for side in (ours, theirs):
+                body = case.body
+                fields = body(version, side.facts) if callable(body) else body
+                message = request(case.api_key, version, fields)
+                answer = await _answer(side, case, version, message)
+                if case.keep is not None and isinstance(answer, dict):
+                    case.keep(version, answer, side.facts)
+                answers.append(normal(answer, side.facts))
+            asked += 1
+            name = api_name(case.api_key)
+            for path, mine, other in differences(answers[0], answers[1]):
+                found.append(Difference(name, case.name, version, path, mine, other))
+    return asked, found
+
+
+async def _answer(side: Side, case: Case, version: int, message: Any) -> Any:
+    number = side.broker(case.to)
+    answer = await side.ask(number, case.api_key, version, message, case.within_s)
+    with trio.move_on_after(ANSWER_S):
+        while case.until is not None and not (isinstance(answer, dict) and case.until(answer)):
+            await trio.sleep(0.1)
+            answer = await side.ask(number, case.api_key, version, message)
+    return answer
+
+
+# --- what must differ
+
+_BY_LOT = {
+    "cluster_id", "topic_id", "producer_id", "port", "log_append_time_ms", "session_id",
+    "throttle_time_ms", "log_dir", "total_bytes", "usable_bytes", "last_timestamp",
+}  # fmt: skip
+_TEXT = {"error_message"}
+_UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+_KEYS = (
+    "name", "topic", "topic_name", "api_key", "partition_index", "partition", "index", "node_id",
+    "broker_id", "group_id", "resource_name", "config_name", "member_id", "group_instance_id",
+)  # fmt: skip
+"""Lists of structures are compared by these, as their order says nothing."""
+
+
+def normal(value: Any, facts: Mapping[str, Any], name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: normal(item, facts, key) for key, item in value.items()}
+    if isinstance(value, list):
+        items = [normal(item, facts, name) for item in value]
+        if items and isinstance(items[0], dict):
+            return sorted(items, key=_sort_key)
+        if name in {"isr_nodes", "offline_replicas", "partition_indexes"}:
+            return sorted(items)
+        return items
+    if name in _BY_LOT:
+        return "none" if value in (None, -1, "", 0, "00000000-0000-0000-0000-000000000000") else "*"
+    if name == "controller_id":
+        return "the controller" if value == facts.get("controller") else value
+    if name in _TEXT:
+        return "none" if value is None else "text"
+    if isinstance(value, str):
+        return _UUID.sub("-*", value)
+    return value
+
+
+def _sort_key(item: dict[str, Any]) -> str:
+    return "|".join(f"{item[key]!s:>9}" for key in _KEYS if key in item)
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(path, ours, theirs) where two answers are not equal; an item is named by its key."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in {**ours, **theirs}:
+            inner = f"{path}.{key}" if path else key
+            yield from differences(ours.get(key, "absent"), theirs.get(key, "absent"), inner)
+    elif _structures(ours) and _structures(theirs) and (ours or theirs):
+        by_key = [
+            {_sort_key(item).replace(" ", ""): item for item in side} for side in (ours, theirs)
+        ]
+        if any(len(d) != len(s) for d, s in zip(by_key, (ours, theirs), strict=True)):
+            by_key = [{str(i): item for i, item in enumerate(side)} for side in (ours, theirs)]
+        for key in {**by_key[0], **by_key[1]}:
+            one, other = by_key[0].get(key, "absent"), by_key[1].get(key, "absent")
+            yield from differences(one, other, f"{path}[{key}]")
+    elif ours != theirs:
+        yield path, ours, theirs
+
+
+def _structures(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)

@@ -1,0 +1,85 @@
+"""What differs from Apache Kafka on purpose: differences.toml, and docs/differences.md from it.
+
+python -m tests.integration.oracle.differences > docs/differences.md
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from highwater.common.wire.header import api_name
+from tests.integration.oracle.asking import Difference, Offered
+from tests.integration.oracle.bodies import request
+
+FILE = Path(__file__).parent / "differences.toml"
+VERSIONS = "versions"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Regular expressions for the whole of an API's name, a case's name and a path."""
+
+    what: str
+    reason: str
+    api: str
+    case: str = ".*"
+    path: str = ".*"
+    ours: str = ".*"
+    theirs: str = ".*"
+
+    def covers(self, found: Difference) -> bool:
+        pairs = (
+            (self.api, found.api),
+            (self.case, found.case),
+            (self.path, found.path),
+            (self.ours, str(found.ours)),
+            (self.theirs, str(found.theirs)),
+        )
+        return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
+
+
+def load() -> list[Entry]:
+    return [Entry(**raw) for raw in tomllib.loads(FILE.read_text())["difference"]]
+
+
+def api_versions() -> Any:
+    return request(18, 0, {})
+
+
+def of_versions(offered: Offered) -> Iterator[Difference]:
+    """An API that one side alone has, or with other versions."""
+    for key in sorted({*offered.ours, *offered.theirs}):
+        ours, theirs = offered.ours.get(key), offered.theirs.get(key)
+        if ours != theirs:
+            yield Difference(api_name(key), VERSIONS, 0, VERSIONS, ours, theirs)
+
+
+HEAD = """\
+# Where Highwater differs from Apache Kafka
+
+Made from tests/integration/oracle/differences.toml by
+`python -m tests.integration.oracle.differences`.  A test sends one script of requests, at every
+version, to a cluster of each (Apache Kafka 3.9 in ZooKeeper mode), and compares the answers field
+by field: what it asks and is not here is equal, but for ports, ids drawn by lot, times, folders,
+and the words of error messages.
+
+| API | what | why |
+|---|---|---|
+"""
+
+
+def render() -> str:
+    rows = []
+    for entry in load():
+        api = "all" if entry.api == ".*" else entry.api.replace("|", ", ").replace(".*", "…")
+        rows.append(f"| {api} | {entry.what} | {entry.reason} |\n")
+    return HEAD + "".join(rows)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,164 @@
+"""A load that runs as long as a module's tests, and what became of each record.
+
+One idempotent librdkafka producer, acks=all, to every partition of one topic.  Each record says
+its number; what was acknowledged is kept by place, so that it can be looked up in logs and by a
+consumer afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import confluent_kafka
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Load:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: Any) -> None:
+        self.topic = topic
+        self.acked: dict[Place, bytes] = {}
+        self.placeless: list[bytes] = []
+        """Acknowledged without an offset: a repeated batch that the broker no longer remembers."""
+        self.failed: list[str] = []
+        self.sent = 0
+        self._partitions = partitions
+        self._stop = threading.Event()
+        self._news = threading.Condition()
+        self._by_partition = [0] * partitions
+        self._last = [time.monotonic()] * partitions
+        self._gaps = [0.0] * partitions
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                **settings,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        """A bounded queue keeps it from running ahead of a cluster that does not answer."""
+        while not self._stop.is_set():
+            while len(self._producer) < 60:
+                value = b"record %d " % self.sent + os.urandom(150)
+                self._producer.produce(
+                    self.topic,
+                    value,
+                    partition=self.sent % self._partitions,
+                    on_delivery=self._delivered,
+                )
+                self.sent += 1
+            self._producer.poll(0.02)
+            self._stop.wait(0.05)
+        self._producer.flush(60)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        with self._news:
+            if error is not None:
+                self.failed.append(str(error))
+            else:
+                partition, now = message.partition(), time.monotonic()
+                if message.offset() is None or message.offset() < 0:
+                    self.placeless.append(message.value())
+                else:
+                    self.acked[partition, message.offset()] = message.value()
+                self._by_partition[partition] += 1
+                self._gaps[partition] = max(self._gaps[partition], now - self._last[partition])
+                self._last[partition] = now
+            self._news.notify_all()
+
+    def new_gaps(self) -> None:
+        """From here on `gaps` counts anew."""
+        with self._news:
+            self._gaps = [0.0] * self._partitions
+            self._last = [time.monotonic()] * self._partitions
+
+    @property
+    def gaps(self) -> list[float]:
+        """For each partition the longest time between two acknowledgements, in seconds."""
+        return list(self._gaps)
+
+    def more(self, count: int = 30, within_s: float = 40) -> None:
+        """Waits until every partition has acknowledged so many more."""
+        with self._news:
+            goal = [n + count for n in self._by_partition]
+
+            def there() -> bool:
+                return bool(self.failed) or all(
+                    n >= g for n, g in zip(self._by_partition, goal, strict=True)
+                )
+
+            came = self._news.wait_for(there, timeout=within_s)
+        assert not self.failed, self.failed[:3]
+        assert came, f"within {within_s:g} s: {self._by_partition}, wanted {goal}"
+
+    def finish(self) -> None:
+        """Stops; all that was sent is acknowledged now."""
+        self._stop.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive()
+        assert self.failed == []
+        assert len(self.acked) + len(self.placeless) == self.sent
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
+    """The whole topic, by a consumer that knows nothing of the producer."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "none is joined",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        places = [confluent_kafka.TopicPartition(topic, p, 0) for p in range(partitions)]
+        ends = {p.partition: end_of(consumer, p) for p in places}
+        consumer.assign(places)
+        found: dict[Place, bytes] = {}
+        missing = {partition for partition, end in ends.items() if end > 0}
+        heard = time.monotonic()
+        while missing:
+            messages = consumer.consume(10_000, timeout=0.3)  # which always waits so long
+            heard = time.monotonic() if messages else heard
+            assert time.monotonic() < heard + 20, f"partitions {sorted(missing)} are not read"
+            for message in messages:
+                assert message.error() is None, message.error()
+                found[message.partition(), message.offset()] = message.value()
+                if message.offset() >= ends[message.partition()] - 1:
+                    missing.discard(message.partition())
+        return found
+    finally:
+        consumer.close()
+
+
+def end_of(consumer: Any, place: Any, within_s: float = 30) -> int:
+    """The HW, once the leader can tell it."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            end: int = consumer.get_watermark_offsets(place, timeout=10)[1]
+            return end
+        except confluent_kafka.KafkaException as error:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no end of {place}: {error}") from error
+            consumer.poll(0.05)
+
+
+def lost(load: Load, found: dict[Place, bytes]) -> Sequence[Place | bytes]:
+    """What was acknowledged and is not there, or not in its place."""
+    values = set(found.values())
+    missing = [value for value in load.placeless if value not in values]
+    return [*sorted(p for p, value in load.acked.items() if found.get(p) != value), *missing]

@@ -1,0 +1,149 @@
+"""Clusters of both kinds of broker, and questions to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.chaos.clusters import apache
+from highwater.chaos.clusters.ask import ask, metadata
+from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.chaos.clusters.process import Settings
+from highwater.chaos.clusters.programs import ApacheKafka, Highwater, Program
+from highwater.chaos.faults import admin
+from highwater.chaos.witnesses import disk
+from highwater.common.types import TopicPartition
+from highwater.common.wire import records
+
+PARTITIONS = 6
+APACHE, HIGHWATER = "apache", "highwater"
+
+
+def program(kind: str) -> Program:
+    if kind == HIGHWATER:
+        return Highwater()
+    quick = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return ApacheKafka(apache.home(), jvm=quick)
+
+
+class Mixed:
+    """Three brokers, of kinds by number, on one ZooKeeper; used from a test's own thread."""
+
+    def __init__(
+        self, folder: Path, kinds: Mapping[int, str], properties: Mapping[str, str] | None = None
+    ) -> None:
+        self.kinds = dict(kinds)
+        self.settings = Settings(
+            folder,
+            brokers=len(kinds),
+            programs={n: program(kind) for n, kind in kinds.items()},
+            properties={
+                "auto.leader.rebalance.enable": "false",
+                "controlled.shutdown.retry.backoff.ms": "300",
+                **(properties or {}),
+            },
+        )
+        self.background = BackgroundCluster.of(self.settings)
+
+    def become(self, kinds: Mapping[int, str]) -> None:
+        """At its next start each broker is of the other kind, on the folder it has."""
+        self.kinds = dict(kinds)
+        self.settings.programs.update({n: program(kind) for n, kind in kinds.items()})
+
+    def start_all(self) -> None:
+        """All brokers at once; each serves then."""
+        self.background._call(self._start_all)
+
+    async def _start_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in self.numbers:
+                nursery.start_soon(self.cluster.start, f"broker-{number}")
+
+    @property
+    def cluster(self) -> Any:
+        return self.background.cluster
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(self.kinds)
+
+    def of_kind(self, kind: str) -> list[int]:
+        return [n for n, k in self.kinds.items() if k == kind]
+
+    @property
+    def bootstrap(self) -> str:
+        return self.background.bootstrap_servers
+
+    def call(self, number: int, request: Any, version: int, timeout_s: float = 10) -> Any:
+        """One request to a broker, on a connection of its own."""
+        return trio.run(ask, self.cluster.address(number), request, version, timeout_s)
+
+    def metadata(self, topics: list[str] | None = None, number: int | None = None) -> Any:
+        """As a broker that runs says."""
+        running = [n for n in self.numbers if self.cluster.running(f"broker-{n}")]
+        for candidate in [number] if number is not None else running:
+            try:
+                return trio.run(metadata, self.cluster.address(candidate), topics)
+            except OSError:
+                continue  # it is about to end
+        raise AssertionError("no broker answers")
+
+    def seen(self, topic: str) -> dict[int, tuple[int, list[int]]]:
+        """Leader and ISR of each partition."""
+        found = self.metadata([topic]).topics[0].partitions
+        return {p.partition_index: (p.leader_id, sorted(p.isr_nodes)) for p in found}
+
+    def whole(self, topic: str) -> bool:
+        found = self.seen(topic)
+        return bool(found) and all(
+            lead >= 0 and isr == self.numbers for lead, isr in found.values()
+        )
+
+    def controller(self) -> int:
+        return int(self.metadata([]).controller_id)
+
+    def move_leader(self, topic: str, partition: int, wanted: int) -> None:
+        tp = TopicPartition(topic, partition)
+        self.background._call(admin.move_leader, self.cluster, tp, wanted, self.numbers)
+
+    def state(self, topic: str) -> str:
+        """For a test's message."""
+        ends = "\n".join(
+            f"--- broker {n} ({self.kinds[n]})\n"
+            + self.cluster.output(f"broker-{n}").read_text(errors="replace")[-2500:]
+            for n in self.numbers
+        )
+        return f"leader and ISR {self.seen(topic)}, controller {self.controller()}\n{ends}"
+
+    def folder(self, number: int, topic: str, partition: int) -> Path:
+        found = disk.find_partition(
+            self.cluster.data_dirs(number), TopicPartition(topic, partition)
+        )
+        assert found is not None, f"{topic}-{partition} is not on broker {number}"
+        return found
+
+
+def eventually(
+    condition: Callable[[], object], what: str, state: Callable[[], object], within_s: float = 40
+) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}\n{state()}")
+        time.sleep(0.05)
+
+
+def log_bytes(folder: Path) -> bytes:
+    """All batches of a replica, as they stand in its segments."""
+    parts = []
+    for segment in disk.segments(folder):
+        data = segment.read_bytes()
+        end = 0
+        for header in records.batches(data):
+            end = header.position + header.size
+        parts.append(data[:end])
+    return b"".join(parts)

@@ -1,0 +1,151 @@
+"""One script of requests to a Highwater cluster and to one of Apache Kafka: equal answers.
+
+Two brokers each.  What differs on purpose is in differences.toml, each with its reason; anything
+else fails, and so does an entry there that nothing needs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from highwater.common.config_sources import profile_properties
+from tests.integration.oracle import (
+    differences,
+    script_admin,
+    script_groups,
+    script_records,
+)
+from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
+from tests.integration.oracle.rig import APACHE, HIGHWATER, Mixed
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.apache,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+]
+API_VERSIONS = 18
+
+
+@pytest.fixture(scope="module")
+def sides(
+    tmp_path_factory: pytest.TempPathFactory, apache_tool: Callable[..., Any]
+) -> Iterator[tuple[Side, Side]]:
+    properties = {
+        # from the file, and not by the profile that one of them has
+        **profile_properties("test", 2),
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "group.min.session.timeout.ms": "6000",
+        "auto.create.topics.enable": "false",
+        "num.partitions": "3",
+        "min.insync.replicas": "1",
+        "log.retention.hours": "-1",
+    }
+    with ExitStack() as stack:
+        made = []
+        for name in (HIGHWATER, APACHE):
+            folder = tmp_path_factory.mktemp(name) / "cluster"
+            cluster = Mixed(folder, {1: name, 2: name}, properties)
+            stack.enter_context(cluster.background)
+            made.append(cluster)
+        yield Side.of(HIGHWATER, made[0]), Side.of(APACHE, made[1])
+
+
+def set_up() -> list[Case]:
+    """Topics in known places; `moved` had another leader before."""
+    new = script_admin.new_topic
+    topics = [
+        new("two", -1, -1, assigned={0: [1, 2], 1: [2, 1]}),
+        new("one", -1, -1, assigned={0: [1]}),
+        new("empty", -1, -1, assigned={0: [1, 2]}),
+        new("altered", -1, -1, assigned={0: [1]}),
+        new("small", -1, -1, assigned={0: [1]}, configs={"max.message.bytes": "500"}),
+        new("compacted", -1, -1, assigned={0: [1]}, configs={"cleanup.policy": "compact"}),
+        new(
+            "stamped",
+            -1,
+            -1,
+            assigned={0: [1]},
+            configs={"message.timestamp.type": "LogAppendTime"},
+        ),
+        new("moved", -1, -1, assigned={0: [1, 2]}),
+        # so that broker 1 coordinates all groups
+        new(
+            "__consumer_offsets",
+            -1,
+            -1,
+            assigned={0: [1]},
+            configs={"cleanup.policy": "compact", "compression.type": "producer"},
+        ),
+    ]
+    names = [{"name": t["name"]} for t in topics]
+
+    def led(answer: Any) -> bool:
+        places = [p for t in answer["topics"] for p in t["partitions"]]
+        return len(places) == 10 and all(
+            p["leader_id"] > 0 and len(p["isr_nodes"]) == len(p["replica_nodes"]) for p in places
+        )
+
+    def moved(answer: Any) -> bool:
+        return answer["topics"][0]["partitions"][0]["leader_id"] == 2
+
+    other_order = {
+        "timeout_ms": 9000,
+        "topics": [{"name": "moved", "partitions": [{"partition_index": 0, "replicas": [2, 1]}]}],
+    }
+    elect = {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}
+    seen = [
+        Case("moved", 3, {"topics": [{"name": "moved"}]}, to, (5, 5), until=moved) for to in "12"
+    ]
+    return [
+        Case("set up", 19, script_admin.create(*topics), "controller", (4, 4)),
+        *(Case("whole", 3, {"topics": names}, to, (5, 5), until=led) for to in "12"),
+        Case("reorder", 45, other_order, "controller", (0, 0)),
+        Case("elect", 43, elect, "controller", (1, 1), until=lambda a: a["error_code"] == 0),
+        *seen,
+    ]
+
+
+async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
+    try:
+        told = [
+            await side.ask(1, API_VERSIONS, 0, differences.api_versions())
+            for side in (ours, theirs)
+        ]
+        offered = Offered(*told)
+        cases = [
+            *set_up(),
+            *script_groups.finds(),
+            *script_records.cases(),
+            *script_groups.cases(),
+            *script_admin.cases(),
+        ]
+        asked, found = await compare(ours, theirs, offered, cases)
+        return asked, [*differences.of_versions(offered), *found]
+    finally:
+        ours.close()
+        theirs.close()
+
+
+def test_the_answers_are_the_same(sides: tuple[Side, Side]) -> None:
+    asked, found = trio.run(run, *sides)
+    assert asked > 1500
+    known = differences.load()
+    left = [d for d in found if not any(entry.covers(d) for entry in known)]
+    assert not left, "\n".join(map(str, left[:60]))
+    stale = [entry for entry in known if not any(entry.covers(d) for d in found)]
+    assert not stale, stale
+
+
+def test_the_page_is_made_of_the_file() -> None:
+    page = Path(__file__).parents[3] / "docs" / "differences.md"
+    assert page.read_text() == differences.render(), (
+        "python -m tests.integration.oracle.differences"
+    )
