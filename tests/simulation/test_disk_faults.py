@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from highwater.chaos.simulated.client import Failed, SimClient
-from highwater.chaos.simulated.cluster import DATA, PORT, Shape, SimCluster, StepWatch
+from highwater.chaos.simulated.cluster import DATA, PORT, Shape, SimCluster
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import Record, build_batch
 from highwater.common.world.sim import Kernel, run_simulation
@@ -48,12 +48,7 @@ class Scenario:
     async def main(self, kernel: Kernel) -> None:
         async with trio.open_nursery() as nursery:
             cluster = SimCluster(kernel, Shape(), nursery)
-            watch = StepWatch()
-            trio.lowlevel.add_instrument(watch)
-            try:
-                await self.run(cluster)
-            finally:
-                trio.lowlevel.remove_instrument(watch)
+            await self.run(cluster)
             assert cluster.rules.violation is None, str(cluster.rules.violation)
             self.deaths = [e for e in cluster.trace.last(100_000) if "died: " in e]
             nursery.cancel_scope.cancel()

@@ -1,8 +1,7 @@
 """Production brokers on simulated machines: start, kill, stop, freeze; the rules watch.
 
 Each broker is `broker.server.Broker` run by a simulated process.  After every step of one of its
-tasks (a step runs to the next await, so it is atomic) the rules look at what it has changed,
-through trio's instruments.
+tasks (a step runs to the next await, so it is atomic) the rules look at what it has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from highwater.common import znodes
 from highwater.common.config import Config
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
-from highwater.common.world.sim.kernel import PROCESS
 
 DATA = "/data"
 PORT = 9092
@@ -263,19 +261,6 @@ class _Ready:
 
     def started(self, value: Any = None) -> None:
         self._event.set()
-
-
-class StepWatch(trio.abc.Instrument):
-    """Calls what watches a process after each of its steps."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.steps += 1
-        process = task.context.get(PROCESS)
-        if process is not None and process.after_step is not None and process.alive:
-            process.after_step()
 
 
 def _only(error: BaseException) -> BaseException:

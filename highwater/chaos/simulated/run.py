@@ -17,7 +17,7 @@ from functools import partial
 import trio
 
 from highwater.chaos.simulated.client import Failed, SimClient
-from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster, StepWatch
+from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.chaos.simulated.faults import Faults, schedule
 from highwater.chaos.simulated.rules import Violation
@@ -104,7 +104,6 @@ class _Run:
         self._cluster: SimCluster | None = None
         self._history = History()
         self._faults: Faults | None = None
-        self._watch: StepWatch | None = None
 
     def stuck(self, why: str) -> None:
         cluster = self._cluster
@@ -131,12 +130,9 @@ class _Run:
                     cluster.rules.compacted = frozenset({COMPACTED})
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
-                self._watch = StepWatch()
-                trio.lowlevel.add_instrument(self._watch)
                 try:
                     await self._scenario(cluster, nursery)
                 finally:
-                    trio.lowlevel.remove_instrument(self._watch)
                     self._finish(cluster)
                 end()
         finally:
@@ -154,7 +150,7 @@ class _Run:
         outcome.expected_losses = rules.expected_losses
         outcome.operations = self._history.count
         outcome.errors = self._history.errors
-        outcome.steps = self._watch.steps if self._watch else 0
+        outcome.steps = cluster.kernel.steps
         if self._faults is not None:
             outcome.faults, outcome.pairs = self._faults.done, self._faults.pairs
         if outcome.violation is not None:

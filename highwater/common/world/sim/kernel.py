@@ -4,12 +4,10 @@ Theory of operation.  trio asks its clock how long it may sleep only when no tas
 the one moment at which virtual time moves: `_JumpClock` jumps to the next thing that is due, which
 is either a deadline of trio's or an entry of the `Timeline` (a packet arrives, a session expires).
 Entries of the timeline are plain calls made right there, without a task, which is what makes the
-simulated network cheap.  So time stands still while anything can run, and never waits.  Nor does
-trio look at sockets or signals once a pass, as there is nothing real to wait for: `_NoIO` lets it
-do so once in some hundred passes, which is enough for Ctrl-C.
+simulated network cheap.  So time stands still while anything can run, and never waits.  The loop
+itself is `loop`.
 
-Order.  trio shuffles the tasks that are ready in one pass.  With `_ALLOW_DETERMINISTIC_SCHEDULING`
-(the hook that Hypothesis uses) it sorts them by age first and shuffles with `_r`, which we seed:
+Order.  The tasks that are ready in one pass are sorted by age and shuffled by a seeded generator:
 the order of events becomes a function of the seed, in every process, whatever the hash seed is.
 
 Freezing.  A paused process (SIGSTOP) must not run, although its timers fire and its packets arrive.
@@ -36,6 +34,7 @@ import trio
 from trio._core import _run as trio_run
 
 from highwater.common.world.chance import Random, seeded
+from highwater.common.world.sim.loop import simulation_loop
 
 if TYPE_CHECKING:
     from highwater.common.world.sim.process import Process
@@ -47,7 +46,6 @@ PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=No
 
 _MAX_PASSES_IN_ONE_INSTANT = 100_000
 _MAX_IDLE_PASSES = 1000
-_PASSES_BETWEEN_SIGNALS = 512
 _MARSHAL_VERSION = 2  # the last that does not depend on which objects are shared
 
 
@@ -117,26 +115,6 @@ class Timeline:
                 timer.call(*timer.args)
 
 
-class _NoIO:
-    """What trio asks for events: there are none, but for a signal now and then."""
-
-    def __init__(self, real: Any) -> None:
-        self._real = real
-        self._passes = 0
-
-    def get_events(self, timeout: float) -> Any:
-        self._passes += 1
-        if self._passes % _PASSES_BETWEEN_SIGNALS == 0:
-            self._real.process_events(self._real.get_events(0))
-        return ()
-
-    def process_events(self, events: Any) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-
 class _JumpClock(trio.abc.Clock):
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -191,9 +169,8 @@ class _RunQueue(deque[Any]):
                 return
         super().append(task)
 
-    def clear(self) -> None:
-        """trio empties the queue once a pass: the place to notice that time no longer moves."""
-        super().clear()
+    def next_pass(self) -> None:
+        """Notices that time no longer moves."""
         self.passes += 1
         if self._timeline.now != self._passes_at:
             self._passes_at = self._timeline.now
@@ -227,6 +204,14 @@ class Kernel:
         self.run_queue = _RunQueue(self.timeline)
         self._digest = hashlib.blake2b(digest_size=16)
         self.events = 0
+        self.steps = 0
+
+    def stepped(self, task: Any) -> None:
+        """A task has run to its next await."""
+        self.steps += 1
+        process = task.context.get(PROCESS)
+        if process is not None and process.after_step is not None and process.alive:
+            process.after_step()
 
     def random(self, *names: object) -> Random:
         """A generator of its own for each use, so that one part's draws do not shift another's."""
@@ -250,7 +235,6 @@ def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
         runner = trio_run.GLOBAL_RUN_CONTEXT.runner
         kernel.run_queue.extend(runner.runq)
         runner.runq = kernel.run_queue
-        runner.io_manager = _NoIO(runner.io_manager)  # type: ignore[assignment]
         with trio.CancelScope() as scope:
 
             def end() -> None:
@@ -271,16 +255,24 @@ def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
                 return result
         raise clock.failure or RuntimeError("the simulation was cancelled")
 
-    allowed, state = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()
-    collecting = gc.isenabled()
+    collecting, usual_loop = gc.isenabled(), trio_run.unrolled_run
     try:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-        trio_run._r.seed(f"{seed}/schedule")
-        gc.collect()
-        gc.disable()
+        trio_run.unrolled_run = simulation_loop(
+            kernel.stepped, kernel.run_queue.next_pass, kernel.random("schedule").shuffle
+        )
+        _forget_garbage()
         return trio.run(run, clock=clock)
     finally:
-        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
-        trio_run._r.setstate(state)
+        trio_run.unrolled_run = usual_loop
         if collecting:
             gc.enable()
+
+
+def _forget_garbage() -> None:
+    """None is collected while a simulation runs.  What was there before the first one is here to
+    stay (modules, mostly), and is not looked through again.
+    """
+    gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()
+    gc.disable()
