@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import trio
-
 from highwater.chaos.simulated.mirror import parse
 from highwater.common.client.connection import ClientConnection, RequestTimedOut
 from highwater.common.client.producer import (
@@ -261,4 +259,7 @@ class SimClient:
         _check(answer.responses[0].partitions[0].error_code)
 
     async def pause(self, least_s: float = 0.05, most_s: float = 0.3) -> None:
-        await trio.sleep(self._world.random.uniform(least_s, most_s))
+        await self.sleep(self._world.random.uniform(least_s, most_s))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._world.process.kernel.timeline.sleep(seconds)

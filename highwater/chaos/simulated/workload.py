@@ -76,7 +76,7 @@ class Workload:
         producer: tuple[int, int] | None = None
         count = 0
         while True:
-            await trio.sleep(random.expovariate(rate))
+            await client.sleep(random.expovariate(rate))
             if idempotent and producer is None:
                 producer = await self._producer_id(client)
                 sequences.clear()
