@@ -65,6 +65,8 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
             "poll_id": "BIGINT",
             "n": "INT",
             "which": "STRING",
+            "group_id": "STRING",
+            "member": "STRING",
         },
     ),
     "faults": (

@@ -41,7 +41,7 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    "f": "STRING",  # send, poll, assign, list_offsets, create_topic
+    "f": "STRING",  # send, poll, assign, commit, committed, list_offsets, create_topic
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file
     "phase": "STRING",  # run, final
@@ -68,6 +68,8 @@ COLUMNS: Final[dict[str, str]] = {
     "poll_id": "BIGINT",  # one call of poll; unique in the file
     "n": "INT",  # records of that poll
     "which": "STRING",  # list_offsets: earliest, latest
+    "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
+    "member": "STRING",  # its member id, where the client tells it
 }
 """Every field a line may have, and its SQL type.  A field without a value is left out of the line
 (NULL)."""

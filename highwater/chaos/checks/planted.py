@@ -185,6 +185,26 @@ def plant(
     return register
 
 
+def sound(s: Story, n: int = 6) -> None:
+    """Two producers in turn, one consumer that follows: offsets 0 to n - 1, all as it should be."""
+    s.assign("consumer")
+    for offset in range(n):
+        s.send(f"producer-{offset % 2}", f"{s.topic}|v{offset}", offset)
+    for offset in range(0, n, 3):
+        s.poll("consumer", *s.values(*range(offset, min(offset + 3, n))), leader_epoch=offset // 3)
+    s.poll("consumer")
+
+
+def finish(s: Story) -> None:
+    s.list_offsets("final", "earliest", 0)
+    s.read_to_the_end()
+    s.spark_reads()
+
+
+def v(s: Story, name: object) -> str:
+    return f"{s.topic}|{name}"
+
+
 def write(folder: Path, plants: Sequence[Plant]) -> dict[str, Plant]:
     """A run's folder that holds all of them; topic -> plant."""
     folder.mkdir(parents=True, exist_ok=True)

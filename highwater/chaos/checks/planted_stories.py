@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from highwater.chaos.checks.planted import PLANTS, Story, plant
+from highwater.chaos.checks import planted_groups
+from highwater.chaos.checks.planted import PLANTS, Story, finish, plant, sound, v
 
-__all__ = ["PLANTS", "finish", "sound"]
-
-
-def sound(s: Story, n: int = 6) -> None:
-    """Two producers in turn, one consumer that follows: offsets 0 to n - 1, all as it should be."""
-    s.assign("consumer")
-    for offset in range(n):
-        s.send(f"producer-{offset % 2}", f"{s.topic}|v{offset}", offset)
-    for offset in range(0, n, 3):
-        s.poll("consumer", *s.values(*range(offset, min(offset + 3, n))), leader_epoch=offset // 3)
-    s.poll("consumer")
-
-
-def finish(s: Story) -> None:
-    s.list_offsets("final", "earliest", 0)
-    s.read_to_the_end()
-    s.spark_reads()
-
-
-def v(s: Story, name: object) -> str:
-    return f"{s.topic}|{name}"
+__all__ = ["PLANTS", "finish", "planted_groups", "sound"]
 
 
 # --- clean: what a careless check would flag
