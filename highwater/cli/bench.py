@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from highwater.cli.bench_sim import sim
 from highwater.cli.errors import clear_errors
 
 if TYPE_CHECKING:
@@ -166,3 +167,6 @@ def _show(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) ->
     click.echo(table(rows, sides[1].name if len(sides) > 1 else "-"))
     if json_file is not None:
         json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
+
+
+bench.add_command(sim)

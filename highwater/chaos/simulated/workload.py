@@ -177,6 +177,7 @@ class Workload:
                     client.forget(tp)
                     await client.pause()
                     continue
+                self.history.count["polls"] += 1
                 self.history.count["polled"] += len(polled.records)
                 for offset, _, value in polled.records:
                     self._read(tp, offset, value, self.history.read)

@@ -1,0 +1,43 @@
+"""`highwater bench sim`: how fast the simulation is, and what the pure machines do alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from highwater.cli.sim import SeedRange
+
+
+@click.command()
+@click.option("--seeds", type=SeedRange(), default="0..9", show_default=True, metavar="A..B")
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Of each seed and machine; the best of a seed counts.",
+)
+@click.option("--seconds", default=30.0, show_default=True, help="Virtual, of load and faults.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
+def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> None:
+    """Virtual seconds a second of one core, and steps a second of the pure machines.
+
+    \b
+    Example:
+      highwater bench sim --json sim.json
+    """
+    from highwater.chaos.bench.rows import table
+    from highwater.chaos.bench.simulation import Broken, Plan, run
+
+    plan = Plan(seeds, rounds, seconds)
+    try:
+        rows = run(plan, lambda line: click.echo(line, err=True))
+    except Broken as broken:
+        raise click.ClickException(
+            f"{broken}; `highwater sim --replay` shows it, and its speed can wait"
+        ) from broken
+    click.echo(table(rows, "-"))
+    if json_file is not None:
+        json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
