@@ -98,6 +98,7 @@ class BrokerConnection:
         "principal",
         "processor",
         "readable",
+        "reserved",
         "software",
         "stalled",
         "throttled",
@@ -128,6 +129,8 @@ class BrokerConnection:
         self.leaving = 0
         """How many of them, from the first on, have their answers in `out`."""
         self.last_active = 0
+        self.reserved = 0
+        """Bytes of the channel's memory for a request of which a part has come."""
         self.throttled = False
         self.leftover: memoryview | None = None
         self.out: deque[Part] = deque()
@@ -172,6 +175,11 @@ class BrokerConnection:
         if self.leftover is not None and not self.pending:
             return f"{len(self.leftover)} bytes of its request came"
         return None
+
+    @property
+    def awaited(self) -> int:
+        """The size of the request that has come in part; 0 where its size is not known either."""
+        return self._size if self._frame is not None else 0
 
     # --- reading
 

@@ -99,6 +99,7 @@ class Processor:
         self._poller.remove(connection.connection, connection)
         connection.connection.close()
         connection.leftover = None
+        self._reserve(connection, 0)
         connection.out.clear()
         del self.connections[connection]
         _count(self.ended, connection.listener.name)
@@ -170,13 +171,14 @@ class Processor:
         """Reads one request where one is there, and puts it into the channel."""
         if not self.reading or connection.throttled:
             return
-        if self._channel.full:
+        if self._channel.full and self._channel.closed_to(connection):
             self._channel.stall(connection)
             return
         try:
             frame = connection.next_frame(self._scratch, self._view)
             if frame is None:
                 assert self._poller is not None
+                self._reserve(connection, connection.awaited)
                 if connection.readable:
                     self._again.append(connection)
                     self._poller.wake()
@@ -197,11 +199,19 @@ class Processor:
             log.debug("connection %s ended: %s", connection.id, exc)
             self.close(connection)
             return
+        if connection.reserved:
+            self._reserve(connection, 0)
         now = self._round
         connection.last_active = now
         request = Request(connection, header, frame, now)
         connection.pending.append(request)
         self._channel.put(request)
+
+    def _reserve(self, connection: BrokerConnection, size: int) -> None:
+        """A request counts from the moment that its size is known, until nobody needs its bytes."""
+        if size != connection.reserved:
+            before, connection.reserved = connection.reserved, size
+            self._channel.reserve(size - before)
 
     def overlap(self, connection: BrokerConnection) -> None:
         """The connection's last request waits for its replicas: the next one may come."""

@@ -1,9 +1,15 @@
 """The request channel: the one bounded queue between a plane's processors and its handlers.
 
-It never drops and never grows.  When it is full (queued.max.requests, or queued.max.request.bytes
-of requests in flight), processors leave the bytes in the sockets: TCP tells the clients.  A
-connection that had something to read stands in `stalled`, in order, and is read again when a
-handler takes a request out.  In Kafka a processor blocks with one request in its hand, and sends
+It never drops and never grows.  When it is full (queued.max.requests, or queued.max.request.bytes),
+processors leave the bytes in the sockets: TCP tells the clients.  A connection that had something
+to read stands in `stalled`, in order, and is read again when there is room.
+
+The bytes are those of requests from the moment that their size is known until the API needs their
+buffer no more: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's
+memory pool a request is let in while anything is left, so the bound may be passed by one request;
+and one that was let in goes on being read while the pool is empty, or nobody would ever finish.
+What a client pipelines beyond that waits in its socket, but for the end of one read (64 KiB).
+  In Kafka a processor blocks with one request in its hand, and sends
 no answers meanwhile; here it goes on sending, so a full channel never delays what is finished.
 
 Handlers sleep only when the queue is empty, and one runs at a time: as all share one thread, a
@@ -36,6 +42,8 @@ class RequestChannel:
         """Of requests queued, and of those handled that still hold their buffer."""
         self._queue: deque[Request] = deque()
         self._stalled: deque[BrokerConnection] = deque()
+        self._halfway: deque[BrokerConnection] = deque()
+        """Stalled too, but these have their memory, and need a place in the queue alone."""
         self._idle: list[Waker] = []
         self._running = 0
         self._held = False
@@ -54,6 +62,16 @@ class RequestChannel:
     @property
     def full(self) -> bool:
         return len(self._queue) >= self.capacity or self.bytes_in_flight >= self.capacity_bytes
+
+    def closed_to(self, connection: BrokerConnection) -> bool:
+        """Of a full channel: it lets go on what is in the midst of a request."""
+        return not connection.reserved or len(self._queue) >= self.capacity
+
+    def reserve(self, size: int) -> None:
+        """Memory for a request that comes bit by bit; a negative size gives it back."""
+        self.bytes_in_flight += size
+        if size < 0 and self._stalled:
+            self._resume()
 
     def put(self, request: Request) -> None:
         """The caller has seen that it is not `full`."""
@@ -78,11 +96,11 @@ class RequestChannel:
         """To be read again when there is room; once, however often this is called."""
         if not connection.stalled:
             connection.stalled = True
-            self._stalled.append(connection)
+            (self._halfway if connection.reserved else self._stalled).append(connection)
 
     @property
     def stalled(self) -> int:
-        return len(self._stalled)
+        return len(self._stalled) + len(self._halfway)
 
     # --- the handlers' side
 
@@ -91,7 +109,7 @@ class RequestChannel:
         if not self._queue:
             return None
         request = self._queue.popleft()
-        if self._stalled:
+        if self._stalled or self._halfway:
             self._resume()
         return request
 
@@ -140,8 +158,13 @@ class RequestChannel:
             self.wake_one()
 
     def _resume(self) -> None:
+        while self._halfway and len(self._queue) < self.capacity:
+            self._read_on(self._halfway.popleft())
         while self._stalled and not self.full:
-            connection = self._stalled.popleft()
-            connection.stalled = False
-            if not connection.closed:
-                connection.processor.resume(connection)
+            self._read_on(self._stalled.popleft())
+
+    @staticmethod
+    def _read_on(connection: BrokerConnection) -> None:
+        connection.stalled = False
+        if not connection.closed:
+            connection.processor.resume(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter_ns
 from typing import Any
 
 import pytest
@@ -53,14 +54,13 @@ async def test_acks_0_is_muted_too() -> None:
 
 async def test_a_client_that_takes_too_much_time_is_muted_and_others_are_not() -> None:
     def busy(ctx: Context, request: Any) -> Response:
-        until = ctx.services.now() + 20_000_000 if request.group_id == "g" else 0
-        while ctx.services.now() < until:
+        until = perf_counter_ns() + 20_000_000 if request.group_id == "g" else 0
+        while perf_counter_ns() < until:
             pass
         return Response(HeartbeatResponse(error_code=0))
 
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     async with serving(RealNetwork(), entry(busy, key=12, raw=False), quota_window_num=2) as s:
-        s.services.now = s.server.perf_ns  # type: ignore[attr-defined]
         s.services.quotas.configured(EVERYBODY, {"request_percentage": "1"})
         body = bytes(encode_request(request, 3))
         client = await s.connect()
