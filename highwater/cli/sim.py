@@ -47,6 +47,9 @@ class SeedRange(click.ParamType[range]):
 @click.option("--faults/--no-faults", default=True, show_default=True)
 @click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
 @click.option("--compacted", is_flag=True, help="A compacted topic, and its cleaners, too.")
+@click.option(
+    "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
+)
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -61,6 +64,7 @@ def sim(
     power_loss: bool,
     flush: bool,
     compacted: bool,
+    transactions: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
 
@@ -82,6 +86,7 @@ def sim(
         power_loss=power_loss,
         flush=flush,
         compacted=compacted,
+        transactions=transactions,
         trace=click.echo if trace else None,
     )
     summary = run_seeds(

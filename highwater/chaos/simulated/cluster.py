@@ -71,6 +71,11 @@ class Shape:
             leader_imbalance_check_interval_seconds=10,
             log_segment_delete_delay_ms=1000,
             log_cleaner_backoff_ms=self.cleaner_backoff_ms,
+            transaction_state_log_num_partitions=2,
+            transaction_state_log_replication_factor=min(3, self.brokers),
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=1000,
+            offsets_topic_num_partitions=1,
+            offsets_topic_replication_factor=min(3, self.brokers),
         )
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)

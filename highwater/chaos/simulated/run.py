@@ -16,12 +16,14 @@ from functools import partial
 
 import trio
 
+from broker.admin.topic_names import INTERNAL_TOPICS
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.chaos.simulated.faults import Faults, schedule
 from highwater.chaos.simulated.rules import Violation
 from highwater.chaos.simulated.trace import TraceHandler
+from highwater.chaos.simulated.transactions import IDS, TOPIC, Transactions, TxnClient
 from highwater.chaos.simulated.workload import History, Workload
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
@@ -44,6 +46,8 @@ class Options:
     """log.flush.interval.messages=1, and power losses at any time."""
     compacted: bool = False
     """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
+    transactions: bool = False
+    """Transactional producers, hijacked now and then, and a read_committed consumer."""
     trace: Callable[[str], None] | None = None
 
 
@@ -127,7 +131,9 @@ class _Run:
 
                 cluster.rules.on_violation = end
                 if self._options.compacted:
-                    cluster.rules.compacted = frozenset({COMPACTED})
+                    cluster.rules.compacted |= {COMPACTED}
+                if self._options.transactions:
+                    cluster.rules.compacted |= INTERNAL_TOPICS
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
                 try:
@@ -168,8 +174,11 @@ class _Run:
             return
         workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
         compacted = CompactedTopic(cluster.rules)
+        transactions = Transactions(cluster.rules, self._history.count, self._history.errors)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
+            if self._options.transactions:
+                self._start_transactions(cluster, transactions, clients)
             if self._options.compacted:
                 keyed = self._keyed_client(cluster, "producer-keyed")
                 clients.start_soon(keyed.run, partial(compacted.produce, keyed))
@@ -182,7 +191,10 @@ class _Run:
         if not healed:
             return
         with trio.move_on_after(READ_S) as scope:
-            await workload.read_all(self._client(cluster, "reader"), tps)
+            if self._options.transactions:
+                await transactions.judge(self._txn_client(cluster, "txn-reader"))
+            plain = [tp for tp in tps if tp.topic != TOPIC]
+            await workload.read_all(self._client(cluster, "reader"), plain)
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
                 compacted.judge(found, cluster)
@@ -206,6 +218,18 @@ class _Run:
     def _keyed_client(self, cluster: SimCluster, name: str) -> KeyedClient:
         return KeyedClient(*self._place(cluster, name))
 
+    def _txn_client(self, cluster: SimCluster, name: str) -> TxnClient:
+        return TxnClient(*self._place(cluster, name))
+
+    def _start_transactions(
+        self, cluster: SimCluster, transactions: Transactions, nursery: trio.Nursery
+    ) -> None:
+        for name in IDS:
+            client = self._txn_client(cluster, f"producer-{name}")
+            nursery.start_soon(client.run, partial(transactions.produce, client, name))
+        reader = self._txn_client(cluster, "committed")
+        nursery.start_soon(reader.run, partial(transactions.consume, reader))
+
     def _place(self, cluster: SimCluster, name: str) -> tuple[SimWorld, str, list[tuple[str, int]]]:
         host = cluster.simulation.add_host(name)
         world = cluster.simulation.start(host)
@@ -215,6 +239,8 @@ class _Run:
         admin = self._client(cluster, "creator")
         random = cluster.kernel.random("topics")
         wanted = {SAFE: random.randint(1, 2), LOSSY: 1}
+        if self._options.transactions:
+            wanted[TOPIC] = 2
         deadline = trio.current_time() + START_S
         replicas = min(3, cluster.shape.brokers)
         calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}

@@ -101,6 +101,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --flush"
     if options.compacted:
         command += " --compacted"
+    if options.transactions:
+        command += " --transactions"
     if not options.faults:
         command += " --no-faults"
     return command + " --trace"

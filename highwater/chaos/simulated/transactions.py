@@ -1,0 +1,580 @@
+"""Transactions in the simulated workload, and what must hold of them.
+
+Two transactional ids write to two partitions.  Each is used by one producer at a time, which is
+taken over now and then by another (a hijack) while it goes on, not knowing (a zombie).  A
+transaction sends a few batches, now and then the offset of a group, and is committed, aborted, or
+left alone until it times out.  A client knows what it knows: the outcome is COMMITTED, NEVER, or
+UNKNOWN where an answer was lost.
+
+* T1: who reads its own partition inside a transaction does not see it.
+* T3: a record is visible under read_committed only if a commit was asked for, and then all are: of
+  a committed transaction every acknowledged record, of an unknown one all or none, once and in
+  order.
+* T4: no transaction of a producer that was fenced before it asked can be committed.
+* T5: the group's offset is that of the last transaction that was committed.
+* T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
+
+An EndTxn whose answer was lost may still be on its way when its retry was answered, and would end
+the producer's next transaction, as nothing in the request says which it means.  So a producer that
+has seen this raises its epoch before it goes on, as KIP-890 does for every transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.common.client.fetched import visible
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from highwater.common.wire.record_codec import Record
+from highwater.common.wire.records import TRANSACTIONAL, build_batch
+
+if TYPE_CHECKING:
+    from highwater.chaos.simulated.rules import Rules
+
+TOPIC = "txn"
+PARTITIONS = 2
+TPS = tuple(TopicPartition(TOPIC, p) for p in range(PARTITIONS))
+IDS = ("bank-0", "bank-1")
+TIMEOUT_MS = 5000
+GIVE_UP_S = 12.0
+STABLE_S = 60.0
+"""After the faults: the time-out, what finds it, and markers."""
+GROUP, TRANSACTION = 0, 1
+READ_COMMITTED = 1
+
+_AGAIN = frozenset(
+    {
+        "TIMEOUT", "CONNECTION", "CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_LEADER_OR_FOLLOWER",
+        "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR",
+        "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE",
+        "UNSTABLE_OFFSET_COMMIT",
+    }
+)  # fmt: skip
+_LOST = frozenset({"TIMEOUT", "CONNECTION", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
+"""Of an EndTxn: it may have been done all the same."""
+
+
+class Fate(Enum):
+    OPEN = "open"
+    """No commit was asked for."""
+    COMMITTED = "committed"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Told:
+    """One transaction, as its producer knows it."""
+
+    name: str
+    transactional_id: str
+    number: int
+    fate: Fate = Fate.OPEN
+    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
+    """Acknowledged, in the order of sending."""
+    offset: int | None = None
+    """The group's, as far as it was acknowledged."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything the clients know."""
+
+    told: dict[bytes, Told] = field(default_factory=dict)
+    transactions: list[Told] = field(default_factory=list)
+    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By transactional id: the last (producer id, epoch) that anybody was given."""
+
+
+class TxnClient(SimClient):
+    """The calls of a transactional producer and of a read_committed consumer, one attempt each."""
+
+    _coordinators: dict[tuple[int, str], tuple[str, int]]
+
+    async def coordinator(self, kind: int, key: str) -> tuple[str, int]:
+        known = self.__dict__.setdefault("_coordinators", {})
+        if (kind, key) not in known:
+            address = self._world.random.choice(self._bootstrap)
+            answer = await self._call(address, FindCoordinatorRequest(key=key, key_type=kind), 2)
+            _check(answer.error_code)
+            known[kind, key] = (answer.host, answer.port)
+        return known[kind, key]
+
+    def lose(self, kind: int, key: str) -> None:
+        self.__dict__.setdefault("_coordinators", {}).pop((kind, key), None)
+
+    async def init(
+        self, name: str, timeout_ms: int, expected: tuple[int, int] = (-1, -1)
+    ) -> tuple[int, int]:
+        request = InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=expected[0],
+            producer_epoch=expected[1],
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 4)
+        _check(answer.error_code)
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    async def add(self, name: str, producer: tuple[int, int], tp: TopicPartition) -> None:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=[topic(name=tp.topic, partitions=[tp.partition])],
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        found = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+        _check(found.partition_error_code)
+
+    async def end(self, name: str, producer: tuple[int, int], commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commit,
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        _check(answer.error_code)
+
+    async def add_offsets(self, name: str, producer: tuple[int, int]) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            group_id=name,
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        _check(answer.error_code)
+
+    async def commit_offset(self, name: str, producer: tuple[int, int], offset: int) -> None:
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition = topic.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=[topic(name=TOPIC, partitions=[partition])],
+        )
+        answer = await self._call(await self.coordinator(GROUP, name), request, 2)
+        _check(answer.topics[0].partitions[0].error_code)
+
+    async def committed_offset(self, name: str) -> int:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        request = OffsetFetchRequest(
+            group_id=name,
+            topics=[topic(name=TOPIC, partition_indexes=[0])],
+            require_stable=True,
+        )
+        answer = await self._call(await self.coordinator(GROUP, name), request, 7)
+        _check(answer.error_code)
+        found = answer.topics[0].partitions[0]
+        _check(found.error_code)
+        return int(found.committed_offset)
+
+    async def send(self, name: str, tp: TopicPartition, batch: bytes) -> int:
+        address, _ = await self._leader(tp)
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=tp.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=1500,
+            topic_data=[topic(name=tp.topic, partition_data=[data])],
+        )
+        answer = await self._call(address, request, 8)
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code)
+        return int(result.base_offset)
+
+    async def read(
+        self, tp: TopicPartition, offset: int, max_wait_ms: int = 100
+    ) -> tuple[list[tuple[int, bytes]], int, int]:
+        """(offset, value) of what is visible, the next position, and the LSO of the answer."""
+        address, epoch = await self._leader(tp)
+        topic = FetchRequest.FetchTopic
+        partition = topic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 16,
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=tp.topic, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        answer = await self._call(address, request, 11)
+        _check(answer.error_code)
+        p = answer.responses[0].partitions[0]
+        _check(p.error_code)
+        aborted = [(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()]
+        data = memoryview(bytes(p.records or b""))
+        records, position = visible(data, offset, aborted)
+        return [(r.offset, r.value or b"") for r in records], position, int(p.last_stable_offset)
+
+    async def end_offset(self, tp: TopicPartition, isolation: int) -> int:
+        address, epoch = await self._leader(tp)
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        partition = topic.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=-1
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[topic(name=tp.topic, partitions=[partition])],
+        )
+        answer = await self._call(address, request, 5)
+        found = answer.topics[0].partitions[0]
+        _check(found.error_code)
+        return int(found.offset)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)
+
+
+class Fenced(Exception):
+    """This producer is not the transactional id's any more, or cannot know."""
+
+
+class Transactions:
+    """The clients, their ledger, and the verdict."""
+
+    def __init__(self, rules: Rules, count: Counter[str], errors: Counter[str]) -> None:
+        self.rules = rules
+        self.ledger = Ledger()
+        self.count = count
+        self.errors = errors
+        self.instances = 0
+
+    # -- producing ------------------------------------------------------------------------------
+
+    async def produce(self, client: TxnClient, name: str) -> None:
+        """One producer after the other under the transactional id, until cancelled."""
+        random = client._world.random
+        async with trio.open_nursery() as nursery:
+            while True:
+                self.instances += 1
+                producer = _Producer(self, client, name, self.instances)
+                if random.random() < 0.4:  # this one is hijacked while it goes on
+                    nursery.start_soon(producer.run, random.randint(2, 6))
+                    await trio.sleep(random.uniform(0.2, 3.0))
+                else:
+                    await producer.run(random.randint(1, 6))
+
+    async def attempt(
+        self,
+        client: SimClient,
+        call: Callable[[], Awaitable[Any]],
+        lose: Callable[[], None],
+        noted: list[str] | None = None,
+    ) -> Any:
+        """Until it succeeds; raises Failed for what does not pass, and after a while."""
+        give_up = trio.current_time() + GIVE_UP_S
+        while True:
+            try:
+                return await call()
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                if noted is not None:
+                    noted.append(failed.name)
+                if failed.name not in _AGAIN or trio.current_time() > give_up:
+                    raise
+                if failed.name != "CONCURRENT_TRANSACTIONS":
+                    lose()
+                await client.pause(0.02, 0.2)
+
+    # -- consuming ------------------------------------------------------------------------------
+
+    async def consume(self, client: TxnClient) -> None:
+        """Reads on, read_committed, until cancelled."""
+        positions = dict.fromkeys(TPS, 0)
+        while True:
+            for tp in TPS:
+                try:
+                    found, positions[tp], lso = await client.read(tp, positions[tp])
+                except Failed as failed:
+                    self.errors[failed.name] += 1
+                    client.forget(tp)
+                    await client.pause()
+                    continue
+                self.seen(tp, found, lso)
+            await client.pause(0.02, 0.1)
+
+    def seen(self, tp: TopicPartition, found: list[tuple[int, bytes]], lso: int) -> None:
+        self.count["txn polled"] += len(found)
+        for offset, value in found:
+            self.rules.consumed(tp, offset, value)
+            told = self.ledger.told.get(value)
+            if told is None:
+                self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
+            elif told.fate in (Fate.OPEN, Fate.NEVER):
+                self.rules.broken(
+                    "T3", f"{tp}@{offset}: {value!r} of {told.name} is visible, and its "
+                    f"transaction is {told.fate.value}"
+                )  # fmt: skip
+            if offset >= lso:
+                self.rules.broken("T7", f"{tp}@{offset} was read, and the LSO is {lso}")
+
+    # -- the verdict ----------------------------------------------------------------------------
+
+    async def judge(self, client: TxnClient) -> None:
+        """After the faults: LSO, a full read, offsets."""
+        places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
+        order: dict[TopicPartition, list[bytes]] = {}
+        for tp in TPS:
+            end = await self._stable(client, tp)
+            if end is None:
+                return
+            position, values = 0, order.setdefault(tp, [])
+            while position < end:
+                found, position, lso = await self.attempt(
+                    client, lambda tp=tp, at=position: client.read(tp, at),  # type: ignore[misc]
+                    lambda tp=tp: client.forget(tp),  # type: ignore[misc]
+                )  # fmt: skip
+                self.seen(tp, found, lso)
+                for offset, value in found:
+                    values.append(value)
+                    places.setdefault(value, []).append((tp, offset))
+        for told in self.ledger.transactions:
+            self._judge(told, places)
+        for tp, values in order.items():
+            self._in_order(tp, values)
+        for name in IDS:
+            await self._offset(client, name)
+
+    async def _stable(self, client: TxnClient, tp: TopicPartition) -> int | None:
+        deadline = trio.current_time() + STABLE_S
+        stable = end = -1
+        while trio.current_time() < deadline:
+            try:
+                stable = await client.end_offset(tp, READ_COMMITTED)
+                end = await client.end_offset(tp, 0)
+                if stable == end:
+                    return end
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.forget(tp)
+            await client.pause(0.2, 0.5)
+        self.rules.broken("T7", f"{tp}: {STABLE_S:g} s after all transactions have timed out the "
+                          f"LSO is {stable}, and the HW {end}")  # fmt: skip
+        return None
+
+    def _judge(self, told: Told, places: dict[bytes, list[tuple[TopicPartition, int]]]) -> None:
+        values = [value for sent in told.values.values() for value in sent]
+        there = [value for value in values if value in places]
+        for value in there:
+            if len(places[value]) > 1:
+                self.rules.broken("C2", f"{value!r} is there twice: {places[value]}")
+        if told.fate is Fate.COMMITTED and len(there) < len(values):
+            missing = next(value for value in values if value not in places)
+            self.rules.broken("T3", f"{told.name} was committed, and {missing!r} is missing")
+        if told.fate is Fate.UNKNOWN and there and len(there) < len(values):
+            self.rules.broken("T3", f"{told.name} is torn: {there} of {values}")
+
+    def _in_order(self, tp: TopicPartition, values: list[bytes]) -> None:
+        where = {value: index for index, value in enumerate(values)}
+        for told in self.ledger.transactions:
+            at = [where[value] for value in told.values.get(tp, []) if value in where]
+            if at != sorted(at):
+                self.rules.broken("C10", f"{tp}: {told.name} is not in the order of sending")
+
+    async def _offset(self, client: TxnClient, name: str) -> None:
+        mine = [t for t in self.ledger.transactions if t.transactional_id == name]
+        allowed = {-1}
+        for told in mine:
+            if told.offset is None:
+                continue
+            if told.fate is Fate.COMMITTED:
+                allowed = {told.offset}
+            elif told.fate is Fate.UNKNOWN:
+                allowed.add(told.offset)
+        if allowed == {-1}:
+            return
+        try:
+            found = await self.attempt(
+                client, lambda: client.committed_offset(name), lambda: client.lose(GROUP, name)
+            )
+        except Failed as failed:
+            self.rules.broken("L1", f"the offset of group {name} cannot be read: {failed}")
+            return
+        if found not in allowed:
+            self.rules.broken("T5", f"group {name} is at {found}, and may be at {sorted(allowed)}")
+
+
+class _Producer:
+    """One instance under a transactional id."""
+
+    def __init__(
+        self, transactions: Transactions, client: TxnClient, name: str, instance: int
+    ) -> None:
+        self.all = transactions
+        self.client = client
+        self.name = name
+        self.instance = instance
+        self.me = (-1, -1)
+        self.sequences: dict[TopicPartition, int] = {}
+        self.uncertain = False
+
+    def _lose(self) -> None:
+        self.client.lose(TRANSACTION, self.name)
+
+    async def run(self, transactions: int) -> None:
+        random = self.client._world.random
+        try:
+            await self._init((-1, -1))
+            for _ in range(transactions):
+                if self.uncertain:
+                    await self._init(self.me)
+                await self._transaction()
+                await trio.sleep(random.uniform(0, 0.3))
+        except (Failed, Fenced):
+            self.all.count["txn producers lost"] += 1
+
+    async def _init(self, expected: tuple[int, int]) -> None:
+        self.me = await self.all.attempt(
+            self.client, lambda: self.client.init(self.name, TIMEOUT_MS, expected), self._lose
+        )
+        ledger = self.all.ledger
+        ledger.newest[self.name] = max(self.me, ledger.newest.get(self.name, (-1, -1)))
+        self.sequences.clear()
+        self.uncertain = False
+        self.all.count["txn inits"] += 1
+
+    async def _transaction(self) -> None:
+        client, random, ledger = self.client, self.client._world.random, self.all.ledger
+        number = len(ledger.transactions)
+        told = Told(f"{self.name}#{self.instance}.{number}", self.name, number)
+        ledger.transactions.append(told)
+        joined: dict[TopicPartition, None] = {}
+        for _ in range(random.randint(1, 4)):
+            tp = random.choice(TPS)
+            if tp not in joined:
+                await self.all.attempt(
+                    client, lambda tp=tp: client.add(self.name, self.me, tp), self._lose  # type: ignore[misc]
+                )  # fmt: skip
+                joined[tp] = None
+                # one that stalls here has its first batch arrive when it may be fenced already
+                await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
+            await self._send(told, tp)
+            await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))
+        if random.random() < 0.4:
+            await self._offsets(told)
+        if random.random() < 0.2:
+            await self._read_own(told)
+        choice = random.random()
+        if choice < 0.1:
+            self.all.count["txn left"] += 1
+            raise Fenced  # as a crash: whoever comes next, or the time-out, aborts it
+        await self._end(told, commit=choice < 0.75)
+
+    async def _send(self, told: Told, tp: TopicPartition) -> None:
+        random, count = self.client._world.random, len(told.values.get(tp, []))
+        values = [
+            f"{told.name}/{tp.partition}.{count + i}".encode() for i in range(random.randint(1, 3))
+        ]
+        sequence = self.sequences.get(tp, 0)
+        batch = build_batch(
+            [Record(None, value, 1_700_000_000_000) for value in values],
+            producer_id=self.me[0],
+            producer_epoch=self.me[1],
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL,
+        )
+        for value in values:
+            self.all.ledger.told[value] = told
+        base = await self.all.attempt(
+            self.client,
+            lambda: self.client.send(self.name, tp, bytes(batch)),
+            lambda: self.client.forget(tp),
+        )
+        self.sequences[tp] = sequence + len(values)
+        told.values.setdefault(tp, []).extend(values)
+        self.all.count["txn acked"] += len(values)
+        if base >= 0:
+            for offset, value in enumerate(values, base):
+                self.all.rules.acknowledged(tp, offset, value)
+
+    async def _offsets(self, told: Told) -> None:
+        client = self.client
+        await self.all.attempt(client, lambda: client.add_offsets(self.name, self.me), self._lose)
+        await self.all.attempt(
+            client,
+            lambda: client.commit_offset(self.name, self.me, told.number),
+            lambda: client.lose(GROUP, self.name),
+        )
+        told.offset = told.number
+        self.all.count["txn offsets"] += 1
+
+    async def _read_own(self, told: Told) -> None:
+        """T1: what the transaction sent is not there yet."""
+        for tp in told.values:
+            try:
+                end = await self.client.end_offset(tp, READ_COMMITTED)
+                found, _, lso = await self.client.read(tp, max(0, end - 5), 0)
+            except Failed as failed:
+                self.all.errors[failed.name] += 1
+                self.client.forget(tp)
+                continue
+            self.all.seen(tp, found, lso)
+            own = [value for _, value in found if self.all.ledger.told.get(value) is told]
+            if own:
+                self.all.rules.broken("T1", f"{told.name} reads {own} before its commit")
+
+    async def _end(self, told: Told, *, commit: bool) -> None:
+        fenced_before = self.me < self.all.ledger.newest[self.name]
+        noted: list[str] = []
+        if commit:
+            told.fate = Fate.UNKNOWN  # from here on it may be visible
+        try:
+            await self.all.attempt(
+                self.client,
+                lambda: self.client.end(self.name, self.me, commit),
+                self._lose,
+                noted,
+            )
+        except Failed as failed:
+            if commit and not any(name in _LOST for name in noted):
+                told.fate = Fate.NEVER
+            raise Fenced from failed
+        self.uncertain = any(name in _LOST for name in noted)
+        told.fate = Fate.COMMITTED if commit else Fate.NEVER
+        self.all.count["txn committed" if commit else "txn aborted"] += 1
+        if fenced_before:
+            self.all.rules.broken("T4", f"{told.name} was ended by a producer that was fenced")
