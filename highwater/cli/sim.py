@@ -44,6 +44,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--replay", type=int, default=None, metavar="SEED", help="Run one seed, and tell.")
 @click.option("--trace", is_flag=True, help="Print every event (with --replay).")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
+@click.option("--finds", default=1, show_default=True, help="Stop after so many broken seeds.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
 @click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
 @click.option("--compacted", is_flag=True, help="A compacted topic, and its cleaners, too.")
@@ -60,6 +61,7 @@ def sim(
     replay: int | None,
     trace: bool,
     keep_going: bool,
+    finds: int,
     faults: bool,
     power_loss: bool,
     flush: bool,
@@ -94,7 +96,7 @@ def sim(
         options,
         jobs=1 if replay is not None else jobs or usual_jobs(),
         minutes=minutes,
-        keep_going=keep_going,
+        finds=None if keep_going else finds,
         progress=lambda summary, outcome: _progress(summary, outcome, options),
     )
     if sys.stderr.isatty():

@@ -4,9 +4,9 @@ A mutant is a file in `mutants/`: what it breaks, the rules that may catch it, a
 source text, each of which must fit in exactly one place.  It is applied to a copy of the source
 tree and run by a process that imports the copy: the product has no switch for it.
 
-    python -m tests.simulation.mutation [--seeds 0..499] [--jobs N] [ID ...]
+    python -m tests.simulation.mutation [--seeds 0..499] [--jobs N] [--table FILE] [ID ...]
 
-prints the table: mutant, rule that found it, seeds and seconds that it took.
+searches for each of them, and keeps the table: rule that found it, seeds and seconds that it took.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "mutants"
-PACKAGES = ("highwater", "broker", "controller")
+PACKAGES = ("highwater", "broker", "controller", "spark")
 
 _BLOCK = re.compile(r"^<<<<\n(.*?)^====\n(.*?)^>>>>\n", re.MULTILINE | re.DOTALL)
 
@@ -50,6 +52,8 @@ class Mutant:
     """Of `highwater sim`, without which it cannot show itself."""
     ci: str = ""
     """Seeds in which the regression test looks for it; empty: it is not in the test."""
+    equivalent: str = ""
+    """Why no run can tell it from the product, where that has been shown."""
 
 
 def load(path: Path) -> Mutant:
@@ -68,6 +72,7 @@ def load(path: Path) -> Mutant:
         tuple(changes),
         tuple(fields.get("options", "").split()),
         fields.get("ci", ""),
+        fields.get("equivalent", ""),
     )
 
 
@@ -100,8 +105,10 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
         yield tree
 
 
-def simulate(mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float = 30) -> Any:
-    """`highwater sim --json` of the mutated tree; it stops at the first broken rule."""
+def simulate(
+    mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float = 30, finds: int = 1
+) -> Any:
+    """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule."""
     with mutated_tree(mutant) as tree:
         result = tree / "result.json"
         done = subprocess.run(
@@ -109,6 +116,7 @@ def simulate(mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float
                 sys.executable, "-m", "highwater.cli.main", "sim", "--seeds", seeds,
                 "--jobs", str(jobs), "--minutes", str(minutes), "--json", str(result),
                 *(mutant.options if mutant is not None else ()),
+                "--finds", str(finds),
             ],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -121,25 +129,95 @@ def simulate(mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float
         return json.loads(result.read_text())
 
 
+def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
+    """One mutant's search, as it is kept and shown."""
+    violations = sorted(result["violations"], key=lambda v: v["seed"])
+    seeds = [v["seed"] for v in violations]
+    gaps = [b - a for a, b in pairwise([result["first_seed"] - 1, *seeds])]
+    a_seed = result["simulated_seconds"] / max(result["seeds"], 1)
+    return {
+        "id": mutant.id,
+        "what": mutant.what,
+        "equivalent": mutant.equivalent,
+        "rules": sorted({v["rule"] for v in violations}),
+        "first": seeds[0] if seeds else None,
+        "found": len(seeds),
+        "seeds": result["seeds"],
+        "median_seeds": median(gaps) if gaps else None,
+        "median_seconds": round(median(gaps) * a_seed, 1) if gaps else None,
+    }
+
+
+_HEAD = """# Mutants in the simulation
+
+Each mutant is the product with one rule broken in one place (`tests/simulation/mutants/`).  A
+search runs seeds in order until a rule is seen broken.  Made by
+`python -m tests.simulation.mutation --seeds {seeds} --table docs/mutants-sim.md`
+at commit {commit}, {time} UTC.  Seconds are of one core.
+
+| mutant | what is broken | found by | found in | first seed | median seeds | median seconds |
+|---|---|---|---|---|---|---|
+"""
+
+
+def table(rows: list[dict[str, Any]], seeds: str) -> str:
+    """The page that is kept in the docs."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    time = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+    page = _HEAD.format(seeds=seeds, commit=commit or "unknown", time=time)
+    rows = sorted(rows, key=lambda row: row["id"])
+    for row in rows:
+        found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
+        cells = [row["id"], row["what"], found, f"{row['found']} of {row['seeds']} seeds"]
+        figures = [row[name] for name in ("first", "median_seeds", "median_seconds")]
+        cells += ["" if figure is None else figure for figure in figures]
+        page += "| " + " | ".join(map(str, cells)) + " |\n"
+    for row in rows:
+        if row["equivalent"]:
+            page += f"\nMutant {row['id']}: {row['equivalent']}\n"
+    return page
+
+
 @click.command()
 @click.option("--seeds", default="0..499", show_default=True)
 @click.option("--jobs", default=1, show_default=True)
+@click.option(
+    "--finds", default=1, show_default=True, help="Stop after so many seeds that find it."
+)
+@click.option("--table", "page", type=click.Path(path_type=Path), help="Write the page there.")
+@click.option("--json", "kept", type=click.Path(path_type=Path), help="Rows to keep.")
 @click.argument("ids", nargs=-1, type=int)
-def main(seeds: str, jobs: int, ids: tuple[int, ...]) -> None:
-    click.echo("| mutant | what is broken | found by | seeds | seconds |")
-    click.echo("|---|---|---|---|---|")
-    missed = 0
+def main(
+    seeds: str, jobs: int, finds: int, page: Path | None, kept: Path | None, ids: tuple[int, ...]
+) -> None:
+    """Searches for each mutant (or those with these IDs), and prints the table.
+
+    \b
+    Example:
+      python -m tests.simulation.mutation --seeds 0..499 --table docs/mutants-sim.md
+      python -m tests.simulation.mutation --seeds 0..49 13 14
+    """
+    rows = json.loads(kept.read_text()) if kept is not None and kept.exists() else []
+    there = {row["id"] for row in rows}
     for mutant in all_mutants():
-        if ids and mutant.id not in ids:
+        if (ids and mutant.id not in ids) or mutant.id in there:
             continue
-        started = time.perf_counter()
-        result = simulate(mutant, seeds, jobs=jobs)
-        found = result["violations"]
-        missed += not found
-        rule = ", ".join(sorted({v["rule"] for v in found})) or "**not found**"
-        seconds = time.perf_counter() - started
-        click.echo(f"| {mutant.id} | {mutant.what} | {rule} | {result['seeds']} | {seconds:.0f} |")
-    sys.exit(1 if missed else 0)
+        row = row_of(mutant, simulate(mutant, seeds, jobs=jobs, finds=finds))
+        rows.append(row)
+        verdict = "found by " + ", ".join(row["rules"]) if row["found"] else "not found"
+        where = f"{row['found']} of {row['seeds']} seeds, {row['median_seconds']} s"
+        click.echo(f"{mutant.id:3} {verdict} in {where}: {mutant.what}")
+        if kept is not None:
+            kept.write_text(json.dumps(rows, indent=1) + "\n")
+        if page is not None:
+            page.write_text(table(rows, seeds))
+    sys.exit(any(not row["found"] and not row["equivalent"] for row in rows))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Book:
         disks: dict[int, SimDisk],
         data_folder: str,
     ) -> None:
-        self._now = now
+        self.now = now
         self.trace = trace
         self._disks = disks
         self._folder = data_folder
@@ -54,11 +54,15 @@ class Book:
         self.expected_losses = 0
         self.compacted: frozenset[str] = frozenset()
         """Topics of which replicas need not hold the same batches (`compacted`)."""
+        self.deleting: set[str] = set()
+        """Topics whose deletion was asked for: their replicas go whole."""
         self.checks = 0
+        self.compared = 0
+        """Batches of replicas that were compared with committed ones."""
 
     def broken(self, rule: str, what: str) -> None:
         if self.violation is None:
-            self.violation = Violation(rule, what, self._now())
+            self.violation = Violation(rule, what, self.now())
             self.trace.add("checker", f"{rule}: {what}")
             self.on_violation()
 
@@ -115,6 +119,7 @@ class Book:
                 )
                 return
             position = want.last + 1
+            self.compared += 1
             mine += 1
             theirs += 1
         replica.matched = position

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from highwater.chaos.simulated import control_rules
 from highwater.chaos.simulated.mirror import Batch
 from highwater.chaos.simulated.truth import PartitionTruth, Replica, View
 from highwater.common.types import TopicPartition
@@ -43,6 +44,8 @@ class BrokerRules:
         # a replica that is taken away goes whole, after it has left the ISR
         taken_away = not replica.mirror.exists
         if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
+            return
+        if tp.topic in self._book.deleting:
             return
         if known.same(gone[0]):
             self._book.broken(
@@ -123,6 +126,10 @@ class BrokerRules:
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
         if other != replica.broker:
             self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
+        if old is not None and not new_term and new.members != old.members:
+            late = control_rules.high_watermark_waits(partition, int(self._book.now() * 1000))
+            if late is not None:
+                self._book.broken("R3", f"{who}: {late}")
         if old is not None and not new_term and new.hw > old.hw:
             least = min(self._min_isr, len(partition.replicas) or 1)
             if len(new.members) < least:
@@ -138,7 +145,8 @@ class BrokerRules:
         replica.lossy = False
         if replica.mirror.end >= truth.end:
             return
-        others = [b for b in (truth.state.isr if truth.state else ()) if b != replica.broker]
+        isr = truth.state.isr if truth.state else ()
+        others = [b for b in isr if b != replica.broker and not self._book.replica(truth, b).lossy]
         if others:
             self._book.broken(
                 "R4",

@@ -7,10 +7,13 @@ Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import trio
+
 from highwater.chaos.simulated.mirror import parse
-from highwater.common.client.connection import ClientConnection, RequestTimedOut
+from highwater.common.client.connection import ClientConnection, Pending, RequestTimedOut
 from highwater.common.client.producer import (
     PRODUCE,
     PRODUCE_VERSION,
@@ -39,10 +42,15 @@ from highwater.common.wire.records import records_of
 from highwater.common.world.sim import SimWorld
 
 if TYPE_CHECKING:
+    from highwater.chaos.simulated.wire_tap import Sent as ControlRequest
     from highwater.common.world.api import Buffer
 
 TIMEOUT_S = 3.0
 FETCH, FETCH_VERSION = 1, 11
+
+
+async def _never_sent() -> int:
+    raise Failed("CONNECTION", "it was not sent")
 
 
 class Failed(Exception):
@@ -73,6 +81,7 @@ class SimClient:
 
     def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
         self.name = name
+        self.random = world.random
         self._world = world
         self._bootstrap = list(bootstrap)
         self._brokers: dict[int, tuple[str, int]] = {}
@@ -149,6 +158,10 @@ class SimClient:
             raise Failed("LEADER_NOT_AVAILABLE")
         return self._brokers[leader], epoch
 
+    def known_leader(self, tp: TopicPartition) -> int:
+        """Whom the last metadata named; -1 for nobody."""
+        return self._leaders.get(tp, (-1, -1))[0]
+
     def forget(self, tp: TopicPartition) -> None:
         """After an error: ask for the leader again."""
         self._leaders.pop(tp, None)
@@ -164,6 +177,39 @@ class SimClient:
             return -1
         error, offset, _ = parse_produce_response(answer)[tp]
         _check(error)
+        return offset
+
+    async def begin_all(
+        self, tp: TopicPartition, batches: Sequence[bytes]
+    ) -> list[Callable[[], Awaitable[int]]]:
+        """Sends batches (acks=all) one after the other without waiting; each gives its answer."""
+        address, _ = await self._leader(tp)
+        answers: list[Callable[[], Awaitable[int]]] = []
+        try:
+            connection = await self._connection(address)
+            for batch in batches:
+                body = produce_request(-1, TIMEOUT_S / 2, [(tp, bytearray(batch))])
+                pending = await connection.begin(PRODUCE, PRODUCE_VERSION, body, TIMEOUT_S)
+                answers.append(partial(self._base_offset, tp, pending))
+        except RequestTimedOut as error:
+            if not answers:
+                raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            if not answers:
+                raise Failed("CONNECTION", str(error)) from error
+        return answers + [_never_sent] * (len(batches) - len(answers))
+
+    async def _base_offset(self, tp: TopicPartition, pending: Pending) -> int:
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                body = await pending.wait()
+        except trio.TooSlowError as error:
+            pending.abandon()
+            raise Failed("TIMEOUT") from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+        code, offset, _ = parse_produce_response(body)[tp]
+        _check(code)
         return offset
 
     async def fetch(self, tp: TopicPartition, offset: int, max_wait_ms: int = 300) -> Polled:
@@ -189,7 +235,7 @@ class SimClient:
                 records.append((record.offset, epoch, record.value or b""))
         return Polled(got.high_watermark, got.log_start_offset, next_offset, records)
 
-    async def list_offset(self, tp: TopicPartition, timestamp: int) -> int:
+    async def list_offset_and_epoch(self, tp: TopicPartition, timestamp: int) -> tuple[int, int]:
         """-1 is latest, -2 earliest."""
         address, epoch = await self._leader(tp)
         topic = ListOffsetsRequest.ListOffsetsTopic
@@ -204,7 +250,10 @@ class SimClient:
         answer = await self._call(address, request, 5)
         result = answer.topics[0].partitions[0]
         _check(result.error_code)
-        return int(result.offset)
+        return int(result.offset), int(result.leader_epoch)
+
+    async def list_offset(self, tp: TopicPartition, timestamp: int) -> int:
+        return (await self.list_offset_and_epoch(tp, timestamp))[0]
 
     async def init_producer_id(self) -> tuple[int, int]:
         address = self._world.random.choice(self._bootstrap)
@@ -257,6 +306,12 @@ class SimClient:
         answer = await self._call(await self._controller(), request, 0)
         _check(answer.error_code)
         _check(answer.responses[0].partitions[0].error_code)
+
+    async def control(self, host: str, port: int, sent: ControlRequest) -> int:
+        """A controller's request as it is; gives the error of its answer."""
+        body = await self._call_raw((host, port), sent.api_key, sent.version, [sent.body])
+        assert body is not None
+        return int(decode_response(sent.api_key, sent.version, body).error_code)
 
     async def pause(self, least_s: float = 0.05, most_s: float = 0.3) -> None:
         await self.sleep(self._world.random.uniform(least_s, most_s))

@@ -17,6 +17,7 @@ from broker.server import Broker, BrokerError
 from broker.services import Services
 from highwater.chaos.simulated.rules import Rules
 from highwater.chaos.simulated.trace import Trace
+from highwater.chaos.simulated.wire_tap import WireTap
 from highwater.common import znodes
 from highwater.common.config import Config
 from highwater.common.types import TopicPartition
@@ -126,6 +127,7 @@ class SimCluster:
             min_isr=shape.min_isr,
         )
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
+        self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
 
     # -- lives ----------------------------------------------------------------------------------
@@ -234,6 +236,11 @@ class SimCluster:
             node.world.process.thaw()
 
     # -- what can be asked ----------------------------------------------------------------------
+
+    @property
+    def control_port(self) -> int:
+        """Where controllers send their requests to."""
+        return CONTROL_PORT if self.shape.control_plane else PORT
 
     def controller(self) -> int | None:
         node = self.simulation.zookeeper.ensemble.nodes.get("/controller")

@@ -34,8 +34,6 @@ from highwater.common.wire.record_codec import Record
 from highwater.common.wire.records import batches, build_batch, records_of
 
 if TYPE_CHECKING:
-    from random import Random
-
     from highwater.chaos.simulated.book import Book
     from highwater.chaos.simulated.cluster import SimCluster
 
@@ -54,10 +52,6 @@ Found = dict[int, tuple[bytes, bytes | None]]
 
 class KeyedClient(SimClient):
     """A client that makes the topic, and sees keys."""
-
-    @property
-    def random(self) -> Random:
-        return self._world.random
 
     def wall_ms(self) -> int:
         return self._world.clock.wall_ms()

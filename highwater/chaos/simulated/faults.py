@@ -2,10 +2,16 @@
 
 A fault is planned by kind and time alone; its target is found when it fires ("leader",
 "controller", "any"), and each one ends by itself.  `heal` ends whatever is left.
+
+Every fault must be seen to have happened: a verb looks at the world for its effect (the process is
+gone, no byte passes, the session does not exist), and a fault without one breaks L4, since a run
+that was told of faults that never were proves nothing.  Where there is nothing to break (the broker
+is down already), the fault counts as skipped.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,8 +19,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.chaos.simulated import wire_tap
 from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.common import znodes
 from highwater.common.types import TopicPartition
+from highwater.common.wire.header import api_name
 
 if TYPE_CHECKING:
     from highwater.chaos.simulated.cluster import BrokerNode, SimCluster
@@ -55,14 +64,33 @@ WEIGHTS = {
     "reassign": 2,
     "jump clock": 1,
     "kill all": 1,
+    "power loss": 2,
+    "hold": 4,
+    "stale request": 2,
+    "there and back": 3,
+    "zombie controller": 3,
+    "reset clients": 2,
+    "full disk": 1,
+    "failing disk": 1,
 }
+CARELESS_ONE_IN = 8
+"""In one of so many seeds power is lost at any time, several brokers at once: then loss is expected
+where batches are not flushed, counted apart, and must be seen over many seeds."""
+
+HELD = (
+    (wire_tap.LEADER_AND_ISR, 2),
+    (wire_tap.STOP_REPLICA, 2),
+    (wire_tap.UPDATE_METADATA, 2),
+    (wire_tap.FETCH, 2),
+    (wire_tap.OFFSETS_FOR_LEADER_EPOCH, 3),
+)
 
 
 def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     """At least three faults, one every few seconds; some overlap."""
     weights = dict(WEIGHTS)
     if power_loss:
-        weights["power loss"] = 12
+        weights["power loss"] = 14
     kinds, chances = list(weights), list(weights.values())
     planned = [
         Fault(
@@ -76,6 +104,10 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     return sorted(planned, key=lambda fault: fault.at)
 
 
+class NothingToBreak(Exception):
+    """The fault's target is not there."""
+
+
 class Faults:
     """Carries a schedule out."""
 
@@ -86,6 +118,9 @@ class Faults:
         self._admin = admin
         self._tps = tps
         self._random = random
+        self._careless = cluster.kernel.random("careless").randrange(CARELESS_ONE_IN) == 0
+        self._late = cluster.kernel.random("late requests")
+        self.skipped: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.pairs: Counter[str] = Counter()
         self._active: dict[object, str] = {}
@@ -108,6 +143,13 @@ class Faults:
             "jump clock": self._jump_clock,
             "kill all": self._kill_all,
             "power loss": self._power_loss,
+            "hold": self._hold,
+            "stale request": self._stale_request,
+            "there and back": self._there_and_back,
+            "zombie controller": self._zombie_controller,
+            "reset clients": self._reset_clients,
+            "full disk": self._full_disk,
+            "failing disk": self._failing_disk,
         }
 
     async def run(self, planned: list[Fault]) -> None:
@@ -117,19 +159,46 @@ class Faults:
                 await trio.sleep_until(start + fault.at)
                 nursery.start_soon(self._one, fault)
 
+    async def late_requests(self) -> None:
+        """Until cancelled: now and then a request of a controller comes that is stale by then."""
+        while True:
+            await trio.sleep(self._late.expovariate(0.5))
+            node = self._late.choice([n for _, n in sorted(self._cluster.nodes.items())])
+            try:
+                await self._one_stale_request(node, self._late)
+            except NothingToBreak:
+                continue
+            self.done["late request"] += 1
+
     async def _one(self, fault: Fault) -> None:
         node = self._resolve(fault.target)
         self._cluster.trace.add("faults", f"{fault.kind} of {node.name} ({fault.target})")
         self._cluster.kernel.note("fault", fault.kind, node.id)
-        self.done[fault.kind] += 1
-        for other in sorted(set(self._active.values())):
-            self.pairs[f"{other} + {fault.kind}"] += 1
         token = object()
+        others = sorted(set(self._active.values()))
         self._active[token] = fault.kind
         try:
             await self._verbs[fault.kind](fault, node)
+        except NothingToBreak as nothing:
+            self._cluster.trace.add("faults", f"no {fault.kind}: {nothing}")
+            self.skipped[fault.kind] += 1
+        else:
+            self.done[fault.kind] += 1
+            for other in others:
+                self.pairs[" + ".join(sorted((other, fault.kind)))] += 1
         finally:
             del self._active[token]
+
+    def _seen(self, effect: bool, what: str) -> None:
+        """The fault's effect, looked for in the world."""
+        if not effect:
+            self._cluster.rules.broken("L4", f"a fault had no visible effect: {what}")
+
+    def _kill_now(self, node: BrokerNode) -> None:
+        if not node.running:
+            raise NothingToBreak(f"{node.name} is down")
+        self._cluster.kill(node.id)
+        self._seen(not node.running, f"{node.name} lives on after a kill")
 
     def _resolve(self, target: str) -> BrokerNode:
         cluster = self._cluster
@@ -153,33 +222,41 @@ class Faults:
         cluster.simulation.zookeeper.slow_s = 0.0
         for node in cluster.nodes.values():
             cluster.thaw(node.id)
+            node.host.disk.capacity = None
+            node.host.disk.broken.clear()
             if not node.host.up:
                 cluster.power_on(node.id)
 
     # -- verbs ----------------------------------------------------------------------------------
 
     async def _kill(self, fault: Fault, node: BrokerNode) -> None:
-        self._cluster.kill(node.id)
+        self._kill_now(node)
         await trio.sleep(fault.seconds)
         self._cluster.start(node.id)
 
     async def _bounce(self, fault: Fault, node: BrokerNode) -> None:
-        self._cluster.kill(node.id)
+        self._kill_now(node)
         await trio.sleep(0.01)
         self._cluster.start(node.id)
 
     async def _stop(self, fault: Fault, node: BrokerNode) -> None:
+        if not node.running:
+            raise NothingToBreak(f"{node.name} is down")
         self._cluster.stop(node.id)
         process = node.world.process if node.world else None
         if process is not None:
             with trio.move_on_after(30):
                 await process.ended.wait()
         self._cluster.kill(node.id)
+        self._seen(not node.running, f"{node.name} did not stop")
         await trio.sleep(fault.seconds)
         self._cluster.start(node.id)
 
     async def _pause(self, fault: Fault, node: BrokerNode) -> None:
+        if not node.running or node.world is None:
+            raise NothingToBreak(f"{node.name} is down")
         self._cluster.freeze(node.id)
+        self._seen(node.world.process.frozen, f"{node.name} runs on in its pause")
         await trio.sleep(fault.seconds)
         self._cluster.thaw(node.id)
 
@@ -187,6 +264,7 @@ class Faults:
         fabric = self._cluster.simulation.fabric
         for source, target in pairs:
             fabric.cut(source, target)
+            self._seen(not fabric.passable(source, target), f"{source} still reaches {target}")
         await trio.sleep(seconds)
         for source, target in pairs:
             fabric.heal(source, target)
@@ -212,8 +290,11 @@ class Faults:
 
     async def _expire(self, fault: Fault, node: BrokerNode) -> None:
         services = node.services
-        if services is not None and services.session is not None:
-            self._cluster.simulation.zookeeper.expire(services.session.session_id)
+        if services is None or services.session is None:
+            raise NothingToBreak(f"{node.name} has no session")
+        zookeeper, session = self._cluster.simulation.zookeeper, services.session.session_id
+        zookeeper.expire(session)
+        self._seen(session not in zookeeper.ensemble.sessions, f"the session of {node.name} lives")
 
     async def _drop_zookeeper(self, fault: Fault, node: BrokerNode) -> None:
         self._cluster.simulation.zookeeper.break_connections()
@@ -226,8 +307,18 @@ class Faults:
 
     async def _reset(self, fault: Fault, node: BrokerNode) -> None:
         fabric, other = self._cluster.simulation.fabric, self._other(node)
-        fabric.break_connections(node.host, other.host)
-        fabric.break_connections(other.host, node.host)
+        pairs = [(node.host, other.host), (other.host, node.host)]
+        if not sum(fabric.break_connections(a, b) for a, b in pairs):
+            raise NothingToBreak(f"{node.name} and {other.name} have no connection")
+
+    async def _reset_clients(self, fault: Fault, node: BrokerNode) -> None:
+        """Every connection of clients to one broker: what was sent has an unknown outcome."""
+        fabric = self._cluster.simulation.fabric
+        brokers = {other.name for other in self._cluster.nodes.values()}
+        clients = [h for n, h in sorted(fabric.hosts.items()) if n not in brokers]
+        clients = [h for h in clients if h is not self._cluster.simulation.zookeeper.host]
+        if not sum(fabric.break_connections(host, node.host) for host in clients):
+            raise NothingToBreak(f"no client is connected to {node.name}")
 
     async def _slow_links(self, fault: Fault, node: BrokerNode) -> None:
         fabric = self._cluster.simulation.fabric
@@ -278,7 +369,9 @@ class Faults:
         await self._admin_call(self._admin.reassign(tp, self._random.sample(brokers, count)))
 
     async def _jump_clock(self, fault: Fault, node: BrokerNode) -> None:
+        before = node.host.clock.wall_ms()
         node.host.clock.jump(self._random.choice((-3_600_000, -5_000, 5_000, 86_400_000)))
+        self._seen(abs(node.host.clock.wall_ms() - before) > 1000, "the clock did not jump")
         node.host.clock.set_drift(self._random.uniform(-0.01, 0.01))
 
     async def _kill_all(self, fault: Fault, node: BrokerNode) -> None:
@@ -289,13 +382,162 @@ class Faults:
             self._cluster.start(other.id)
 
     async def _power_loss(self, fault: Fault, node: BrokerNode) -> None:
-        """Without a flush of every batch only where no other member has to catch up: what
-        acks=all promises then (the bounced broker leaves the ISR before it can lead)."""
+        """Without a flush of every batch only where no other member has to catch up, which is what
+        acks=all promises (the bounced broker leaves the ISR before it can lead); a careless seed
+        takes the power at any time."""
         cluster = self._cluster
-        if not cluster.shape.flush_every_batch and cluster.whole() is not None:
-            cluster.trace.add("faults", f"a kill instead: {cluster.whole()}")
-            await self._kill(fault, node)
-            return
-        cluster.power_loss(node.id)
+        if not node.host.up:
+            raise NothingToBreak(f"{node.name} has no power")
+        safe = cluster.shape.flush_every_batch or cluster.whole() is None
+        if not safe and not self._careless:
+            raise NothingToBreak(f"beyond what acks=all promises: {cluster.whole()}")
+        victims = [node]
+        if self._careless and not cluster.shape.flush_every_batch and self._random.random() < 0.5:
+            victims.append(self._other(node))
+        victims = [v for v in victims if v.host.up]
+        for victim in victims:
+            cluster.power_loss(victim.id)
+            self._seen(not victim.host.up and not victim.running, f"{victim.name} has power")
         await trio.sleep(fault.seconds)
-        self._cluster.power_on(node.id)
+        for victim in victims:
+            cluster.power_on(victim.id)
+
+    async def _hold(self, fault: Fault, node: BrokerNode) -> None:
+        """The next request of one API that this broker gets or sends, or the answer to it."""
+        api_key = self._random.choices([a for a, _ in HELD], [w for _, w in HELD])[0]
+        what = self._random.choice((wire_tap.REQUEST, wire_tap.ANSWER))
+        name = node.name
+
+        def wanted(source: str, target: str) -> bool:
+            return name in (source, target)
+
+        tap = self._cluster.tap
+        hold = tap.hold(api_key, what, fault.seconds, wanted)
+        with trio.move_on_after(10):
+            while not hold.fired:
+                await trio.sleep(0.1)
+        tap.release(hold)
+        if not hold.fired:
+            raise NothingToBreak(f"no {api_name(api_key)} came by")
+        self.done[f"hold {api_name(api_key)} {what}"] += 1
+        await trio.sleep(fault.seconds)
+
+    async def _stale_request(self, fault: Fault, node: BrokerNode) -> None:
+        await self._one_stale_request(node, self._random)
+
+    async def _one_stale_request(self, node: BrokerNode, random: Random) -> None:
+        """What a controller that was replaced, or that does not know of a restart, would send."""
+        cluster = self._cluster
+        found = cluster.tap.stale_request(node, random)
+        if found is None:
+            raise NothingToBreak(f"nothing that was sent to {node.name} is stale")
+        sent, why = found
+        cluster.trace.add("faults", f"{sent}, {why}, comes to {node.name} again")
+        life = node.world
+        try:
+            error = await self._admin.control(node.name, cluster.control_port, sent)
+        except Failed as failed:
+            raise NothingToBreak(f"{node.name} did not answer: {failed}") from failed
+        if error not in wire_tap.STALE and node.world is life:
+            cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
+
+    async def _lead(self, tp: TopicPartition, leader: int) -> None:
+        """Makes it the preferred leader, and elects that."""
+        truth = self._cluster.rules.partitions.get(tp)
+        if truth is None or leader not in truth.assigned:
+            return
+        order = [leader, *(b for b in truth.assigned if b != leader)]
+        await self._admin_call(self._admin.reassign(tp, order))
+        await self._admin_call(self._admin.elect_preferred(tp))
+
+    async def _there_and_back(self, fault: Fault, node: BrokerNode) -> None:
+        """The leadership goes to a member that is a little behind, and comes back, while a third
+        replica, which has what is cut off meanwhile, hears of neither."""
+        cluster, random = self._cluster, self._random
+        tp = random.choice(self._tps)
+        truth = cluster.rules.partitions.get(tp)
+        leader = cluster.leader_of(tp)
+        if truth is None or truth.state is None or leader is None:
+            raise NothingToBreak(f"{tp} has no leader")
+        others = [b for b in truth.state.isr if b != leader and cluster.nodes[b].running]
+        if len(others) < 2:
+            raise NothingToBreak(f"the ISR of {tp} has only {truth.state.isr}")
+        random.shuffle(others)
+        first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
+        tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
+        hold = tap.hold(
+            wire_tap.FETCH,
+            wire_tap.ANSWER,
+            lag_s * 0.8,
+            lambda source, target: (source, target) == (behind.name, first.name),
+        )
+        await trio.sleep(random.uniform(0.1, 0.5) * lag_s)
+        tap.release(hold)
+        if random.random() < 0.5:
+            cluster.freeze(deaf.id)
+        else:
+            tap.hold(
+                wire_tap.LEADER_AND_ISR,
+                wire_tap.REQUEST,
+                lag_s * 2,
+                lambda _, target: target == deaf.name,
+            )
+        await self._lead(tp, behind.id)
+        await trio.sleep(random.uniform(0.2, 1.5))
+        await self._lead(tp, first.id)
+        await trio.sleep(random.uniform(0.0, 1.0))
+        cluster.thaw(deaf.id)
+
+    async def _zombie_controller(self, fault: Fault, node: BrokerNode) -> None:
+        """The controller is stopped in the midst of its work, replaced, and wakes up before its
+        session is over: it believes that it still is what it was."""
+        cluster = self._cluster
+        found = cluster.controller()
+        if found is None or not cluster.nodes[found].running:
+            raise NothingToBreak("there is no controller")
+        controller = cluster.nodes[found]
+        victim = self._other(controller)
+        zookeeper, done = cluster.simulation.zookeeper, trio.Event()
+
+        def wrote(path: str, who: str) -> None:
+            if who.startswith(f"{controller.name}.") and path.startswith("/brokers/topics/"):
+                done.set()
+                zookeeper.on_write.remove(wrote)
+                cluster.freeze(controller.id)
+
+        zookeeper.on_write.append(wrote)
+        if victim.running and self._random.random() < 0.7:
+            cluster.kill(victim.id)
+        with trio.move_on_after(2.0):
+            await done.wait()
+        if not done.is_set():
+            zookeeper.on_write.remove(wrote)
+            cluster.freeze(controller.id)
+        if cluster.controller() == found:
+            zookeeper.delete(znodes.CONTROLLER)
+        await trio.sleep(self._random.uniform(0.1, 0.6) * cluster.shape.session_timeout_ms / 1000)
+        cluster.thaw(controller.id)
+        await trio.sleep(fault.seconds)
+        cluster.start(victim.id)
+
+    async def _full_disk(self, fault: Fault, node: BrokerNode) -> None:
+        disk = node.host.disk
+        if disk.capacity is not None or not node.running:
+            raise NothingToBreak(f"{node.name} is down or its disk is full")
+        disk.capacity = disk.used + self._random.randrange(1, 2000)
+        life = node.world.process if node.world else None
+        with trio.move_on_after(max(fault.seconds, 2.0)):
+            if life is not None:
+                await life.ended.wait()
+        disk.capacity = None
+        if life is not None and life.alive:
+            raise NothingToBreak(f"{node.name} wrote too little to fill its disk")
+        await trio.sleep(fault.seconds)
+
+    async def _failing_disk(self, fault: Fault, node: BrokerNode) -> None:
+        disk = node.host.disk
+        if disk.broken or not node.running:
+            raise NothingToBreak(f"{node.name} is down or its disk fails")
+        disk.broken["/data"] = errno.EIO
+        await trio.sleep(fault.seconds)
+        disk.broken.clear()

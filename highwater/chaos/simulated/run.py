@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import trio
 
 from broker.admin.topic_names import INTERNAL_TOPICS
+from highwater.chaos.simulated import sim_checks
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
-from highwater.chaos.simulated.faults import Faults, schedule
+from highwater.chaos.simulated.faults import Fault, Faults, schedule
+from highwater.chaos.simulated.pipelined import Pipelined
+from highwater.chaos.simulated.prober import Prober
 from highwater.chaos.simulated.rules import Violation
+from highwater.chaos.simulated.self_test import blind_spot
+from highwater.chaos.simulated.sim_history import History
 from highwater.chaos.simulated.trace import TraceHandler
 from highwater.chaos.simulated.transactions import IDS, TOPIC, Transactions, TxnClient
-from highwater.chaos.simulated.workload import History, Workload
+from highwater.chaos.simulated.workload import Workload
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
 
@@ -32,6 +37,8 @@ START_S = 60.0
 WHOLE_S = 120.0
 READ_S = 120.0
 SAFE, LOSSY = "safe", "acks1"
+FLUSHED_SHARE = 0.15
+"""Of the seeds: log.flush.interval.messages=1, where no power loss may lose anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,17 @@ class Options:
     seconds: float = 30.0
     faults: bool = True
     power_loss: bool = False
-    """Among the faults, but only while all are in sync: acks=all promises no more unflushed."""
+    """More of the faults are power losses."""
     flush: bool = False
-    """log.flush.interval.messages=1, and power losses at any time."""
+    """log.flush.interval.messages=1 in every seed, and more power losses."""
     compacted: bool = False
     """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
+    sql: bool = True
+    """Judge the history by the SQL of the checks, too."""
+    only: tuple[int, ...] | None = None
+    """Of the schedule, only the faults of these positions (what shrinking leaves)."""
     trace: Callable[[str], None] | None = None
 
 
@@ -62,7 +73,10 @@ class Outcome:
     last_events: list[str] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Faults that found nothing to break."""
     pairs: Counter[str] = field(default_factory=Counter)
+    schedule: list[Fault] = field(default_factory=list)
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     expected_losses: int = 0
@@ -93,11 +107,12 @@ def shape_of(kernel: Kernel, flush: bool) -> Shape:
     random = kernel.random("shape")
     return Shape(
         brokers=random.choice((3, 3, 3, 4)),
+        min_isr=random.choice((2, 2, 2, 1)),
         session_timeout_ms=random.choice((3000, 6000)),
         lag_ms=random.choice((1500, 3000)),
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
-        flush_every_batch=flush,
+        flush_every_batch=random.random() < FLUSHED_SHARE or flush,
     )
 
 
@@ -159,6 +174,7 @@ class _Run:
         outcome.steps = cluster.kernel.steps
         if self._faults is not None:
             outcome.faults, outcome.pairs = self._faults.done, self._faults.pairs
+            outcome.skipped = self._faults.skipped
         if outcome.violation is not None:
             outcome.last_events = cluster.trace.last(25)
 
@@ -172,6 +188,7 @@ class _Run:
         tps = await self._make_topics(cluster)
         if not tps or not await self._whole(cluster, START_S):
             return
+        self._history.now = lambda: cluster.kernel.timeline.now
         workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
         compacted = CompactedTopic(cluster.rules)
         transactions = Transactions(cluster.rules, self._history.count, self._history.errors)
@@ -202,6 +219,29 @@ class _Run:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
         workload.judge()
+        self._judge_checker(cluster)
+        if self._options.sql and cluster.rules.violation is None:
+            self._judge_by_sql(cluster)
+
+    def _judge_checker(self, cluster: SimCluster) -> None:
+        rules = cluster.rules
+        if rules.violation is None and not rules.compared:
+            rules.broken("L4", "no batch was ever compared")
+        if rules.violation is None and (blind := blind_spot(rules)) is not None:
+            rules.broken("L4", blind)
+
+    def _judge_by_sql(self, cluster: SimCluster) -> None:
+        partitions = cluster.rules.partitions
+        given_up = {tp.topic for tp, truth in partitions.items() if truth.given_up}
+        topics = [sim_checks.Topic(name, name == LOSSY, name in given_up) for name in (SAFE, LOSSY)]
+        lines = [line for line in self._history.lines if line["topic"] in (SAFE, LOSSY)]
+        try:
+            findings = sim_checks.judge(lines, topics)
+        except ValueError as nothing:
+            cluster.rules.broken("L4", str(nothing))
+            return
+        for check, found, example in findings:
+            cluster.rules.broken(check, f"{found} times by the history, for instance {example}")
 
     async def _whole(self, cluster: SimCluster, seconds: float) -> bool:
         deadline = trio.current_time() + seconds
@@ -269,27 +309,28 @@ class _Run:
     ) -> None:
         safe = [tp for tp in tps if tp.topic == SAFE]
         lossy = [tp for tp in tps if tp.topic == LOSSY]
-        for name, targets, idempotent in (
-            ("exact", safe, True),
-            ("plain", safe, False),
-            ("acks1", lossy, False),
-        ):
-            client = self._client(cluster, f"producer-{name}")
 
-            async def produce(
-                client: SimClient = client,
-                targets: list[TopicPartition] = targets,
-                idempotent: bool = idempotent,
-            ) -> None:
-                await workload.produce(client, targets, idempotent=idempotent, rate=15.0)
+        def start(name: str, work: Callable[[SimClient], Awaitable[None]]) -> None:
+            client = self._client(cluster, name)
+            nursery.start_soon(client.run, partial(work, client))
 
-            nursery.start_soon(client.run, produce)
-        reader = self._client(cluster, "consumer")
+        def leader_life(tp: TopicPartition) -> tuple[int, int, int]:
+            truth = cluster.rules.partitions.get(tp)
+            state = truth.state if truth else None
+            node = cluster.nodes.get(state.leader) if state else None
+            if state is None or node is None or node.world is None:
+                return -1, -1, -1
+            return state.leader, node.world.process.life, state.leader_epoch
 
-        async def consume() -> None:
-            await workload.consume(reader, safe)
-
-        nursery.start_soon(reader.run, consume)
+        produce, consume = workload.produce, workload.consume
+        start("exact", lambda c: produce(c, safe, idempotent=True, rate=8.0))
+        start("bursts", lambda c: Pipelined(workload, c, leader_life).run(safe, rate=6.0))
+        start("plain", lambda c: produce(c, safe, rate=12.0))
+        start("acks1", lambda c: produce(c, lossy, acks=1, rate=15.0))
+        start("acks0", lambda c: produce(c, lossy, acks=0, rate=2.0))
+        start("consumer", lambda c: consume(c, safe))
+        start("consumer-2", lambda c: consume(c, [*safe, *lossy]))
+        start("prober", lambda c: Prober(workload, c).run(safe))
 
     async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:
         options = self._options
@@ -297,11 +338,17 @@ class _Run:
         admin = self._client(cluster, "admin")
         self._faults = Faults(cluster, admin, tps, random)
         planned = schedule(random, options.seconds, options.power_loss or options.flush)
+        if options.only is not None:
+            planned = [planned[n] for n in options.only if n < len(planned)]
+        self.outcome.schedule = planned
         for fault in planned:
             cluster.trace.add("faults", f"planned: {fault}")
         end = trio.current_time() + options.seconds
-        await self._faults.run(planned)
-        await trio.sleep_until(end)
+        async with trio.open_nursery() as meanwhile:
+            meanwhile.start_soon(self._faults.late_requests)
+            await self._faults.run(planned)
+            await trio.sleep_until(end)
+            meanwhile.cancel_scope.cancel()
         self._faults.heal()
         for node in cluster.nodes.values():
             cluster.start(node.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import multiprocessing
 import os
 import time
@@ -20,6 +22,7 @@ class Summary:
     """Outcomes added up."""
 
     seeds: int = 0
+    first_seed: int = 0
     broken: list[Outcome] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -35,6 +38,7 @@ class Summary:
     started: float = field(default_factory=time.perf_counter)
 
     def add(self, outcome: Outcome) -> None:
+        self.first_seed = min(self.first_seed, outcome.seed) if self.seeds else outcome.seed
         self.seeds += 1
         if not outcome.ok:
             self.broken.append(outcome)
@@ -57,6 +61,8 @@ class Summary:
         real = max(self.real_seconds, 1e-9)
         return {
             "seeds": self.seeds,
+            "first_seed": self.first_seed,
+            "simulated_seconds": round(self.simulated_seconds, 2),
             "violations": [describe(outcome) for outcome in self.broken],
             "seen": dict(sorted(self.seen.items())),
             "faults": dict(sorted(self.faults.items())),
@@ -111,15 +117,21 @@ def replay_command(seed: int, options: Options) -> str:
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
     """Runs the seeds, in order with one job, as they end with more."""
     if jobs <= 1:
+        _begin()
         for seed in seeds:
             yield simulate(seed, options)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, maxtasksperchild=50) as pool:
+    with context.Pool(jobs, initializer=_begin, maxtasksperchild=50) as pool:
         work: Callable[[int], Outcome] = partial(simulate, options=options)
         yield from pool.imap_unordered(work, seeds, chunksize=1)
         pool.close()
         pool.join()
+
+
+def _begin() -> None:
+    """A simulation freezes all objects (kernel.py), and DuckDB wants its own back at the end."""
+    atexit.register(gc.unfreeze)
 
 
 def run_seeds(
@@ -128,17 +140,17 @@ def run_seeds(
     *,
     jobs: int = 1,
     minutes: float | None = None,
-    keep_going: bool = False,
+    finds: int | None = 1,
     progress: Callable[[Summary, Outcome], None] = lambda *_: None,
 ) -> Summary:
-    """Stops at the first broken rule, unless told to keep going, and when the time is over."""
+    """Stops after so many seeds with a broken rule (None: never), and when the time is over."""
     summary = Summary()
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
             outcome.replay = replay_command(outcome.seed, options)
             summary.add(outcome)
             progress(summary, outcome)
-            if not outcome.ok and not keep_going:
+            if finds is not None and len(summary.broken) >= finds:
                 break
             if minutes is not None and summary.real_seconds > minutes * 60:
                 break

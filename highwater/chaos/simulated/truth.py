@@ -52,6 +52,12 @@ class PartitionTruth:
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     unclean: int = 0
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
+    acks=all promises, unclean elections where they are allowed)."""
+
+    def excuses(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self.given_up)
 
     def commit(self, batches: Iterable[Batch], end: int) -> None:
         for batch in batches:
@@ -66,7 +72,12 @@ class PartitionTruth:
         return None
 
     def forget_above(self, offset: int) -> None:
-        """An unclean election: what the new leader does not have is given up."""
+        """What the new leader does not have is given up, and who has it is excused until it has
+        followed."""
+        if offset < self.end:
+            self.given_up.append((offset, self.end))
+            for replica in self.replicas.values():
+                replica.lossy = replica.lossy or replica.mirror.end > offset
         while self.committed and self.committed[-1].last >= offset:
             self.committed.pop()
             self.bases.pop()

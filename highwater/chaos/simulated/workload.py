@@ -1,24 +1,26 @@
 """Producers and consumers of a simulated run, and their history, judged at the end.
 
-Each producer owns its values (`producer.sequence`), sends batches of a few, and tries an acks=all
-batch again until its outcome is known: with a producer id, so that the brokers must recognise what
-they already have; without one ("plain"), a repeated value is counted and allowed.  acks=1 goes to a
-topic of its own, where loss is expected.
+Each producer owns its values (`producer.sequence`) and sends batches of a few.
+
+* `produce`: one batch at a time, tried again until its outcome is known.  With a producer id the
+  brokers must recognise what they already have; without one ("plain") a repeated value is counted
+  and allowed.  acks=1 and acks=0 go to a topic of their own, where loss is expected.
+* `pipelined` (in `pipelined.py`): an idempotent producer with up to five batches in flight.
 
 The rules hear of every acknowledged and every consumed record at once (R4, R6); what only the whole
-history can show (C1-C4, C7, C12, C15) is judged by `judge` after the final read.
+history can show (C1-C4, C7, C12, C15) is judged by `judge` after the final read, and once more by
+the SQL of the checks.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
 from highwater.chaos.history import PROVES_NOTHING_APPENDED
 from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.chaos.simulated.sim_history import History, SendLines, Sent
 from highwater.common.types import TopicPartition
 from highwater.common.wire.record_codec import Record
 from highwater.common.wire.records import build_batch
@@ -26,32 +28,8 @@ from highwater.common.wire.records import build_batch
 if TYPE_CHECKING:
     from highwater.chaos.simulated.rules import Rules
 
-_GIVE_UP_S = 20.0
-
-
-@dataclass(slots=True)
-class Sent:
-    """What became of one value."""
-
-    tp: TopicPartition
-    acks: int
-    idempotent: bool
-    offset: int | None = None
-    failed: bool = False
-    """It is certain that it was not appended."""
-
-
-@dataclass
-class History:
-    """Everything the clients know."""
-
-    sent: dict[bytes, Sent] = field(default_factory=dict)
-    acked: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
-    read: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
-    final: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
-    count: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
+GIVE_UP_S = 20.0
+_LATEST, _EARLIEST = -1, -2
 
 
 class Workload:
@@ -68,30 +46,36 @@ class Workload:
     # -- producing ------------------------------------------------------------------------------
 
     async def produce(
-        self, client: SimClient, tps: list[TopicPartition], *, idempotent: bool, rate: float
+        self,
+        client: SimClient,
+        tps: list[TopicPartition],
+        *,
+        idempotent: bool = False,
+        acks: int = -1,
+        rate: float,
     ) -> None:
         """Sends until cancelled."""
-        random = client._world.random
+        random = client.random
         sequences: dict[TopicPartition, int] = {}
         producer: tuple[int, int] | None = None
         count = 0
         while True:
             await client.sleep(random.expovariate(rate))
             if idempotent and producer is None:
-                producer = await self._producer_id(client)
+                producer = await self.producer_id(client)
                 sequences.clear()
             tp = random.choice(tps)
             values = [f"{client.name}.{count + i}".encode() for i in range(random.randint(1, 4))]
             count += len(values)
             sequence = sequences.get(tp, 0)
-            batch = self._batch(values, producer, sequence)
-            known = await self._send(client, tp, values, batch, idempotent)
+            batch = make_batch(values, producer, sequence)
+            known = await self._send(client, tp, values, batch, idempotent, acks)
             if known:
                 sequences[tp] = sequence + len(values)
             else:
                 producer = None  # its sequence is lost; start anew with another id
 
-    async def _producer_id(self, client: SimClient) -> tuple[int, int]:
+    async def producer_id(self, client: SimClient) -> tuple[int, int]:
         while True:
             try:
                 return await client.init_producer_id()
@@ -99,17 +83,30 @@ class Workload:
                 self.history.errors[failed.name] += 1
                 await client.pause()
 
-    def _batch(self, values: list[bytes], producer: tuple[int, int] | None, sequence: int) -> bytes:
-        records = [Record(None, value, 1_700_000_000_000) for value in values]
-        if producer is None:
-            return bytes(build_batch(records))
-        return bytes(
-            build_batch(
-                records,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-                base_sequence=sequence,
-            )
+    def sending(
+        self,
+        client: SimClient,
+        tp: TopicPartition,
+        values: list[bytes],
+        *,
+        acks: int,
+        idempotent: bool,
+        in_flight: int = 1,
+    ) -> SendLines:
+        """Notes a batch before its first attempt."""
+        history = self.history
+        for value in values:
+            history.sent[value] = Sent(tp, acks, idempotent)
+        history.count["sends"] += 1
+        return SendLines(
+            history,
+            client.name,
+            tp,
+            values,
+            acks=acks,
+            idempotent=idempotent,
+            expect_loss=tp.topic in self.expect_loss,
+            in_flight=in_flight,
         )
 
     async def _send(
@@ -119,36 +116,42 @@ class Workload:
         values: list[bytes],
         batch: bytes,
         idempotent: bool,
+        acks: int,
     ) -> bool:
         """Until acknowledged, or certain to have failed; False where it was given up."""
         history = self.history
-        acks = 1 if tp.topic in self.expect_loss else -1
-        for value in values:
-            history.sent[value] = Sent(tp, acks, idempotent)
-        history.count["sends"] += 1
-        attempts, give_up = 0, trio.current_time() + _GIVE_UP_S
+        lines = self.sending(client, tp, values, acks=acks, idempotent=idempotent)
+        attempts, give_up, error = 0, trio.current_time() + GIVE_UP_S, "GIVEN_UP"
         while trio.current_time() < give_up:
             attempts += 1
             try:
                 base = await client.produce(tp, batch, acks)
             except Failed as failed:
-                history.errors[failed.name] += 1
+                error = failed.name
+                history.errors[error] += 1
                 client.forget(tp)
-                if failed.name in _FATAL:
-                    return False
-                if acks == 1 and attempts > 3:
+                if error in FATAL:
+                    break
+                if acks in (0, 1) and attempts > 3:
+                    lines.info(error, attempts)
                     return True
-                if attempts == 1 and not idempotent and _certain(failed.name, acks):
+                if attempts == 1 and not idempotent and _certain(error, acks):
                     for value in values:
                         history.sent[value].failed = True
+                    lines.fail(error)
                     return True
                 await client.pause()
                 continue
-            self._acknowledged(tp, base, values, acks)
+            if acks == 0:
+                lines.info("NO_ANSWER", attempts)
+            else:
+                self.acknowledged(tp, base, values, acks)
+                lines.ok(base, attempts)
             return True
+        lines.info(error, attempts)
         return False
 
-    def _acknowledged(self, tp: TopicPartition, base: int, values: list[bytes], acks: int) -> None:
+    def acknowledged(self, tp: TopicPartition, base: int, values: list[bytes], acks: int) -> None:
         history = self.history
         history.count["acked"] += len(values)
         if base < 0:
@@ -156,18 +159,27 @@ class Workload:
         for offset, value in enumerate(values, base):
             history.sent[value].offset = offset
             if acks == -1:
+                history.knows(tp, offset)
                 self.rules.acknowledged(tp, offset, value)
                 earlier = history.acked.setdefault((tp, offset), value)
-                if earlier != value:
+                if earlier != value and not self.given_up(tp, offset):
                     self.rules.broken(
                         "C12", f"{tp}@{offset} was acknowledged to {earlier!r} and {value!r}"
                     )
+                history.acked[tp, offset] = value
+
+    def given_up(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether this was lost where loss is expected (see `PartitionTruth.given_up`)."""
+        truth = self.rules.partitions.get(tp)
+        return truth is not None and truth.excuses(offset)
 
     # -- consuming ------------------------------------------------------------------------------
 
     async def consume(self, client: SimClient, tps: list[TopicPartition]) -> None:
         """Reads from the start, again and again from where it is, until cancelled."""
         positions = dict.fromkeys(tps, 0)
+        for tp in tps:
+            self.history.line(client.name, "assign", "ok", tp, offset=0, phase="run")
         while True:
             for tp in tps:
                 try:
@@ -175,14 +187,34 @@ class Workload:
                 except Failed as failed:
                     self.history.errors[failed.name] += 1
                     client.forget(tp)
+                    if failed.name == "OFFSET_OUT_OF_RANGE" and self.given_up(tp, positions[tp]):
+                        positions[tp] = 0
+                        self.history.line(client.name, "assign", "ok", tp, offset=0, phase="run")
                     await client.pause()
                     continue
                 self.history.count["polls"] += 1
-                self.history.count["polled"] += len(polled.records)
-                for offset, _, value in polled.records:
-                    self._read(tp, offset, value, self.history.read)
+                self._polled(client.name, tp, polled.records, final=False)
                 positions[tp] = max(positions[tp], polled.next_offset)
             await client.pause(0.02, 0.1)
+
+    def _polled(
+        self,
+        process: str,
+        tp: TopicPartition,
+        records: list[tuple[int, int, bytes]],
+        *,
+        final: bool,
+    ) -> None:
+        history = self.history
+        history.count["polled"] += len(records)
+        op = history.operation() if records else 0
+        phase = "final" if final else "run"
+        for offset, epoch, value in records:
+            self._read(tp, offset, value, history.final if final else history.read)
+            history.line(
+                process, "poll", "ok", tp, op=op, poll_id=op, n=len(records), offset=offset,
+                leader_epoch=epoch, value=value.decode(errors="replace"), phase=phase,
+            )  # fmt: skip
 
     def _read(
         self,
@@ -192,22 +224,52 @@ class Workload:
         where: dict[tuple[TopicPartition, int], bytes],
     ) -> None:
         self.rules.consumed(tp, offset, value)
+        self.history.knows(tp, offset)
         where[tp, offset] = value
         earlier = self.history.read.setdefault((tp, offset), value)
-        if earlier != value and tp.topic not in self.expect_loss:
+        if earlier != value and not self.given_up(tp, offset):
             self.rules.broken("C1", f"{tp}@{offset} was {earlier!r}, and is {value!r}")
         if value not in self.history.sent:
             self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
+
+    async def list_offset(self, client: SimClient, tp: TopicPartition, which: int) -> int:
+        """ListOffsets with its lines; raises Failed."""
+        name = "latest" if which == _LATEST else "earliest"
+        op = self.history.operation()
+        common = {"op": op, "which": name, "phase": "run"}
+        self.history.line(client.name, "list_offsets", "invoke", tp, **common)
+        truth = self.rules.partitions.get(tp)
+        agreed = truth.state.leader_epoch if truth and truth.state else -1
+        known = self.history.known_end.get(tp, 0)
+        try:
+            offset, epoch = await client.list_offset_and_epoch(tp, which)
+        except Failed as failed:
+            self.history.line(client.name, "list_offsets", "info", tp, error=failed.name, **common)
+            raise
+        self.history.line(
+            client.name, "list_offsets", "ok", tp, offset=offset, leader_epoch=epoch, **common
+        )
+        # a leader that was replaced before the call may still answer for its own epoch
+        stale = which == _LATEST and epoch >= agreed and offset < known
+        if stale and not self.given_up(tp, known - 1):
+            self.rules.broken(
+                "C13",
+                f"{tp} ends at {offset}, said the leader of epoch {epoch}; before it was asked, "
+                f"{known} was known, and ZooKeeper's leader epoch was {agreed}",
+            )
+        return offset
 
     async def read_all(self, client: SimClient, tps: list[TopicPartition]) -> None:
         """The final full read, after healing."""
         for tp in tps:
             offset, end = 0, None
+            self.history.line(client.name, "assign", "ok", tp, offset=0, phase="final")
             while end is None or offset < end:
                 try:
                     if end is None:
-                        offset = self.history.starts[tp] = await client.list_offset(tp, -2)
-                        end = await client.list_offset(tp, -1)
+                        offset = await self.list_offset(client, tp, _EARLIEST)
+                        self.history.starts[tp] = offset
+                        end = await self.list_offset(client, tp, _LATEST)
                         continue
                     polled = await client.fetch(tp, offset)
                 except Failed as failed:
@@ -215,8 +277,7 @@ class Workload:
                     client.forget(tp)
                     await client.pause()
                     continue
-                for at, _, value in polled.records:
-                    self._read(tp, at, value, self.history.final)
+                self._polled(client.name, tp, polled.records, final=True)
                 offset = max(offset, polled.next_offset)
 
     # -- the verdict ----------------------------------------------------------------------------
@@ -228,35 +289,58 @@ class Workload:
         for place, value in history.final.items():
             where.setdefault(value, []).append(place)
         for value, sent in history.sent.items():
-            places = where.get(value, [])
-            loss_expected = sent.tp.topic in self.expect_loss
-            if sent.tp.topic in self.deleted:
-                continue
-            if sent.offset is not None and not places:
-                if loss_expected:
-                    rules.expected_losses += 1
-                else:
-                    rules.broken("C4", f"{value!r} was acknowledged at {sent.tp}@{sent.offset}, "
-                                 "and is not there")  # fmt: skip
-            if sent.failed and places:
-                rules.broken("C7", f"{value!r} certainly failed, and is at {places}")
-            if len(places) > 1:
-                if sent.idempotent:
-                    rules.broken("C2", f"{value!r} is there {len(places)} times: {places}")
-                history.count["duplicates"] += len(places) - 1
-            moved = sent.offset is not None and places and (sent.tp, sent.offset) not in places
-            if moved and sent.idempotent and not loss_expected:
-                rules.broken(
-                    "C7", f"{value!r} was acknowledged at {sent.offset}, and is at {places}"
-                )
+            if sent.tp.topic not in self.deleted:
+                self._judge(value, sent, where.get(value, []))
         for (tp, offset), value in history.read.items():
-            if tp.topic in self.expect_loss or tp.topic in self.deleted:
+            if tp.topic in self.deleted or self.given_up(tp, offset):
                 continue
             if offset >= history.starts.get(tp, 0) and (tp, offset) not in history.final:
                 rules.broken("C15", f"{tp}@{offset} {value!r} was read, and is gone")
 
+    def _judge(self, value: bytes, sent: Sent, places: list[tuple[TopicPartition, int]]) -> None:
+        history, rules = self.history, self.rules
+        excused = sent.offset is not None and self.given_up(sent.tp, sent.offset)
+        loss_expected = sent.tp.topic in self.expect_loss or excused
+        if sent.offset is not None and not places:
+            if loss_expected:
+                rules.expected_losses += 1
+                history.count["lost as expected"] += 1
+            else:
+                rules.broken(
+                    "C4",
+                    f"{value!r} was acknowledged at {sent.tp}@{sent.offset}, and is not there",
+                )
+        if sent.failed and places:
+            rules.broken("C7", f"{value!r} certainly failed, and is at {places}")
+        if sent.fenced and places:
+            rules.broken(
+                "C10",
+                f"{value!r} of an older producer epoch stands at {places}, after the newer one",
+            )
+        if len(places) > 1:
+            if sent.idempotent:
+                rules.broken("C2", f"{value!r} is there {len(places)} times: {places}")
+            history.count["duplicates"] += len(places) - 1
+        moved = sent.offset is not None and places and (sent.tp, sent.offset) not in places
+        if moved and sent.idempotent and not loss_expected:
+            rules.broken("C7", f"{value!r} was acknowledged at {sent.offset}, and is at {places}")
 
-_FATAL = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
+
+FATAL = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
+
+
+def make_batch(values: list[bytes], producer: tuple[int, int] | None, sequence: int) -> bytes:
+    records = [Record(None, value, 1_700_000_000_000) for value in values]
+    if producer is None:
+        return bytes(build_batch(records))
+    return bytes(
+        build_batch(
+            records,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+        )
+    )
 
 
 def _certain(error: str, acks: int) -> bool:

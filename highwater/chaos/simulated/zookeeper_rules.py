@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from highwater.chaos.simulated import control_rules
 from highwater.common import znodes
 from highwater.common.types import TopicPartition
 
@@ -25,6 +26,8 @@ class ZooKeeperRules:
         self._ensemble = ensemble
         self._unclean_allowed = unclean_allowed
         self._controller_epoch = 0
+        self._controller = ""
+        """The process that registered itself last."""
 
     def changed(self, path: str, who: str) -> None:
         parts = path.split("/")
@@ -34,6 +37,12 @@ class ZooKeeperRules:
         elif path == "/controller":
             owner = znodes.decode_controller(node.data).broker_id if node else None
             self._book.trace.add("zookeeper", f"/controller is {owner}")
+            self._controller = who if node else self._controller
+        elif path == znodes.HANDLED_BROKER_EPOCHS and node is not None and node.data:
+            if who != self._controller:
+                self._book.broken(
+                    "R10", f"{who} wrote {path}, while the controller was {self._controller}"
+                )
         elif len(parts) == 4 and path.startswith("/brokers/topics/"):
             self._topic_changed(parts[3], node.data if node else None)
         elif len(parts) == 7 and path.startswith("/brokers/topics/") and parts[6] == "state":
@@ -41,6 +50,8 @@ class ZooKeeperRules:
             if node is not None:
                 state = znodes.decode_partition_state(tp, node.data, node.version)
                 self._state_changed(tp, state, who)
+        elif len(parts) == 4 and path.startswith("/admin/delete_topics/") and node is not None:
+            self._book.deleting.add(parts[3])
         elif len(parts) == 4 and path.startswith("/brokers/ids/"):
             self._book.trace.add(
                 "zookeeper", f"broker {parts[3]} {'is there' if node else 'is gone'}"
@@ -59,6 +70,7 @@ class ZooKeeperRules:
         if data is None:
             for tp in [tp for tp in self._book.partitions if tp.topic == topic]:
                 del self._book.partitions[tp]
+            self._book.deleting.discard(topic)
             self._book.trace.add("zookeeper", f"topic {topic} is gone")
             return
         for index, assignment in znodes.decode_topic(topic, data).partitions.items():
@@ -90,6 +102,9 @@ class ZooKeeperRules:
             self._book.broken(
                 "R10", f"{tp}: controller epoch fell from {old.controller_epoch} to {state}"
             )
+        zombie = control_rules.zombie_write(old, state, self._controller_epoch)
+        if zombie is not None:
+            self._book.broken("R10", f"{tp}: {zombie}")
         if state.leader != old.leader:
             if state.leader_epoch == old.leader_epoch:
                 self._book.broken("R7", f"{tp}: a new leader in the same epoch: {old} -> {state}")

@@ -133,6 +133,13 @@ class ZooKeeperService:
         if client is not None:
             client.server_closed()
 
+    def delete(self, path: str) -> None:
+        """Somebody removes a znode by hand."""
+        session = self.ensemble.open_session(10_000).id
+        self.ensemble.write(session, Delete(path))
+        self._tell([path], "an operator")
+        self.ensemble.end_session(session)
+
     def break_connections(self) -> None:
         """The server was restarted: sessions live on, connections do not."""
         for client in list(self.clients.values()):

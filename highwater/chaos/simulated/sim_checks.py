@@ -1,0 +1,110 @@
+"""C1-C15 of a simulated run, by the SQL files that judge real runs, in DuckDB.
+
+A history of one seed is some ten thousand lines.  They go into DuckDB as one JSON column and become
+the table `history` there; the views and checks are the files in spark/, of which only the findings
+are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+
+from highwater.chaos.checks.location import catalog, spark_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CHECKS = ("C1", "C2", "C3", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "C14", "C15")
+"""Without C13: in which epoch an offset became known is not in the history, and the workload, which
+sees ZooKeeper's tree, checks it exactly."""
+
+
+class Finding(NamedTuple):
+    """One violation of a check."""
+
+    check: str
+    found: int
+    example: str
+
+
+class Topic(NamedTuple):
+    """What a topic promises; `unclean` where committed records were given up."""
+
+    name: str
+    expect_loss: bool
+    unclean: bool
+
+
+@cache
+def _checks() -> list[Any]:
+    return [c for c in catalog().checks(spark_folder()) if c.id in CHECKS]
+
+
+@cache
+def _views() -> list[tuple[str, str]]:
+    return list(catalog().views(spark_folder()))
+
+
+def judge(lines: Sequence[dict[str, Any]], topics: Iterable[Topic]) -> list[Finding]:
+    """The checks that found violations; raises ValueError where they had nothing to look at."""
+    with duckdb.connect() as db:
+        db.execute("SET threads = 1")
+        _load(db, lines, topics)
+        return _judge(db)
+
+
+def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
+    for name, query in _views():
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+    selected = _checks()
+    examined = dict(db.execute(catalog().examined_query(selected)).fetchall())
+    idle = [c.id for c in selected if c.required and not examined.get(c.id)]
+    if idle:
+        raise ValueError(f"nothing to look at for {', '.join(idle)}")
+    cursor = db.execute(catalog().findings_query(selected, 1))
+    names = [column[0] for column in cursor.description or []]
+    findings = []
+    for row in cursor.fetchall():
+        one = dict(zip(names, row, strict=True))
+        if one["kind"] == "violation":
+            place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+            value = f" {one['value']!r}" if one["value"] is not None else ""
+            findings.append(Finding(one["id"], one["found"], f"{place}{value}: {one['detail']}"))
+    return findings
+
+
+def _load(
+    db: duckdb.DuckDBPyConnection, lines: Sequence[dict[str, Any]], topics: Iterable[Topic]
+) -> None:
+    for name, (_, columns) in catalog().TABLES.items():
+        fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
+    columns = catalog().TABLES["history"][1]
+    spec = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
+    file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".jsonl", dir=_memory())
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as out:
+            out.write("\n".join(map(json.dumps, lines)))
+        db.execute(
+            f"INSERT INTO history SELECT * FROM read_json('{path}', "
+            f"format = 'newline_delimited', columns = {{{spec}}})"
+        )
+    finally:
+        os.unlink(path)
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().CONSUMED.items())
+    db.execute(f"CREATE OR REPLACE TEMP TABLE consumed ({fields})")
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().TOPICS.items())
+    db.execute(f"CREATE OR REPLACE TEMP TABLE topics ({fields})")
+    db.executemany("INSERT INTO topics VALUES (?, ?, ?)", [list(topic) for topic in topics])
+
+
+def _memory() -> str | None:
+    """A folder in memory, where there is one."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
