@@ -28,7 +28,8 @@ from highwater.chaos.simulated.rules import Violation
 from highwater.chaos.simulated.self_test import blind_spot
 from highwater.chaos.simulated.sim_history import History
 from highwater.chaos.simulated.trace import TraceHandler
-from highwater.chaos.simulated.transactions import IDS, TOPIC, Transactions, TxnClient
+from highwater.chaos.simulated.transactions import IDS, Transactions
+from highwater.chaos.simulated.transactions_client import TOPIC, TxnClient
 from highwater.chaos.simulated.workload import Workload
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
