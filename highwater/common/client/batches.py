@@ -29,7 +29,12 @@ from highwater.common.client.errors import RETRIABLE, nothing_appended
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.compression import Compression
-from highwater.common.wire.records import Record, add_to_sequence, build_batch
+from highwater.common.wire.records import (
+    TRANSACTIONAL,
+    Record,
+    add_to_sequence,
+    build_batch,
+)
 
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
@@ -117,6 +122,7 @@ class PartitionBatches:
         batch_bytes: int,
         max_in_flight: int,
         compression: Compression = Compression.NONE,
+        transactional: bool = False,
     ) -> None:
         self.tp = tp
         self.identity: Identity | None = None
@@ -128,6 +134,7 @@ class PartitionBatches:
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._compression = compression
+        self._attributes = TRANSACTIONAL if transactional else 0
         self._batches: deque[Batch] = deque()
         self._recovering = False
         self._next_sequence = 0
@@ -221,6 +228,7 @@ class PartitionBatches:
                 producer_epoch=identity.epoch,
                 base_sequence=batch.sequence,
                 compression=self._compression,
+                attributes=self._attributes,
             )
         return batch.encoded
 

@@ -12,9 +12,7 @@ while `buffer_bytes` of records are unfinished.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -31,28 +29,26 @@ from highwater.common.client.connection import ClientConnection, Pending
 from highwater.common.client.errors import STALE_METADATA, code_of
 from highwater.common.client.metadata import Cluster
 from highwater.common.client.partitioner import partition_of
+from highwater.common.client.produce_codec import parse_produce_response, produce_request
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.compression import Compression
 from highwater.common.wire.messages import InitProducerIdRequest
 from highwater.common.wire.records import Record
 
-if TYPE_CHECKING:
-    from highwater.common.world.api import Buffer
-
-__all__ = ["Delivery", "Outcome", "Producer", "Receipt"]
+__all__ = [
+    "Delivery",
+    "Outcome",
+    "Producer",
+    "Receipt",
+    "parse_produce_response",
+    "produce_request",
+]
 
 PRODUCE = 0
 PRODUCE_VERSION = 7
 INIT_PRODUCER_ID_VERSION = 1
 ALL = -1
-
-_HEAD = Struct(">hhii")
-
-_PARTITION = Struct(">ii")
-_RESULT = Struct(">ihqqq")
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
 
 
 class Receipt:
@@ -92,7 +88,9 @@ class Producer:
         retries: bool = True,
         buffer_bytes: int = 32 << 20,
         on_delivery: Callable[[Delivery], None] | None = None,
+        transactional_id: str | None = None,
     ) -> None:
+        """With a transactional id, `TransactionalProducer` says who it is, by `become`."""
         if acks not in (0, 1, ALL):
             raise ValueError(f"acks={acks}: 0, 1 or -1 (all)")
         self.idempotent = acks == ALL if idempotent is None else idempotent
@@ -109,6 +107,8 @@ class Producer:
         self.delivery_timeout_s = delivery_timeout_s
         self.request_timeout_s = request_timeout_s
         self.retries = retries
+        self.transactional_id = transactional_id
+        self._identity: Identity | None = None
         self.unfinished = 0
         """Records without a report."""
         self._cluster = cluster
@@ -181,6 +181,12 @@ class Producer:
         self._wake(tp)
         return receipt
 
+    def become(self, identity: Identity) -> None:
+        """A transactional producer's id and epoch; nothing may be unfinished."""
+        self._identity = identity
+        for batches in self._partitions.values():
+            batches.identify(identity)
+
     async def flush(self) -> None:
         """Until every record taken so far has its report."""
         while self.unfinished:
@@ -224,9 +230,12 @@ class Producer:
             batch_bytes=self.batch_bytes,
             max_in_flight=self.max_in_flight,
             compression=self.compression,
+            transactional=self.transactional_id is not None,
         )
         if not self.idempotent:
             batches.identify(NOBODY)
+        elif self._identity is not None:
+            batches.identify(self._identity)
         return batches
 
     def _wake(self, tp: TopicPartition) -> None:
@@ -348,6 +357,8 @@ class Producer:
         retry_at_s = trio.current_time() + self._cluster.retry_backoff_s
         batches.failed(batch, error, detail, retry_at_s=retry_at_s, retry=self.retries)
         if batches.needs_identity():
+            if self.transactional_id is not None:
+                batches.abort("its sequence was broken: the transaction has to be aborted")
             self._news.set()
 
 
@@ -395,8 +406,8 @@ class _Sender:
             batches.node = self._node
         name = f"{connection.local[1]}-{connection.peer[0]}:{connection.peer[1]}"
         records = [(batches.tp, batches.sent(batch, name)) for batches, batch in taken]
-        body = produce_request(producer.acks, producer.request_timeout_s, records)
         timeout_s = producer.request_timeout_s
+        body = produce_request(producer.acks, timeout_s, records, producer.transactional_id)
         try:
             if producer.acks == 0:
                 await connection.send_raw(PRODUCE, PRODUCE_VERSION, body, timeout_s)
@@ -459,40 +470,3 @@ class _Sender:
                 batches.acked(batch, offset, append_time)
             else:
                 self._producer.failed(batches, batch, code, code.name)
-
-
-def produce_request(
-    acks: int, timeout_s: float, batches: list[tuple[TopicPartition, bytearray]]
-) -> list[Buffer]:
-    """The body of a Produce v7 in parts; the batches are not copied."""
-    topics: dict[str, list[tuple[int, bytearray]]] = {}
-    for tp, records in batches:
-        topics.setdefault(tp.topic, []).append((tp.partition, records))
-    parts: list[Buffer] = []
-    head = bytearray(_HEAD.pack(-1, acks, int(timeout_s * 1000), len(topics)))
-    for topic, partitions in topics.items():
-        name = topic.encode()
-        head += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
-        for partition, records in partitions:
-            head += _PARTITION.pack(partition, len(records))
-            parts += (head, records)
-            head = bytearray()
-    return parts
-
-
-def parse_produce_response(body: memoryview) -> dict[TopicPartition, tuple[int, int, int]]:
-    """Error, base offset and log append time of each partition of a Produce v7 answer."""
-    found = {}
-    (topics,) = _INT32.unpack_from(body)
-    at = 4
-    for _ in range(topics):
-        (length,) = _INT16.unpack_from(body, at)
-        topic = str(body[at + 2 : at + 2 + length], "utf-8")
-        at += 2 + length
-        (partitions,) = _INT32.unpack_from(body, at)
-        at += 4
-        for _ in range(partitions):
-            index, error, offset, append_time, _ = _RESULT.unpack_from(body, at)
-            at += _RESULT.size
-            found[TopicPartition(topic, index)] = (error, offset, append_time)
-    return found
