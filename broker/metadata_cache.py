@@ -11,6 +11,16 @@ that topic, or when the set of live brokers changes, as that changes which leade
 available; a whole answer is thrown away at any change.  A change of one partition among thousands
 therefore costs one topic's encoding and a join of bytes, and never a copy of the whole state.
 
+A broker that goes is named in answers for a few seconds more, as Kafka's brokers name a dead one
+until its session ends: where suspicion moves its leaders at once, and a client would learn in one
+answer that its partition is elsewhere and that its broker is no more, librdkafka gives the
+partition to the new leader, then takes it back with the old one, and finds it again a second later.
+
+A leader's death is seen here by the broken connection of the fetcher, some ten milliseconds before
+the controller tells of another leader.  A client sees it at the same moment, and asks at once; told
+of the old leader it would try that one again, and ask next after a back-off (librdkafka: up to a
+second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
+
 Source: kafka.server.metadata.ZkMetadataCache.
 """
 
@@ -50,6 +60,11 @@ class PartitionMetadata(NamedTuple):
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
 
 
+GONE_NAMED_MS = 2000
+DOUBT_MS = 500
+DOUBT_AGAIN_MS = 10_000
+
+
 class MetadataCache:
     """One broker's copy of the cluster's metadata."""
 
@@ -62,6 +77,10 @@ class MetadataCache:
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._partitions = 0
+        self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
+        """Brokers that are named a little longer, each until when."""
+        self._doubts: dict[int, int] = {}
+        """Since when a broker is in doubt."""
         self._encoded: dict[tuple[int, str], EncodedTopics] = {}
         self._answers: dict[tuple[object, ...], bytes] = {}
 
@@ -106,15 +125,43 @@ class MetadataCache:
         """How many partitions are known."""
         return self._partitions
 
+    # ---- doubt
+
+    def doubt(self, broker_id: int, now_ms: int) -> None:
+        """This broker's connection to that one broke: who leads where it led will be known soon."""
+        since = self._doubts.get(broker_id)
+        if since is None or now_ms - since >= DOUBT_AGAIN_MS:
+            self._doubts[broker_id] = now_ms
+
+    def doubted(self, topics: Iterable[str] | None, now_ms: int) -> list[str]:
+        """Those of the topics (None: of all) with a leader that is in doubt, and for live still."""
+        brokers = {
+            b for b, since in self._doubts.items() if now_ms - since < DOUBT_MS and self.is_alive(b)
+        }
+        if not brokers:
+            return []
+        return [
+            topic
+            for topic in (self._topics if topics is None else topics)
+            if any(state.leader in brokers for state in self.partitions_of(topic).values())
+        ]
+
     # ---- the controller's updates
 
-    def apply(self, request: Any) -> list[TopicPartition]:
-        """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted."""
+    def apply(self, request: Any, now_ms: int | None = None) -> list[TopicPartition]:
+        """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted.
+
+        Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
+        """
         self.generation += 1
         self._answers.clear()
         self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
         brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
         if brokers != self._brokers:
+            if now_ms is not None:
+                until = now_ms + GONE_NAMED_MS
+                gone = {b: (info, until) for b, info in self._brokers.items() if b not in brokers}
+                self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
             self._brokers = dict(sorted(brokers.items()))
             self._encoded.clear()
         deleted: dict[TopicPartition, None] = {}
@@ -159,12 +206,16 @@ class MetadataCache:
         *,
         topic_operations: bool = False,
         cluster_operations: bool = False,
+        now_ms: int = 0,
     ) -> bytes:
         """The body of a Metadata answer; `topics` None means all of them.
 
         Unknown names are answered with the error for them; whoever wants them created does that
         first.
         """
+        if self._gone and any(until <= now_ms for _, until in self._gone.values()):
+            self._gone = {b: g for b, g in self._gone.items() if g[1] > now_ms}
+            self._answers.clear()
         key = (version, listener, topics, topic_operations, cluster_operations)
         answer = self._answers.get(key)
         if answer is None:
@@ -172,7 +223,7 @@ class MetadataCache:
                 self._answers.clear()
             answer = encode_answer(
                 version,
-                self._brokers.values(),
+                (*self._brokers.values(), *(info for info, _ in self._gone.values())),
                 listener,
                 self.cluster_id,
                 self.controller_id,

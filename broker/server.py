@@ -35,7 +35,7 @@ from broker.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.network.metrics_server import open_metrics_server
 from broker.network.socket_server import SocketServer
-from broker.purgatory import CompletionSink, Purgatories
+from broker.purgatory import CompletionSink, Purgatories, trio_now_ms
 from broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
 from broker.quota.manager import CONNECTION_RATE
 from broker.registration import (
@@ -116,6 +116,7 @@ class Broker:
             self.broker_id,
             is_alive=self.metadata.is_alive,
             is_known=lambda tp: self.metadata.partition(tp) is not None,
+            leader_lost=lambda broker: self.metadata.doubt(broker, trio_now_ms()),
             completed=self.completions.add,
             zk=lambda: self.services.session,
         )

@@ -13,10 +13,11 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, ClassVar
 
 from broker.admin.topics import auto_create
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Delayed, Reply, Response
+from broker.metadata_cache import DOUBT_MS
 from broker.metadata_encoding import (
     EncodedTopics,
     encode_answer,
@@ -24,6 +25,7 @@ from broker.metadata_encoding import (
     operations_of_topic,
     unknown_topic_id,
 )
+from broker.purgatory import DelayedOperation
 from highwater.common.errors import ApiError, ErrorCode
 
 API = Api(key=3, name="Metadata", versions=(0, 12))
@@ -36,15 +38,47 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     names, ids = _asked_for(ctx, request)
     cache = ctx.services.metadata
     if names is None or (not ids and (not _creates(ctx, request) or _all_known(ctx, names))):
-        body = cache.answer(
-            ctx.version,
-            ctx.listener,
-            names,
-            topic_operations=bool(request.include_topic_authorized_operations),
-            cluster_operations=bool(request.include_cluster_authorized_operations),
-        )
-        return Response(parts=(body,))
+        doubted = cache.doubted(names, ctx.now_ms)
+        if doubted:
+            return Delayed(MetadataWait(ctx, request, names, doubted))
+        return _answer(ctx, request, names)
     return _answer_slowly(ctx, request, names, ids)
+
+
+def _answer(ctx: Context, request: Any, names: tuple[str, ...] | None) -> Response:
+    body = ctx.services.metadata.answer(
+        ctx.version,
+        ctx.listener,
+        names,
+        topic_operations=bool(request.include_topic_authorized_operations),
+        cluster_operations=bool(request.include_cluster_authorized_operations),
+        now_ms=ctx.now_ms,
+    )
+    return Response(parts=(body,))
+
+
+class MetadataWait(DelayedOperation):
+    """Waits, not for long, until the leaders that are in doubt are known again."""
+
+    kind: ClassVar[str] = "topic"
+
+    def __init__(
+        self, ctx: Context, request: Any, names: tuple[str, ...] | None, doubted: list[str]
+    ) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.names = names
+        self.doubted = doubted
+        self.keys = doubted
+        self.timeout_ms = DOUBT_MS
+
+    def try_complete(self) -> Response | None:
+        if self.ctx.services.metadata.doubted(self.doubted, self.ctx.now_ms):
+            return None
+        return _answer(self.ctx, self.request, self.names)
+
+    def on_expire(self) -> Response:
+        return _answer(self.ctx, self.request, self.names)
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[tuple[str, ...] | None, list[bytes]]:

@@ -29,7 +29,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
     services.replicas.controller_epoch = ControllerEpoch(request.controller_epoch)
-    services.groups.topics_deleted(services.metadata.apply(request))
+    services.groups.topics_deleted(services.metadata.apply(request, ctx.now_ms))
     partitions = _partitions(request)
     services.purgatories.check("topic", dict.fromkeys(tp.topic for tp in partitions))
     services.purgatories.check("ElectLeader", partitions)

@@ -32,6 +32,8 @@ class FetchState:
     offset: int
     truncating: bool = True
     ready_at: float = 0.0
+    failures: int = 0
+    """In a row; what was delayed is asked for again sooner or later by their number."""
 
 
 class Truncation(NamedTuple):

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 FETCH, FETCH_VERSION = 1, 11
 OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
 LATEST, EARLIEST = -1, -2
+FIRST_BACKOFF_S = 0.02
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -146,17 +147,21 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------- the loop
 
     async def run(self) -> None:
-        backoff = self.manager.config.replica_fetch_backoff_ms / 1000
+        failures = 0
         while True:
             if not self.states:
                 await self._wait_added(None)
                 continue
             try:
                 await self._round()
+                failures = 0
             except OSError as e:
                 log.debug("fetcher of %d at %s: %s", self.leader, self.address, e)
+                failures += 1
+                if isinstance(e, ConnectionError):
+                    self.manager.leader_lost(self.leader)
                 self._disconnect()
-                await self._wait_added(backoff)
+                await self._wait_added(self._backoff_s(failures))
 
     async def _wait_added(self, timeout_s: float | None) -> None:
         with trio.move_on_after(timeout_s if timeout_s is not None else float("inf")):
@@ -192,7 +197,14 @@ class ReplicaFetcher:
         return self.manager.config.replica_socket_timeout_ms / 1000
 
     def _delay(self, state: FetchState) -> None:
-        state.ready_at = trio.current_time() + self.manager.config.replica_fetch_backoff_ms / 1000
+        state.failures += 1
+        state.ready_at = trio.current_time() + self._backoff_s(state.failures)
+
+    def _backoff_s(self, failures: int) -> float:
+        """Up to replica.fetch.backoff.ms, and short at first: a follower often hears of a leader
+        before that one does, and acks=all waits for it."""
+        longest = self.manager.config.replica_fetch_backoff_ms / 1000
+        return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 10), longest)
 
     def _fenced(self, tp: TopicPartition, code: int) -> None:
         """The leader's epoch is newer than ours: only a LeaderAndIsr can help."""
@@ -259,6 +271,7 @@ class ReplicaFetcher:
             return
         state.offset = follower_log.log_end_offset
         state.truncating = not step.done and follower_log.epochs.latest >= 0
+        state.failures = 0
 
     # ---------------------------------------------------------------- fetching
 
@@ -373,6 +386,7 @@ class ReplicaFetcher:
         if self.manager.broker_id in partition.adding:
             stats.reassignment_bytes_in += fetched.size
         state.offset = partition.require_log().log_end_offset
+        state.failures = 0
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
         """Our LEO is outside the leader's log: above its end after an unclean election, else below

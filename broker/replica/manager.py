@@ -64,7 +64,9 @@ class ReadResult:
 
 
 class ReplicaManager:
-    """`is_alive` and `is_known` ask the metadata cache; `zk` gives the live session or None."""
+    """`is_alive` and `is_known` ask the metadata cache, `leader_lost` tells it that a fetcher's
+    connection broke; `zk` gives the live session or None.
+    """
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class ReplicaManager:
         completed: Completed,
         zk: Callable[[], ZooKeeper | None],
         is_known: Callable[[TopicPartition], bool] = lambda _: False,
+        leader_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.config = config
         self.world = world
@@ -84,6 +87,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.is_alive = is_alive
         self.is_known = is_known
+        self.leader_lost = leader_lost
         self.completed = completed
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_stats = BrokerTopicStats()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from highwater.cli.bench_failover import failover
 from highwater.cli.bench_sim import sim
 from highwater.cli.errors import clear_errors
 
@@ -92,9 +93,9 @@ def produce(
         warm_up_s=warm_up,
         starts=starts,
     )
-    with _sides(against, folder) as sides:
+    with two_sides(against, folder) as sides:
         rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        _show(rows, sides, json_file)
+        show_rows(rows, sides, json_file)
 
 
 @bench.command()
@@ -137,13 +138,13 @@ def compaction(
     from highwater.chaos.bench.keyed import Keyed
 
     plan = Plan(Keyed(records, keys), segment_mib << 20, rounds)
-    with _sides(against, folder) as sides:
+    with two_sides(against, folder) as sides:
         rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        _show(rows, sides, json_file)
+        show_rows(rows, sides, json_file)
 
 
 @contextmanager
-def _sides(against: str | None, folder: Path | None) -> Iterator[list[Side]]:
+def two_sides(against: str | None, folder: Path | None) -> Iterator[list[Side]]:
     """Highwater, and what it is compared with, in folders that go at the end."""
     from highwater.chaos.bench.produce import Side
     from highwater.chaos.clusters import apache
@@ -161,7 +162,7 @@ def _sides(against: str | None, folder: Path | None) -> Iterator[list[Side]]:
         yield sides
 
 
-def _show(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) -> None:
+def show_rows(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) -> None:
     from highwater.chaos.bench.rows import table
 
     click.echo(table(rows, sides[1].name if len(sides) > 1 else "-"))
@@ -169,4 +170,5 @@ def _show(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) ->
         json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
 
 
+bench.add_command(failover)
 bench.add_command(sim)

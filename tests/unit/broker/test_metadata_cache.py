@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata_cache import MetadataCache
+from broker.metadata_cache import DOUBT_AGAIN_MS, DOUBT_MS, GONE_NAMED_MS, MetadataCache
 from broker.metadata_encoding import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from highwater.common.errors import ErrorCode
 from highwater.common.types import NO_BROKER, BrokerId, TopicPartition
@@ -235,3 +235,40 @@ def _with_topic(partition: Any, topic: str) -> Any:
 def _with_v0(live: Any) -> Any:
     live.v0_host, live.v0_port = live.endpoints[0].host, live.endpoints[0].port
     return live
+
+
+def test_a_broker_that_goes_is_named_a_little_longer(cache: MetadataCache) -> None:
+    cache.apply(update({"t": [state(1, 3, [3])]}, [broker(1), broker(3)]), 1000)
+
+    def named(now_ms: int) -> list[int]:
+        body = cache.answer(12, "PLAINTEXT", ("t",), now_ms=now_ms)
+        return sorted(b.node_id for b in decode_response(3, 12, body).brokers)
+
+    assert named(1000) == named(1000 + GONE_NAMED_MS - 1) == [1, 2, 3]
+    assert not cache.is_alive(2)
+    assert list(cache.brokers()) == [1, 3]
+    assert named(1000 + GONE_NAMED_MS) == [1, 3]
+    cache.apply(update({}, [broker(1), broker(2), broker(3)]), 7000)
+    cache.apply(update({}, [broker(1), broker(2)]), 8000)
+    assert named(8000) == [1, 2, 3]
+    cache.apply(update({}, [broker(1), broker(2), broker(3)]), 9000)
+    assert named(9000) == [1, 2, 3], "once, though it was gone"
+
+
+def test_a_leader_is_in_doubt_until_there_is_news(cache: MetadataCache) -> None:
+    cache.doubt(1, 100)
+    assert cache.doubted(None, 100) == cache.doubted(("t",), 599) == ["t"]
+    assert cache.doubted(("u", "no"), 100) == []
+    assert cache.doubted(None, 100 + DOUBT_MS) == []
+    cache.doubt(1, 700)
+    assert cache.doubted(None, 700) == [], "not again so soon: it may be down for long"
+    cache.doubt(1, 100 + DOUBT_AGAIN_MS)
+    assert cache.doubted(None, 100 + DOUBT_AGAIN_MS) == ["t"]
+    cache.doubt(3, 20_000)
+    assert cache.doubted(None, 20_000) == ["u"]
+    cache.apply(update({"u": [state(0, 2, [2])]}))
+    assert cache.doubted(None, 20_000) == [], "another leads"
+    cache.doubt(2, 30_000)
+    assert cache.doubted(None, 30_000) == ["t", "u"]
+    cache.apply(update({}, [broker(1), broker(3)]))
+    assert cache.doubted(None, 30_000) == [], "the controller knows that it is gone"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trio
+
 from broker.log.manager import LogManager
 from broker.replica.fetcher import ReplicaFetcher
 from broker.replica.manager import ReplicaManager
@@ -74,3 +76,20 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
     assert partitions[sound].require_log().log_end_offset == 4
     fetcher.add(partitions[broken], ("nowhere", 1))
     assert fetcher.states[broken].truncating, "a new term brings it in line first"
+
+
+async def test_the_first_delays_are_short(tmp_path: Path) -> None:
+    """A follower often hears of a leader before that one does, and acks=all waits for it."""
+    manager = await replica_manager(tmp_path)
+    partition = hosted(manager, TopicPartition("t", 0))
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    fetcher.add(partition, ("nowhere", 1))
+    state = fetcher.states[partition.tp]
+
+    def delay_ms() -> int:
+        fetcher._delay(state)
+        return round((state.ready_at - trio.current_time()) * 1000)
+
+    assert [delay_ms() for _ in range(8)] == [20, 40, 80, 160, 320, 640, 1000, 1000]
+    fetcher._append(partition.tp, state, sent(partition.tp, 0, 3))
+    assert delay_ms() == 20

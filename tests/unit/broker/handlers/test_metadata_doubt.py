@@ -1,0 +1,54 @@
+"""Metadata while a leader's connection has just broken: it waits for the controller's news."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from broker.handlers import metadata
+from broker.purgatory import trio_now_ms
+from highwater.common.wire.messages import MetadataRequest
+
+
+def asked(*topics: str) -> Any:
+    named = [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
+    return MetadataRequest(topics=named or None, allow_auto_topic_creation=False)
+
+
+def leader_in(answer: Any) -> int:
+    return int(answer.topics[0].partitions[0].leader_id)
+
+
+def test_the_answer_names_the_new_leader(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await b.update_metadata({"t": {0: 2}, "u": {0: 3}})
+        b.services.metadata.doubt(2, trio_now_ms())
+        answers: list[Any] = []
+
+        async def ask(*topics: str) -> None:
+            answers.append(await b.ask(metadata, 12, asked(*topics)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "t")
+            nursery.start_soon(ask)
+            await trio.sleep(0.1)
+            assert not answers
+            assert leader_in(await b.ask(metadata, 12, asked("u"))) == 3, "no doubt of that"
+            await b.update_metadata({"t": {0: 1}}, {1: None, 3: None})
+        assert [leader_in(a) for a in answers] == [1, 1]
+
+    in_broker(body)
+
+
+def test_half_a_second_at_most(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await b.update_metadata({"t": {0: 2}})
+        b.services.metadata.doubt(2, trio_now_ms())
+        began = trio.current_time()
+        assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
+        assert 0.4 < trio.current_time() - began < 0.6
+        assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
+        assert trio.current_time() - began < 0.6
+
+    in_broker(body)
