@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.common.reassignment import ReplicaAssignment
@@ -231,6 +232,7 @@ def encode_broker(
     return _encode(value)
 
 
+@lru_cache(maxsize=1024)  # all registrations are read again when one of them comes or goes
 def decode_broker(broker_id: BrokerId, data: bytes, epoch: BrokerEpoch) -> BrokerInfo:
     """`epoch` is the znode's czxid."""
     what = broker_path(broker_id)
