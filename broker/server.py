@@ -35,6 +35,7 @@ from broker.metadata_cache import MetadataCache
 from broker.metrics import Metrics
 from broker.network.metrics_server import open_metrics_server
 from broker.network.socket_server import SocketServer
+from broker.network.tracing import trace
 from broker.purgatory import CompletionSink, Purgatories, trio_now_ms
 from broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
 from broker.quota.manager import CONNECTION_RATE
@@ -156,7 +157,11 @@ class Broker:
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[Services]) -> None:
         addresses = await self.server.bind()
         metrics_page = await open_metrics_server(
-            self.config, self.world, self.services.metrics, ready=lambda: self._ready
+            self.config,
+            self.world,
+            self.services.metrics,
+            ready=lambda: self._ready,
+            trace=lambda query: trace(self.server, query),
         )
         register_broker_metrics(self.services, lambda: self._controller_gauges())
         register_cleaner_metrics(

@@ -86,6 +86,7 @@ class BrokerConnection:
         "closed",
         "connection",
         "hung_up",
+        "hung_up_by_peer",
         "index",
         "last_active",
         "leaving",
@@ -123,6 +124,7 @@ class BrokerConnection:
         self.closed = False
         self.readable = False
         self.hung_up = False
+        self.hung_up_by_peer = False
         self.stalled = False
         self.pending: deque[Request] = deque()
         """Requests whose answers have not left yet, in order."""

@@ -105,6 +105,8 @@ class HandlerPool:
         self._waiting: deque[Awaitable[None]] = deque()
         """Begun by `work`, for the handler that was woken to wait for it."""
         channel.work = self.work
+        self.start: Callable[[Request], Awaitable[None] | None] = self.handle
+        """`handle`, or that with somebody looking on (see `tracing`)."""
         self._labels: dict[int, tuple[ApiMetrics, ...]] = {}
 
     async def run(self, size: Callable[[], int]) -> None:
@@ -133,7 +135,7 @@ class HandlerPool:
             if request is None:
                 break
             request.taken = now
-            waiting = self._start(request)
+            waiting = self.start(request)
             if waiting is not None:
                 self._waiting.append(waiting)
                 channel.wake_one()
@@ -163,7 +165,7 @@ class HandlerPool:
                         self.busy_ns += now - started
                         await trio.lowlevel.checkpoint()
                         request.taken = started = perf_ns()
-                    waiting = self._start(request)
+                    waiting = self.start(request)
                     if request.handled - request.taken > NOTED_NS:
                         self._note(request, request.handled - request.taken)
                 if waiting is not None:
@@ -180,7 +182,7 @@ class HandlerPool:
     def _note(self, request: Request, ns: int) -> None:
         self._metrics.steps.note(f"handler {api_name(request.api_key)}", ns)
 
-    def _start(self, request: Request) -> Awaitable[None] | None:
+    def handle(self, request: Request) -> Awaitable[None] | None:
         """Handles a request, but for what has to be awaited: that is given back."""
         entry = self._handlers.get(request.api_key)
         version = request.api_version

@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz on highwater.metrics.port: as much HTTP as a scraper needs.
+"""/metrics, /healthz, /readyz and /trace on highwater.metrics.port: as much HTTP as is needed.
 
 One request a connection, GET or HEAD, answered and closed.  /healthz says that the loop turns;
 /readyz whether the broker serves: 503 until it is registered, and when it is leaving.
@@ -7,7 +7,9 @@ One request a connection, GET or HEAD, answered and closed.  /healthz says that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+OpenTrace = Callable[[str], AbstractAsyncContextManager[AsyncIterator[str]]]
+"""Of a query: lines to be streamed, for as long as the context lasts (see `tracing`)."""
 _MAX_REQUEST_BYTES = 8192
 _REQUEST_S = 5.0
 _ENOUGH_CONNECTIONS = 16
@@ -37,11 +41,13 @@ class MetricsServer:
         *,
         ready: Callable[[], bool] = lambda: True,
         dialect: str = CONFLUENT,
+        trace: OpenTrace | None = None,
     ) -> None:
         self._world = world
         self._registry = registry
         self._ready = ready
         self._dialect = dialect
+        self._trace = trace
         self._listener: Listener | None = None
         self._open = 0
 
@@ -71,15 +77,39 @@ class MetricsServer:
 
     async def _serve(self, connection: Connection) -> None:
         try:
-            with trio.move_on_after(_REQUEST_S):
+            with trio.move_on_after(_REQUEST_S) as limit:
                 request = await _read_head(connection)
-                if request is not None:
+                if request is not None and request.startswith(b"GET /trace") and self._trace:
+                    limit.deadline = math.inf
+                    await self._stream(connection, request)
+                elif request is not None:
                     await _send(connection, self._answer(request))
         except (OSError, trio.ClosedResourceError) as exc:
             log.debug("a scraper went away: %s", exc)
         finally:
             self._open -= 1
             connection.close()
+
+    async def _stream(self, connection: Connection, head: bytes) -> None:
+        """Lines of JSON as they come, until the trace or the connection ends."""
+        assert self._trace is not None
+        query = head.split(b" ", 2)[1].partition(b"?")[2].decode("latin-1")
+        async with self._trace(query) as lines, trio.open_nursery() as nursery:
+
+            async def until_closed() -> None:
+                scrap = memoryview(bytearray(64))
+                while (n := connection.recv_into(scrap)) is None or n:
+                    if n is None:
+                        await connection.wait_readable()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(until_closed)
+            head_lines = ("HTTP/1.1 200 OK", "Content-Type: application/x-ndjson")
+            text = "\r\n".join((*head_lines, "Connection: close", "", ""))
+            await _send(connection, text.encode())
+            async for line in lines:
+                await _send(connection, line.encode())
+            nursery.cancel_scope.cancel()
 
     def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
@@ -109,12 +139,17 @@ class MetricsServer:
 
 
 async def open_metrics_server(
-    config: Config, world: World, registry: Registry, ready: Callable[[], bool]
+    config: Config,
+    world: World,
+    registry: Registry,
+    ready: Callable[[], bool],
+    trace: OpenTrace | None = None,
 ) -> MetricsServer | None:
     """Bound and ready to run, on every interface; None where no port is configured."""
     if config.highwater_metrics_port < 0:
         return None
-    server = MetricsServer(world, registry, ready=ready, dialect=config.highwater_metrics_dialect)
+    dialect = config.highwater_metrics_dialect
+    server = MetricsServer(world, registry, ready=ready, dialect=dialect, trace=trace)
     await server.bind("", config.highwater_metrics_port)
     return server
 

@@ -187,6 +187,7 @@ class Processor:
                 return
             header = parse_request_header(frame)
         except PeerClosed:
+            connection.hung_up_by_peer = True
             if connection.unfinished:
                 log.info("connection %s ended early: %s", connection.id, connection.unfinished)
             self.close(connection)
@@ -197,6 +198,7 @@ class Processor:
             return
         except OSError as exc:
             log.debug("connection %s ended: %s", connection.id, exc)
+            connection.hung_up_by_peer = True
             self.close(connection)
             return
         if connection.reserved:

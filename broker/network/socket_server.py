@@ -31,6 +31,7 @@ from broker.network.processor import Processor
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.network.request_log import RequestLog
+from broker.network.tracing import Tracer, tracing
 from broker.purgatory import trio_now_ms
 from highwater.common.types import Endpoint
 
@@ -155,6 +156,7 @@ class SocketServer:
         self.metrics: Metrics = services.metrics
         self.perf_ns = world.clock.perf_ns
         self.request_log = RequestLog()
+        self.tracers: dict[Tracer, None] = {}
         self.expired = dict.fromkeys(Plane, 0)
         """Connections that were closed because nothing came for connections.max.idle.ms."""
         self.network = world.network
@@ -281,11 +283,13 @@ class SocketServer:
             return
         self._count += 1
         processor = plane.next_processor()
-        processor.add(
-            BrokerConnection(
-                connection, info, processor, self.config.socket_request_max_bytes, self._count
-            )
+        accepted = BrokerConnection(
+            connection, info, processor, self.config.socket_request_max_bytes, self._count
         )
+        processor.add(accepted)
+        for tracer in self.tracers:
+            if tracer.connections:
+                tracer.opened(accepted, self.limits.total)
 
     def _close_most_idle(self) -> None:
         """Makes room for the inter-broker listener at the cost of a client."""
@@ -325,7 +329,7 @@ class SocketServer:
                     level = logging.INFO if half else logging.DEBUG
                     text = "closing connection %s: idle for %d ms%s"
                     log.log(level, text, connection.id, idle_ms, f", and {half}" if half else "")
-                    self.expired[self._listeners[connection.listener.name][2].plane] += 1
+                    self.expired[self.plane_of(connection).plane] += 1
                     connection.processor.close(connection)
 
     def _close_listeners(self) -> None:
@@ -365,8 +369,26 @@ class SocketServer:
             metrics.record(request, now)
         if request.logged is not None:
             self.request_log.sent(request, now)
+        if self.tracers:
+            for tracer in list(self.tracers):
+                tracer.sent(request, now)
+
+    def plane_of(self, connection: BrokerConnection) -> PlaneServer:
+        return self._listeners[connection.listener.name][2]
+
+    def trace_changed(self) -> None:
+        """Pools tell of each request for as long as somebody listens."""
+        for plane in self.planes.values():
+            if self.tracers:
+                plane.pool.start = tracing(self, plane.pool.handle)
+            else:
+                plane.pool.start = plane.pool.handle
 
     def on_closed(self, connection: BrokerConnection) -> None:
+        for tracer in self.tracers:
+            if tracer.connections:
+                by = "client" if connection.hung_up_by_peer else "broker"
+                tracer.closed(connection, by, self.limits.total - 1)
         self.limits.remove(connection.peer[0])
         self._closed_one.set()
 

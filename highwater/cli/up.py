@@ -287,7 +287,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         raw = state["processes"].get(name)
         pid = Pid.from_json(raw) if raw else None
         member["pid"] = pid.pid if pid is not None and pid.alive() else None
-        member["listening"] = member["pid"] is not None and _listens(member["port"])
+        member["listening"] = member["pid"] is not None and listens(member["port"])
     if json_file is not None:
         found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
         json_file.write_text(json.dumps(found, indent=1) + "\n")
@@ -303,7 +303,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         raise SystemExit(1)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True

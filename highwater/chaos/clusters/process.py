@@ -76,6 +76,8 @@ class _Ports:
     advertised: dict[str, int]
     zookeeper: int
     """Where this broker finds ZooKeeper."""
+    metrics: int = -1
+    """Its page of metrics; Highwater's own."""
 
 
 class ProcessCluster:
@@ -111,6 +113,9 @@ class ProcessCluster:
     def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
         """Where a broker listens itself, beside any proxy."""
         return "127.0.0.1", self._ports[number].bound[listener]
+
+    def metrics_port(self, number: int) -> int:
+        return self._ports[number].metrics
 
     def members(self) -> list[str]:
         return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
@@ -157,7 +162,7 @@ class ProcessCluster:
         earlier = self._earlier_ports()
         if earlier is not None:
             return earlier
-        each = 7 if self.settings.proxies else 4
+        each = 8 if self.settings.proxies else 5
         free = iter(free_ports(len(self.brokers) * each + 1))
         wish = self.settings.zookeeper_port
         zookeeper_port = wish if wish and is_free(wish) else next(free)
@@ -170,7 +175,10 @@ class ProcessCluster:
             if self.settings.proxies:
                 advertised = {listener: next(free) for listener in LISTENERS}
             ports[number] = _Ports(
-                bound, advertised, next(free) if self.settings.proxies else zookeeper_port
+                bound,
+                advertised,
+                next(free) if self.settings.proxies else zookeeper_port,
+                next(free),
             )
         for port in self.settings.external_ports:
             require_free(port, "a broker's port", "stop what listens there, or give other ports")
@@ -356,6 +364,8 @@ class ProcessCluster:
         if self.settings.profile == "test":
             # where all brokers stop at once, the last ones have nobody to hand their leaders to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"
+        if self.settings.program_of(number).name == "highwater":
+            properties["highwater.metrics.port"] = str(ports.metrics)
         properties |= self.settings.program_of(number).prepare(
             folder, len(self.brokers), self.settings.profile
         )
@@ -398,7 +408,12 @@ class ProcessCluster:
             "zookeeper": self.zookeeper_connect,
             "zookeeper_port": self._zookeeper_port,
             "ports": {
-                n: {"bound": p.bound, "advertised": p.advertised, "zookeeper": p.zookeeper}
+                n: {
+                    "bound": p.bound,
+                    "advertised": p.advertised,
+                    "zookeeper": p.zookeeper,
+                    "metrics": p.metrics,
+                }
                 for n, p in self._ports.items()
             },
             "processes": {

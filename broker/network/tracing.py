@@ -1,0 +1,260 @@
+"""What happens to one request, told while it happens; and who opens and closes connections.
+
+The metrics port streams it: GET /trace follows the next Produce with acks=all (or ?api=NAME: the
+next request of that API), GET /trace?connections follows connections.  One line of JSON for each
+thing that happens, with the microseconds since the first.  While nobody listens this costs nothing:
+the handler pool's way to start a request is replaced only for the time of a trace.
+
+To see a Produce wait, the trace looks at what it waits for: the log's end and the HW of its
+partitions, before and after each request that the broker handles meanwhile.  A follower's fetch
+that moves the HW is thus seen at the moment at which it lets the Produce go.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.common.errors import ApiError
+from highwater.common.types import TopicPartition
+from highwater.common.wire.fetch import parse_fetch
+from highwater.common.wire.header import api_name
+from highwater.common.wire.produce import parse_produce
+
+if TYPE_CHECKING:
+    from broker.network.connection import BrokerConnection
+    from broker.network.request import Request
+    from broker.network.socket_server import SocketServer
+
+_PRODUCE, _FETCH = 0, 1
+_LISTENERS = 4
+_LINES = 1000
+_MALFORMED = (struct.error, IndexError, ValueError)
+
+Line = dict[str, Any]
+
+
+class Tracer:
+    """One listener's; `lines` gives what it is told, until it has been told all."""
+
+    def __init__(self, server: SocketServer, *, api: str = "Produce", connections: bool) -> None:
+        self._server = server
+        self._api = api
+        self.connections = connections
+        self._sender, self._receiver = trio.open_memory_channel[Line | None](_LINES)
+        self._request: Request | None = None
+        self._began = server.perf_ns()
+        self._partitions: dict[TopicPartition, tuple[int, int]] = {}
+        self._waits = False
+
+    async def lines(self) -> AsyncIterator[str]:
+        """As JSON, each with its end of line."""
+        with self._receiver:
+            async for line in self._receiver:
+                if line is None:
+                    return
+                yield json.dumps(line) + "\n"
+
+    def tell(self, event: str, **facts: object) -> None:
+        us = (self._server.perf_ns() - self._began) // 1000
+        try:
+            self._sender.send_nowait({"us": us, "event": event, **facts})
+        except trio.WouldBlock:
+            pass  # a listener that does not listen loses lines
+
+    def _end(self) -> None:
+        try:
+            self._sender.send_nowait(None)
+        except trio.WouldBlock:
+            self._sender.close()
+
+    # --- connections
+
+    def opened(self, connection: BrokerConnection, count: int) -> None:
+        self.tell("opened", **_who(connection), open=count)
+
+    def closed(self, connection: BrokerConnection, by: str, count: int) -> None:
+        self.tell("closed", **_who(connection), by=by, open=count)
+
+    # --- one request
+
+    def before(self, request: Request) -> None:
+        """A handler is about to start a request, any request."""
+        if self._request is None and self._wanted(request):
+            self._follow(request)
+
+    def after(self, request: Request) -> None:
+        """It has done what it could at once."""
+        if self._request is None:
+            return
+        if request is self._request:
+            self._tell_appended()
+            if not request.answered and not self._waits:
+                self._waits = True
+                overlaps = "; its connection's next may come" if request.overlaps else ""
+                self.tell("purgatory", text=f"not complete: waits in the purgatory{overlaps}")
+        elif self._waits:
+            self._tell_moved(request)
+
+    def sent(self, request: Request, now: int) -> None:
+        if request is not self._request:
+            return
+        if self._waits:
+            self._tell_moved(None)
+        times = {
+            "queue": request.taken - request.received,
+            "local": request.handled - request.taken,
+            "remote": request.ready - request.handled,
+            "response queue": request.taken_back - request.ready,
+            "send": now - request.taken_back,
+            "total": now - request.received,
+        }
+        self.tell(
+            "response",
+            text=f"answered{_errors(request)}, through the response queue of processor "
+            f"{request.connection.processor.index}",
+        )
+        self.tell("times", microseconds={name: ns / 1000 for name, ns in times.items()})
+        self._end()
+
+    def _wanted(self, request: Request) -> bool:
+        if self._api != api_name(request.api_key):
+            return False
+        return request.api_key != _PRODUCE or self._acks(request) == -1
+
+    @staticmethod
+    def _acks(request: Request) -> int:
+        assert request.body is not None
+        try:
+            return parse_produce(request.body, request.api_version).acks
+        except _MALFORMED:
+            return 0
+
+    def _follow(self, request: Request) -> None:
+        self._request, self._began = request, request.received
+        connection, channel = request.connection, request.connection.processor
+        self._tell_at(
+            request.received,
+            "processor",
+            f"{api_name(request.api_key)} v{request.api_version}, {request.size} bytes, read by "
+            f"processor {channel.index} from connection {connection.id} (accepted on listener "
+            f"{connection.listener.name}), client id {request.client_id!r}",
+        )
+        plane = self._server.plane_of(connection)
+        self._tell_at(
+            request.taken,
+            "handler",
+            f"taken out of the request channel of the {plane.plane.value} plane by a handler; "
+            f"{len(plane.channel)} of {plane.channel.capacity} wait behind it",
+        )
+        if request.api_key == _PRODUCE:
+            assert request.body is not None
+            parsed = parse_produce(request.body, request.api_version)
+            self._partitions = {tp: self._ends(tp) for tp, _ in parsed.partitions}
+
+    def _tell_at(self, ns: int, event: str, text: str) -> None:
+        us = max(ns - self._began, 0) // 1000
+        try:
+            self._sender.send_nowait({"us": us, "event": event, "text": text})
+        except trio.WouldBlock:
+            pass
+
+    def _ends(self, tp: TopicPartition) -> tuple[int, int]:
+        """LEO and HW; -1 for both where there is no replica of it."""
+        try:
+            partition = self._server.services.replicas.partition(tp)
+        except ApiError:
+            return -1, -1
+        return partition.require_log().log_end_offset, partition.high_watermark
+
+    def _tell_appended(self) -> None:
+        for tp, (leo, _) in self._partitions.items():
+            now, hw = self._ends(tp)
+            if now > leo:
+                what = f"offset {leo}" if now == leo + 1 else f"offsets {leo} to {now - 1}"
+                members = self._server.services.replicas.partition(tp).isr.members
+                self.tell(
+                    "log",
+                    text=f"{tp}: {what} appended; LEO {now}, HW {hw}, ISR {list(members)}",
+                )
+
+    def _tell_moved(self, request: Request | None) -> None:
+        for tp, (_, hw) in list(self._partitions.items()):
+            leo, now = self._ends(tp)
+            if now != hw:
+                self._partitions[tp] = (leo, now)
+                by = f" by {_described(request)}" if request is not None else ""
+                self.tell("HW", text=f"{tp}: HW {hw} -> {now}{by}")
+
+
+def _described(request: Request) -> str:
+    name = api_name(request.api_key)
+    if request.api_key == _FETCH and request.body is not None:
+        try:
+            return f"broker {parse_fetch(request.body, request.api_version).replica_id}'s fetch"
+        except _MALFORMED:
+            return f"a {name}"
+    return f"a {name} of {request.client_id}"
+
+
+def _errors(request: Request) -> str:
+    return f" with {', '.join(request.error_names)}" if request.error_names else ""
+
+
+def _who(connection: BrokerConnection) -> dict[str, object]:
+    name, version = connection.software
+    return {
+        "connection": connection.id,
+        "listener": connection.listener.name,
+        "processor": connection.processor.index,
+        "software": f"{name} {version}",
+    }
+
+
+def tracing(server: SocketServer, start: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    """A pool's way to start requests, with tracers looking on."""
+
+    def traced(request: Request) -> Any:
+        tracers = [tracer for tracer in server.tracers if not tracer.connections]
+        for tracer in tracers:
+            tracer.before(request)
+        body = request.body
+        waiting = start(request)
+        if request.body is None and tracers:
+            request.body = body  # for the description alone: who fetches
+            for tracer in tracers:
+                tracer.after(request)
+            request.body = None
+        else:
+            for tracer in tracers:
+                tracer.after(request)
+        return waiting
+
+    return traced
+
+
+@asynccontextmanager
+async def trace(server: SocketServer, query: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Lines for a query such as "connections" or "api=Fetch"."""
+    if len(server.tracers) >= _LISTENERS:
+        yield _busy()
+        return
+    name, _, value = query.partition("=")
+    api = value if name == "api" and value else "Produce"
+    tracer = Tracer(server, api=api, connections=name == "connections")
+    server.tracers[tracer] = None
+    server.trace_changed()
+    try:
+        yield tracer.lines()
+    finally:
+        server.tracers.pop(tracer, None)
+        server.trace_changed()
+
+
+async def _busy() -> AsyncIterator[str]:
+    yield json.dumps({"us": 0, "event": "error", "text": "enough traces are open"}) + "\n"

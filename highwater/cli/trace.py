@@ -1,0 +1,91 @@
+"""`highwater trace`: what one request goes through, and who opens and closes connections, live."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from highwater.cli.errors import clear_errors
+from highwater.cli.up import default_folder, listens
+
+
+@click.command()
+@click.option("--connections", is_flag=True, help="Who opens and closes connections, instead.")
+@click.option(
+    "--api",
+    default="Produce",
+    show_default=True,
+    help="The API whose next request is followed (of Produce: one with acks=all).",
+)
+@click.option(
+    "--topic", default="highwater-trace", show_default=True, help="Where a record is sent to."
+)
+@click.option("--wait", is_flag=True, help="Send nothing: follow what another client sends.")
+@click.option("--seconds", default=60.0, show_default=True, help="How long to listen at most.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The cluster of `highwater up --dir`; without one, a cluster is started for this.",
+)
+def trace(
+    connections: bool, api: str, topic: str, wait: bool, seconds: float, folder: Path | None
+) -> None:
+    """Follow one request through acceptor, queue, handler, log, purgatory, HW and response.
+
+    \b
+    Examples:
+      highwater trace                     one Produce with acks=all
+      highwater trace --connections      until Ctrl-C
+      highwater trace --api JoinGroup --wait
+    """
+    import trio
+
+    from highwater.chaos.tracing import Wanted
+
+    sends = not wait and not connections and api == "Produce"
+    limit = float("inf") if connections and seconds == 60 else seconds
+    wanted = Wanted(api, connections, topic if sends else None, limit)
+    with clear_errors():
+        ports, bootstrap = _running(folder or default_folder())
+        if ports:
+            told = trio.run(_follow, ports, bootstrap, wanted)
+        elif folder is not None:
+            raise click.ClickException(f"no cluster runs in {folder}: highwater up --dir {folder}")
+        else:
+            click.echo("no cluster runs: one is started for this", err=True)
+            told = trio.run(_follow_own, wanted)
+    if not told and not connections:
+        raise click.ClickException(f"no {api} request came within {seconds:g} s")
+
+
+async def _follow(ports: dict[int, int], bootstrap: str, wanted: object) -> bool:
+    from highwater.chaos.tracing import Wanted, follow
+
+    assert isinstance(wanted, Wanted)
+    return await follow(ports, bootstrap, wanted, click.echo)
+
+
+async def _follow_own(wanted: object) -> bool:
+    from highwater.chaos.clusters.process import Settings, process_cluster
+
+    with tempfile.TemporaryDirectory(prefix="highwater-trace-") as work:
+        settings = Settings(Path(work) / "cluster", quick_end=True)
+        async with process_cluster(settings) as cluster:
+            ports = {number: cluster.metrics_port(number) for number in cluster.brokers}
+            return await _follow(ports, cluster.bootstrap, wanted)
+
+
+def _running(folder: Path) -> tuple[dict[int, int], str]:
+    """Metrics ports by broker and the bootstrap servers of the cluster in a folder, if it runs."""
+    try:
+        ports = json.loads((folder / "state.json").read_text())["ports"]
+        metrics = {int(number): int(of["metrics"]) for number, of in ports.items()}
+        clients = [int(of["bound"]["EXTERNAL"]) for of in ports.values()]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}, ""
+    live = {number: port for number, port in metrics.items() if port > 0 and listens(port)}
+    return live, ",".join(f"127.0.0.1:{port}" for port in clients)
