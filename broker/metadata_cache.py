@@ -27,6 +27,7 @@ Source: kafka.server.metadata.ZkMetadataCache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from broker.metadata_encoding import EncodedTopics, encode_answer
@@ -60,6 +61,7 @@ class PartitionMetadata(NamedTuple):
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
 
 
+STEP = 200
 GONE_NAMED_MS = 2000
 DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
@@ -153,6 +155,17 @@ class MetadataCache:
 
         Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
         """
+        deleted: dict[TopicPartition, None] = {}
+        for _ in self.steps(request, deleted, now_ms):
+            pass
+        return list(deleted)
+
+    def steps(
+        self, request: Any, deleted: dict[TopicPartition, None], now_ms: int | None
+    ) -> Iterator[None]:
+        """The same, by STEP partitions at a time: the state of the whole cluster takes as long as
+        many requests, which are served between the steps.  `deleted` grows meanwhile.
+        """
         self.generation += 1
         self._answers.clear()
         self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
@@ -164,12 +177,17 @@ class MetadataCache:
                 self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
             self._brokers = dict(sorted(brokers.items()))
             self._encoded.clear()
-        deleted: dict[TopicPartition, None] = {}
+        applied = 0
         for topic, states in _by_topic(request):
-            for encoded in self._encoded.values():
-                encoded.forget(topic)
-            self._apply_topic(topic, states, deleted)
-        return list(deleted)
+            left = iter(states)
+            while part := list(islice(left, STEP - applied % STEP)):
+                self._apply_topic(topic, part, deleted)
+                for encoded in self._encoded.values():
+                    encoded.forget(topic)
+                self._answers.clear()
+                applied += len(part)
+                if applied % STEP == 0:
+                    yield
 
     def _apply_topic(
         self, topic: str, states: Iterable[Any], deleted: dict[TopicPartition, None]

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import trio
+
 from broker.admin.broker_config import DynamicBrokerConfig
 from broker.quota.manager import Quotas
 
@@ -71,6 +73,8 @@ class Services:
     producer_ids: Any = None
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
+    metadata_lock: trio.Lock = field(default_factory=trio.Lock)
+    """Held while an UpdateMetadata is applied, which is done in steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)
     """Called after the levels of loggers have changed."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import trio
+
 from broker.context import Api, Context, Plane, Reply, Response
 from broker.control import check_broker_epoch
 from highwater.common.errors import ApiError, ErrorCode
@@ -19,7 +21,12 @@ from highwater.common.wire.control import UpdateMetadataResponse
 API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
 
 
-def handle(ctx: Context, request: Any) -> Reply:
+async def handle(ctx: Context, request: Any) -> Reply:
+    async with ctx.services.metadata_lock:
+        return await _apply(ctx, request)
+
+
+async def _apply(ctx: Context, request: Any) -> Reply:
     services = ctx.services
     try:
         check_broker_epoch(ctx, request.broker_epoch)
@@ -29,7 +36,10 @@ def handle(ctx: Context, request: Any) -> Reply:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
     services.replicas.controller_epoch = ControllerEpoch(request.controller_epoch)
-    services.groups.topics_deleted(services.metadata.apply(request, ctx.now_ms))
+    deleted: dict[TopicPartition, None] = {}
+    for _ in services.metadata.steps(request, deleted, ctx.now_ms):
+        await trio.lowlevel.checkpoint()
+    services.groups.topics_deleted(list(deleted))
     partitions = _partitions(request)
     services.purgatories.check("topic", dict.fromkeys(tp.topic for tp in partitions))
     services.purgatories.check("ElectLeader", partitions)

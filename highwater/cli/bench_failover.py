@@ -66,3 +66,44 @@ def failover(
     with two_sides(against, folder) as sides:
         rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
         show_rows(rows, sides, json_file)
+
+
+@click.command()
+@click.option("--create", default=1000, show_default=True, type=click.IntRange(1, 20_000))
+@click.option(
+    "--failover",
+    "in_all",
+    default=3000,
+    show_default=True,
+    type=click.IntRange(0, 20_000),
+    help="Partitions there are when the controller is killed.",
+)
+@click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 3))
+@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@_against
+@_json
+@_dir
+def control(
+    create: int,
+    in_all: int,
+    replicas: int,
+    rounds: int,
+    against: str | None,
+    json_file: Path | None,
+    folder: Path | None,
+) -> None:
+    """Create many partitions in one request, then kill the controller: time and CPU.
+
+    \b
+    Example:
+      highwater bench control --against apache --json control.json
+    """
+    import trio
+
+    from highwater.chaos.bench.control import Plan, run
+    from highwater.cli.bench import show_rows, two_sides
+
+    plan = Plan(create, in_all, replicas, rounds=rounds)
+    with two_sides(against, folder) as sides:
+        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
+        show_rows(rows, sides, json_file)

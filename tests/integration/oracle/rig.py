@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.chaos.clusters import apache
 from highwater.chaos.clusters.ask import ask, metadata
@@ -125,6 +126,14 @@ class Mixed:
         )
         assert found is not None, f"{topic}-{partition} is not on broker {number}"
         return found
+
+
+def create(mixed: Mixed, topic: str) -> None:
+    """With a replica on every broker; whole when this returns."""
+    admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
+    wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    admin.create_topics([wanted])[topic].result(30)
+    eventually(lambda: mixed.whole(topic), "the topic is whole", lambda: mixed.state(topic))
 
 
 def eventually(

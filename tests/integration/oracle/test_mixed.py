@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from highwater.chaos.witnesses import disk
@@ -28,6 +28,7 @@ from tests.integration.oracle.rig import (
     HIGHWATER,
     PARTITIONS,
     Mixed,
+    create,
     eventually,
     log_bytes,
 )
@@ -66,13 +67,6 @@ def load(mixed: Mixed) -> Iterator[Load]:
     made = Load(mixed.bootstrap, TOPIC, PARTITIONS)
     yield made
     made._stop.set()
-
-
-def create(mixed: Mixed, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
-    wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(30)
-    eventually(lambda: mixed.whole(topic), "the topic is whole", lambda: mixed.state(topic))
 
 
 def leaders(mixed: Mixed) -> dict[int, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata_cache import DOUBT_AGAIN_MS, DOUBT_MS, GONE_NAMED_MS, MetadataCache
+from broker.metadata_cache import DOUBT_AGAIN_MS, DOUBT_MS, GONE_NAMED_MS, STEP, MetadataCache
 from broker.metadata_encoding import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from highwater.common.errors import ErrorCode
 from highwater.common.types import NO_BROKER, BrokerId, TopicPartition
@@ -272,3 +272,20 @@ def test_a_leader_is_in_doubt_until_there_is_news(cache: MetadataCache) -> None:
     assert cache.doubted(None, 30_000) == ["t", "u"]
     cache.apply(update({}, [broker(1), broker(3)]))
     assert cache.doubted(None, 30_000) == [], "the controller knows that it is gone"
+
+
+def test_a_large_update_is_applied_in_steps(cache: MetadataCache) -> None:
+    """What is asked between two steps is answered, and not kept once the rest has come."""
+    many = {t: [state(i, 1, [1]) for i in range(STEP + 50)] for t in ("a", "b")}
+    deleted: dict[TopicPartition, None] = {}
+    steps = cache.steps(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), deleted, None)
+    sizes = []
+    for _ in steps:
+        found = answer(cache, 12, ("a", "b"))
+        sizes.append(sum(len(t.partitions) for t in found.topics))
+    assert sizes == [STEP, 2 * STEP]
+    found = answer(cache, 12, ("a", "b"))
+    assert [len(t.partitions) for t in found.topics] == [STEP + 50, STEP + 50]
+    assert list(deleted) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert not cache.has_topic("t")
+    assert len(cache) == 2 * (STEP + 50) + 1
