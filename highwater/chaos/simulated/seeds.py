@@ -122,7 +122,7 @@ def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outc
             yield simulate(seed, options)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, initializer=_begin, maxtasksperchild=50) as pool:
+    with context.Pool(jobs, initializer=_begin, maxtasksperchild=200) as pool:
         work: Callable[[int], Outcome] = partial(simulate, options=options)
         yield from pool.imap_unordered(work, seeds, chunksize=1)
         pool.close()

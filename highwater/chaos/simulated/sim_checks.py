@@ -54,10 +54,17 @@ def _views() -> list[tuple[str, str]]:
 
 def judge(lines: Sequence[dict[str, Any]], topics: Iterable[Topic]) -> list[Finding]:
     """The checks that found violations; raises ValueError where they had nothing to look at."""
-    with duckdb.connect() as db:
-        db.execute("SET threads = 1")
-        _load(db, lines, topics)
-        return _judge(db)
+    db = _database()
+    _load(db, lines, topics)
+    return _judge(db)
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all seeds of a process; each makes all tables anew."""
+    db = duckdb.connect()
+    db.execute("SET threads = 1")
+    return db
 
 
 def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
@@ -88,13 +95,13 @@ def _load(
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
     columns = catalog().TABLES["history"][1]
     spec = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
-    file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".jsonl", dir=_memory())
+    file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".json", dir=_memory())
     try:
         with os.fdopen(file, "w", encoding="utf-8") as out:
-            out.write("\n".join(map(json.dumps, lines)))
+            out.write(json.dumps(lines))
         db.execute(
             f"INSERT INTO history SELECT * FROM read_json('{path}', "
-            f"format = 'newline_delimited', columns = {{{spec}}})"
+            f"format = 'array', columns = {{{spec}}})"
         )
     finally:
         os.unlink(path)
