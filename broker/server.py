@@ -88,6 +88,9 @@ async def serve(
     await Broker(config, world, host_name).run(shutdown, task_status)
 
 
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
 class Broker:
     """The parts of one broker and the order in which they start and stop."""
 
@@ -310,6 +313,9 @@ class Broker:
 
     def _topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.replicas.topic_configured(topic, overrides)
+        candidate = self.services.candidate
+        if candidate is not None and overrides.get(UNCLEAN_ELECTION, "").lower() == "true":
+            candidate.unclean_election_enabled(topic)
 
     def _entity_configured(self, path: str, properties: Mapping[str, str]) -> None:
         """Anything but a topic; raises ValueError."""

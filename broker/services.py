@@ -49,6 +49,10 @@ class ControllerPort(Protocol):
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The partitions that the broker still leads; empty when it may go."""
 
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        """It became true for a topic (None: by default): elect where that is what was missing.
+        Elsewhere than on the controller nothing happens."""
+
 
 @dataclass(slots=True)
 class Services:

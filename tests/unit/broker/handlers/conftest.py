@@ -79,6 +79,9 @@ class Controller:
         self._ask(broker_id, broker_epoch)
         return [TopicPartition("t", 1), TopicPartition("t", 0)]
 
+    def unclean_election_enabled(self, topic: str | None) -> None:
+        self.asked.append(("unclean", topic))
+
 
 def _dir_failed(log_dir: str, error: OSError) -> None:
     raise AssertionError(f"{log_dir}: {error}")

@@ -1,0 +1,78 @@
+"""unclean.leader.election.enable set on a topic whose last replica in sync is gone: it is led again
+at once, without a restart of anything, and the records that only the other replica had are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.integration.oracle.load import read_all
+from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+TOPIC = "unclean"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Mixed]:
+    made = Mixed(
+        tmp_path / "cluster",
+        dict.fromkeys((1, 2, 3), HIGHWATER),
+        {"min.insync.replicas": "1", "offsets.topic.replication.factor": "1"},
+    )
+    with made.background:
+        yield made
+
+
+def send(cluster: Mixed, *values: bytes) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    for value in values:
+        producer.produce(TOPIC, value, partition=0)
+    assert producer.flush(20) == 0
+
+
+def test_a_config_change_elects_uncleanly(cluster: Mixed) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])])[TOPIC].result(20)
+
+    def is_seen(leader: int, isr: list[int]) -> None:
+        def seen() -> bool:
+            found = [cluster.metadata([TOPIC], n).topics[0].partitions for n in running()]
+            return all(
+                p and (p[0].leader_id, sorted(p[0].isr_nodes)) == (leader, isr) for p in found
+            )
+
+        eventually(seen, f"leader {leader}, ISR {isr}", lambda: cluster.state(TOPIC))
+
+    def running() -> list[int]:
+        return [n for n in cluster.numbers if cluster.cluster.running(f"broker-{n}")]
+
+    is_seen(1, [1, 2])
+    send(cluster, b"both have it")
+    cluster.background.kill(2)
+    is_seen(1, [1])
+    send(cluster, b"one has it")
+    cluster.background.kill(1)
+    cluster.background.start(2)
+    is_seen(-1, [1])
+    entry = ConfigEntry(
+        "unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    is_seen(2, [2])
+    send(cluster, b"the next")
+    assert list(read_all(cluster.bootstrap, TOPIC, 1).values()) == [b"both have it", b"the next"]
+    cluster.background.start(1)
+    is_seen(2, [1, 2])
