@@ -1,8 +1,9 @@
 """`highwater bench sim`: how fast seeds are simulated, and the pure machines alone.
 
 All figures are of one core, by the processor time of this process: what else the machine does
-hardly counts.  The seeds are those of `highwater sim`, with all rules checked.  What the rules cost
-is measured in runs of their own, since a look at the clock after each step costs something, too.
+hardly counts.  The seeds are those of `highwater sim`, with all rules checked.  What the rules and
+the checks cost is measured in runs of their own, since a look at the clock after each step costs
+something, too.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from highwater.chaos.bench.machines import controller_steps, partition_steps, recorded
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.simulated import sim_checks
 from highwater.chaos.simulated.run import Options, Outcome, simulate
 from highwater.common.world.sim import Kernel
 
@@ -38,6 +41,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> list[Row]:
     speed: list[float] = []
     steps: list[float] = []
     costs: list[float] = []
+    judged: list[float] = []
     operations: list[float] = []
     options = Options(seconds=plan.seconds)
     simulate(plan.seeds[0], Options(seconds=2.0))  # modules and tables are made
@@ -47,7 +51,9 @@ def run(plan: Plan, say: Callable[[str], None]) -> list[Row]:
         speed.append(outcome.virtual_seconds / seconds)
         steps.append(outcome.steps / seconds)
         operations.append(_operations(outcome) / outcome.virtual_seconds)
-        costs.append(100 * _rules_share(seed, options))
+        rules, checks = _shares(seed, options)
+        costs.append(100 * rules)
+        judged.append(100 * checks)
         say(
             f"seed {seed}: {speed[-1]:.1f} virtual seconds a second, "
             f"{operations[-1]:.0f} operations a virtual second"
@@ -60,6 +66,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> list[Row]:
         Row("its tasks' steps", "steps/s", tuple(steps)),
         Row("its clients", "operations/virtual s", tuple(operations)),
         Row("checking the rules", "% of the time", tuple(costs), smaller_is_better=True),
+        Row("judging its history", "% of the time", tuple(judged), smaller_is_better=True),
         Row("partition machine alone", "steps/s", tuple(partition)),
         Row("controller machine alone", "steps/s", tuple(controller)),
     ]
@@ -78,23 +85,37 @@ def _operations(outcome: Outcome) -> int:
     return sum(outcome.operations[name] for name in _OPERATIONS)
 
 
-def _rules_share(seed: int, options: Options) -> float:
-    """Of one run's time: what is spent after steps, with what watches them."""
-    spent, usual = 0.0, Kernel.stepped
+def _shares(seed: int, options: Options) -> tuple[float, float]:
+    """Of one run's time: what is spent after steps, with what watches them; and in the SQL of the
+    checks, at its end."""
+    after_steps, in_sql, stepped, judge = 0.0, 0.0, Kernel.stepped, sim_checks.judge
 
-    def timed(kernel: Kernel, task: object) -> None:
-        nonlocal spent
+    def timed_step(kernel: Kernel, task: object) -> None:
+        nonlocal after_steps
         began = time.process_time()
-        usual(kernel, task)
-        spent += time.process_time() - began
+        stepped(kernel, task)
+        after_steps += time.process_time() - began
 
-    Kernel.stepped = timed  # type: ignore[method-assign,assignment]
+    def timed_judge(*history: Any) -> Any:
+        nonlocal in_sql
+        began = time.process_time()
+        findings = judge(*history)
+        in_sql += time.process_time() - began
+        return findings
+
+    Kernel.stepped = timed_step  # type: ignore[method-assign,assignment]
+    sim_checks.judge = timed_judge  # type: ignore[assignment]
     try:
         seconds, outcome = _timed(seed, options)
     finally:
-        Kernel.stepped = usual  # type: ignore[method-assign]
-    empty = time.process_time()
+        Kernel.stepped = stepped  # type: ignore[method-assign]
+        sim_checks.judge = judge
+    looks = 2 * _cost_of_a_look() * outcome.steps
+    return max(after_steps - looks / 2, 0.0) / (seconds - looks), in_sql / (seconds - looks)
+
+
+def _cost_of_a_look() -> float:
+    began = time.process_time()
     for _ in range(1000):
         time.process_time()
-    clock = (time.process_time() - empty) / 1000
-    return max(spent - clock * outcome.steps, 0.0) / (seconds - 2 * clock * outcome.steps)
+    return (time.process_time() - began) / 1000
