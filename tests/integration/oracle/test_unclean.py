@@ -3,6 +3,7 @@ at once, without a restart of anything, and the records that only the other repl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from kazoo.client import KazooClient
 
 from tests.integration.oracle.load import read_all
 from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
@@ -42,6 +44,22 @@ def send(cluster: Mixed, *values: bytes) -> None:
     assert producer.flush(20) == 0
 
 
+def given_up(cluster: Mixed) -> None:
+    """The controller has seen the end of the leader's session, and could elect nobody."""
+    zk = KazooClient(cluster.cluster.zookeeper_connect)
+    zk.start(10)
+    try:
+        path = f"/brokers/topics/{TOPIC}/partitions/0/state"
+        eventually(
+            lambda: json.loads(zk.get(path)[0])["leader"] == -1,
+            "no leader",
+            lambda: cluster.state(TOPIC),
+        )
+    finally:
+        zk.stop()
+        zk.close()
+
+
 def test_a_config_change_elects_uncleanly(cluster: Mixed) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])])[TOPIC].result(20)
@@ -66,6 +84,7 @@ def test_a_config_change_elects_uncleanly(cluster: Mixed) -> None:
     cluster.background.kill(1)
     cluster.background.start(2)
     is_seen(-1, [1])
+    given_up(cluster)
     entry = ConfigEntry(
         "unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET
     )
