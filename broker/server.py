@@ -26,6 +26,7 @@ from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
 from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.group.metrics import register_group_metrics
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.dir_failures import DirFailures
 from broker.log.cleaner import LogCleaner
@@ -167,6 +168,7 @@ class Broker:
             trace=lambda query: trace(self.server, query),
         )
         register_broker_metrics(self.services, lambda: self._controller_gauges())
+        register_group_metrics(self.services.metrics, self.services.groups)
         register_cleaner_metrics(
             self.services.metrics, self.cleaner, self.config.log_dirs, self.world.clock
         )

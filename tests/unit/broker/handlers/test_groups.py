@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from broker.coordinator.group.metrics import register_group_metrics
 from broker.handlers import (
     delete_groups,
     describe_groups,
@@ -20,6 +21,7 @@ from broker.handlers import (
     sync_group,
 )
 from highwater.common.errors import ErrorCode
+from highwater.common.metrics import Registry, exposition
 from highwater.common.types import TopicPartition
 from highwater.common.wire.control import (
     LeaderAndIsrPartitionState,
@@ -163,6 +165,12 @@ def test_a_group_lives_on_at_the_next_leader(in_broker: Any) -> None:
         assert await node.state() == ("NOT_COORDINATOR", "", 0)
         await node.leads()
         assert await node.state() == ("NONE", "Stable", 1)
+        metrics = Registry()
+        register_group_metrics(metrics, node.b.services.groups)
+        page = exposition(metrics.families(0))
+        prefix = "kafka_coordinator_group_groupmetadatamanager_num"
+        for line in ("groups 1", "offsets 1", "groupsstable 1", "groupsempty 0"):
+            assert f"{prefix}{line}" in page
         assert await node.fetch() == ("NONE", 5)
         assert await node.heartbeat(member) == "NONE"
         assert await node.commit(6, **committed) == "NONE"
