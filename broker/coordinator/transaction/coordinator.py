@@ -175,10 +175,10 @@ class TransactionCoordinator:
                     self._apply(shard, txn, step(txn))
 
     def _abort_timed_out(self) -> None:
-        now = self._wall_ms()
+        now, monotonic = self._wall_ms(), monotonic_ms()
 
         def step(txn: Transaction) -> Outcome:
-            outcome = steps.time_out(txn, now)
+            outcome = steps.time_out(txn, now, monotonic)
             if outcome.write is not None:
                 log.info("transactional id %s: its transaction timed out", txn.transactional_id)
             return outcome

@@ -186,12 +186,20 @@ def _fence(
     return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
 
 
-def time_out(txn: Transaction, now_ms: int) -> Outcome:
-    """Aborts a transaction that has been open for longer than its producer asked for."""
+def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
+    """Aborts a transaction that has been open for longer than its producer asked for.
+
+    It is called again and again.  The stored start is by the wall clock of whoever coordinated
+    then; where that clock was ahead the transaction would stay open, so the time that it has been
+    seen here counts as well.
+    """
     stored = txn.stored
     if stored is None or txn.pending or stored.state is not State.ONGOING:
         return Outcome()
-    if stored.started_ms + stored.timeout_ms >= now_ms:
+    if txn.watched is None or txn.watched[0] != stored.started_ms:
+        txn.watched = stored.started_ms, monotonic_ms
+    seen_ms = monotonic_ms - txn.watched[1]
+    if max(now_ms - stored.started_ms, seen_ms) <= stored.timeout_ms:
         return Outcome()
     return _fence(txn, stored, now_ms, None)
 

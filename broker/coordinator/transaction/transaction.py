@@ -69,6 +69,8 @@ class Transaction:
         self.stored: StoredTransaction | None = None
         # not stored
         self.pending = False
+        self.watched: tuple[int, int] | None = None
+        """Start of the open transaction (wall clock); when it was first seen here (monotonic)."""
         self.unmarked: dict[TopicPartition, None] = {}
 
     # ---------------------------------------------------------------- what is stored

@@ -206,12 +206,23 @@ def test_epochs_are_used_up(table: Table) -> None:
 def test_time_out(table: Table) -> None:
     me = table.begin()
     table.now += 60_000
-    assert steps.time_out(table.txn, table.now).write is None
+    assert steps.time_out(table.txn, table.now, 0).write is None
     table.now += 1
-    table.do(steps.time_out(table.txn, table.now))
+    table.do(steps.time_out(table.txn, table.now, 0))
     table.committed()
     assert table.txn.state is State.PREPARE_ABORT
     assert table.ask(steps.end, me, True) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_clock_that_was_ahead_keeps_no_transaction_open(table: Table) -> None:
+    table.now = 10**12
+    table.begin()
+    table.now = 1000
+    assert steps.time_out(table.txn, table.now, 5).write is None
+    assert steps.time_out(table.txn, table.now, 60_005).write is None
+    table.do(steps.time_out(table.txn, table.now, 60_006))
+    table.committed()
+    assert table.txn.state is State.PREPARE_ABORT
 
 
 def test_expiry(table: Table) -> None:
@@ -306,7 +317,7 @@ class Life(RuleBasedStateMachine):
     @rule(later=st.sampled_from([1, 70_000]))
     def time(self, later: int) -> None:
         self.table.now += later
-        self.table.do(steps.time_out(self.table.txn, self.table.now))
+        self.table.do(steps.time_out(self.table.txn, self.table.now, 0))
 
     @precondition(lambda self: self.table.waiting)
     @rule()
