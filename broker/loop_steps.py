@@ -69,6 +69,7 @@ class StepInstrument(trio.abc.Instrument):
         self._began = self._perf_ns()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        took = self._perf_ns() - self._began
-        if took > NOTED_NS:
+        began, self._began = self._began, 0
+        took = self._perf_ns() - began
+        if took > NOTED_NS and began:  # installed in the midst of a step, it has not seen it begin
             self._steps.note(task.name, took)

@@ -2,7 +2,7 @@
 
 num.network.threads processors are tasks of one thread here, not threads: more of them do not read
 faster.  The number is how many sets of connections take turns, each with its own response queue;
-after a round of its set a processor makes a checkpoint.
+after a round of its set, and after each millisecond of a long one, a processor makes a checkpoint.
 
 Two tasks.  The *reader* waits at the poller, reads the connections that had news, and puts whole
 requests into the request channel.  The *writer* empties the response queue where it became long:
@@ -138,6 +138,8 @@ class Processor:
             self._round = now = self._perf_ns()
             channel.hold()
             for connection, bits in events:
+                if self._perf_ns() - now > _SLICE_NS:
+                    now = await self._give_way(now)
                 if connection.closed:
                     continue
                 if bits & _BROKEN:
@@ -149,9 +151,20 @@ class Processor:
                     if connection.in_flight is None and not connection.stalled:
                         self.read(connection)
             for _ in range(len(self._again)):
+                if self._perf_ns() - now > _SLICE_NS:
+                    now = await self._give_way(now)
                 self._read_again(self._again.popleft())
             self.busy_ns += self._perf_ns() - now
             channel.go()
+
+    async def _give_way(self, began: int) -> int:
+        """Where many connections send much a round is long: others get their turn within it."""
+        self.busy_ns += self._perf_ns() - began
+        self._channel.go()
+        await trio.lowlevel.checkpoint()
+        self._channel.hold()
+        self._round = now = self._perf_ns()
+        return now
 
     def _unthrottle(self, connection: BrokerConnection) -> None:
         connection.throttled = False

@@ -160,7 +160,7 @@ def test_long_steps_are_told_by_name_and_forgotten_after_two_windows() -> None:
 
 
 def test_the_instrument_sees_a_task_that_keeps_the_loop() -> None:
-    steps, now = LoopSteps(), 0
+    steps, now = LoopSteps(), 1
 
     async def hogging() -> None:
         nonlocal now
