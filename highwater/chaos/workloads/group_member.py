@@ -1,0 +1,335 @@
+"""One member of a consumer group, as a process of its own: it can be killed like any other.
+
+    python -m highwater.chaos.workloads.group_member SETTINGS.json
+
+It reads, commits after each poll, and writes down what happened to it: assignments (with the
+committed offsets that it was told), records, commits, what it was answered about committed offsets.
+TERM makes it leave its group.  Each member has a file of its own; `group_history` makes one history
+of them.
+
+The three Python clients share this program; Java's is Apache Kafka's VerifiableConsumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What it is told."""
+
+    client: str
+    process: str
+    bootstrap: str
+    group: str
+    topic: str
+    out: str
+    session_ms: int = 6000
+    heartbeat_ms: int = 300
+
+
+class Diary:
+    """Lines of the history, each in the file before the next thing happens."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._fd = os.open(member.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._operations = count(1)
+        self.stopping = False
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        self.stopping = True
+
+    def op(self) -> int:
+        return next(self._operations)
+
+    def write(self, f: str, type_: str, **fields: Any) -> None:
+        line = {
+            "process": self._member.process,
+            "client": self._member.client,
+            "f": f,
+            "type": type_,
+            "t_ns": time.monotonic_ns(),
+            "topic": self._member.topic,
+            **{name: value for name, value in fields.items() if value is not None},
+        }
+        if f != "poll":
+            line["group_id"] = self._member.group
+        os.write(self._fd, (json.dumps(line) + "\n").encode())
+
+    def assigned(
+        self, told: Iterable[tuple[int, int | None]], generation: int | None, member: str | None
+    ) -> None:
+        for partition, offset in told:
+            answer = NO_OFFSET if offset is None else offset
+            self.write(
+                "assign", "ok", partition=partition, offset=answer, generation=generation,
+                member=member,
+            )  # fmt: skip
+
+    def assignment(self, partitions: Iterable[int]) -> None:
+        """All that it has now: for the harness, which waits for it (not part of the history)."""
+        self.write("assigned_all", "ok", partitions=sorted(partitions))
+
+    def polled(self, records: Sequence[tuple[int, int, str]]) -> None:
+        """(partition, offset, value)"""
+        op = self.op()
+        for partition, offset, value in records:
+            self.write(
+                "poll", "ok", op=op, poll_id=op, n=len(records), partition=partition,
+                offset=offset, value=value,
+            )  # fmt: skip
+
+    def begin(self, f: str, offsets: dict[int, int]) -> dict[int, int]:
+        """Invoke lines; gives the operation of each partition."""
+        operations = {partition: self.op() for partition in offsets}
+        for partition, op in operations.items():
+            offset = offsets[partition] if f == "commit" else None
+            self.write(f, "invoke", op=op, partition=partition, offset=offset)
+        return operations
+
+    def end(
+        self, f: str, operations: dict[int, int], offsets: dict[int, int], error: str | None = None
+    ) -> None:
+        for partition, op in operations.items():
+            self.write(
+                f, "info" if error else "ok", op=op, partition=partition,
+                offset=offsets.get(partition), error=error,
+            )  # fmt: skip
+
+
+def positions(records: Iterable[tuple[int, int, str]]) -> dict[int, int]:
+    """What to commit after these."""
+    found: dict[int, int] = {}
+    for partition, offset, _ in records:
+        found[partition] = max(found.get(partition, 0), offset + 1)
+    return found
+
+
+def kafka_python(member: Member, diary: Diary) -> None:
+    from kafka import (
+        AsyncConsumerRebalanceListener,
+        KafkaConsumer,
+        OffsetAndMetadata,
+        TopicPartition,
+    )
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=member.bootstrap,
+        client_id=member.process,
+        group_id=member.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=member.session_ms,
+        heartbeat_interval_ms=member.heartbeat_ms,
+    )
+
+    class Listener(AsyncConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            coordinator = consumer._coordinator
+            operations = diary.begin("committed", {tp.partition: 0 for tp in assigned})
+            told: dict[Any, Any] = {}
+            if operations:
+                told = await coordinator.fetch_committed_offsets_async(set(assigned), 30_000)
+            answers = dict.fromkeys(operations, NO_OFFSET)
+            answers |= {tp.partition: found.offset for tp, found in told.items()}
+            diary.end("committed", operations, answers)
+            known = coordinator._generation
+            diary.assigned(answers.items(), known.generation_id, known.member_id)
+            diary.assignment(answers)
+
+    def commit(offsets: dict[int, int]) -> None:
+        consumer.commit(
+            {
+                TopicPartition(member.topic, p): OffsetAndMetadata(offset, "", -1)
+                for p, offset in offsets.items()
+            }
+        )
+
+    consumer.subscribe([member.topic], listener=Listener())
+    while not diary.stopping:
+        polled = consumer.poll(200)
+        records = [
+            (r.partition, r.offset, r.value.decode()) for some in polled.values() for r in some
+        ]
+        _take(diary, records, commit)
+    diary.write("leaving", "ok")
+    consumer.close(autocommit=False)
+
+
+def confluent(member: Member, diary: Diary) -> None:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": member.bootstrap,
+            "client.id": member.process,
+            "group.id": member.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": member.session_ms,
+            "heartbeat.interval.ms": member.heartbeat_ms,
+            "partition.assignment.strategy": "range",
+            "log_level": 0,
+        }
+    )
+
+    pending: dict[int, int] = {}
+    taken = 0
+
+    def assigned(_: Any, partitions: list[Any]) -> None:
+        pending.clear()  # they are another member's now, or will be read again
+        numbers = sorted(tp.partition for tp in partitions)
+        diary.assignment(numbers)
+        operations = diary.begin("committed", dict.fromkeys(numbers, 0))
+        wanted = [TopicPartition(member.topic, n) for n in numbers]
+        try:
+            answers = {tp.partition: max(tp.offset, NO_OFFSET) for tp in consumer.committed(wanted)}
+        except KafkaException as error:
+            diary.end("committed", operations, {}, str(error))
+            for number in numbers:
+                diary.write("assign", "ok", partition=number)
+            return
+        diary.end("committed", operations, answers)
+        diary.assigned(answers.items(), None, None)
+
+    def commit(offsets: dict[int, int]) -> None:
+        wanted = [TopicPartition(member.topic, p, offset) for p, offset in offsets.items()]
+        done = consumer.commit(offsets=wanted, asynchronous=False)
+        failed = [tp.error for tp in done if tp.error is not None]
+        if failed:
+            raise KafkaException(failed[0])
+
+    def revoked(*_: Any) -> None:
+        pending.clear()
+
+    # one record a call: what `consume` gathers may be from before a rebalance
+    consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    while not diary.stopping:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            record = (message.partition(), message.offset(), message.value().decode())
+            diary.polled([record])
+            pending.update(positions([record]))
+            taken += 1
+        if pending and (message is None or taken % 50 == 0):
+            _commit(diary, dict(pending), commit)
+            pending.clear()
+    diary.write("leaving", "ok")
+    consumer.close()
+
+
+def _take(
+    diary: Diary,
+    records: list[tuple[int, int, str]],
+    commit: Callable[[dict[int, int]], None],
+) -> None:
+    if not records:
+        return
+    diary.polled(records)
+    _commit(diary, positions(records), commit)
+
+
+def _commit(
+    diary: Diary, offsets: dict[int, int], commit: Callable[[dict[int, int]], None]
+) -> None:
+    operations = diary.begin("commit", offsets)
+    try:
+        commit(offsets)
+    except Exception as error:  # nobody knows what became of it; the group goes on
+        diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
+        return
+    diary.end("commit", operations, offsets)
+
+
+async def aiokafka(member: Member, diary: Diary) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=member.bootstrap,
+        client_id=member.process,
+        group_id=member.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=member.session_ms,
+        heartbeat_interval_ms=member.heartbeat_ms,
+    )
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            # it fetches while this waits for an answer: nothing may be asked before it is noted
+            coordinator = consumer._coordinator
+            for tp in sorted(assigned):
+                diary.write(
+                    "assign", "ok", partition=tp.partition, generation=coordinator.generation,
+                    member=coordinator.member_id,
+                )  # fmt: skip
+            diary.assignment(tp.partition for tp in assigned)
+            operations = diary.begin("committed", {tp.partition: 0 for tp in assigned})
+            answers = {}
+            for partition in operations:
+                told = await consumer.committed(TopicPartition(member.topic, partition))
+                answers[partition] = NO_OFFSET if told is None else int(told)
+            diary.end("committed", operations, answers)
+
+    await consumer.start()
+    consumer.subscribe([member.topic], listener=Listener())
+    try:
+        while not diary.stopping:
+            polled = await consumer.getmany(timeout_ms=200)
+            records = [
+                (r.partition, r.offset, r.value.decode()) for some in polled.values() for r in some
+            ]
+            if not records:
+                continue
+            diary.polled(records)
+            offsets = positions(records)
+            operations = diary.begin("commit", offsets)
+            wanted = {TopicPartition(member.topic, p): o for p, o in offsets.items()}
+            try:
+                await consumer.commit(wanted)
+            except Exception as error:
+                diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
+            else:
+                diary.end("commit", operations, offsets)
+        diary.write("leaving", "ok")
+    finally:
+        await consumer.stop()
+
+
+def main(path: str) -> None:
+    """Runs the member that the settings file describes."""
+    member = Member(**json.loads(Path(path).read_text(encoding="utf-8")))
+    diary = Diary(member)
+    match member.client:
+        case "kafka-python":
+            kafka_python(member, diary)
+        case "confluent-kafka":
+            confluent(member, diary)
+        case "aiokafka":
+            asyncio.run(aiokafka(member, diary))
+        case _:
+            sys.exit(f"{member.client} is none of the clients {', '.join(CLIENTS)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
