@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from highwater.chaos.simulated.seeds import Summary
 
 
+MANY = 100
+"""Seeds after which it is worth saying what never happened."""
+
+
 class SeedRange(click.ParamType[range]):
     """`7`, or `0..99` with both ends included."""
 
@@ -43,6 +47,15 @@ class SeedRange(click.ParamType[range]):
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write a summary there.")
 @click.option("--replay", type=int, default=None, metavar="SEED", help="Run one seed, and tell.")
 @click.option("--trace", is_flag=True, help="Print every event (with --replay).")
+@click.option("--scenario", metavar="NAME", help="Play a named scenario (`list`: which, `all`).")
+@click.option("--shrink", is_flag=True, help="Find the fewest faults (with --replay).")
+@click.option("--only", metavar="N,N", help="Of the schedule, only these faults (with --replay).")
+@click.option(
+    "--log",
+    "log_file",
+    type=click.Path(path_type=Path),
+    help="A line a seed; where the file is there, the run goes on.",
+)
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
 @click.option("--finds", default=1, show_default=True, help="Stop after so many broken seeds.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
@@ -67,6 +80,10 @@ def sim(
     flush: bool,
     compacted: bool,
     transactions: bool,
+    scenario: str | None,
+    shrink: bool,
+    only: str | None,
+    log_file: Path | None,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
 
@@ -76,12 +93,19 @@ def sim(
     Example:
       highwater sim --seeds 0..99 --jobs 0
       highwater sim --replay 17 --trace
+      highwater sim --replay 17 --shrink
+      highwater sim --scenario kip-279 --trace
+      highwater sim --seeds 0..9999 --jobs 0 --keep-going --log run.jsonl
     """
     from highwater.chaos.simulated.run import Options
+    from highwater.chaos.simulated.run_log import LogProblem, RunLog
     from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
 
-    if trace and replay is None:
-        raise click.UsageError("--trace goes with --replay SEED: it prints one seed's events")
+    if scenario is not None:
+        sys.exit(_scenarios(scenario, trace=trace))
+    for name, given in (("--trace", trace), ("--shrink", shrink), ("--only", only)):
+        if given and replay is None:
+            raise click.UsageError(f"{name} goes with --replay SEED: it is about one seed")
     options = Options(
         seconds=seconds,
         faults=faults,
@@ -89,15 +113,29 @@ def sim(
         flush=flush,
         compacted=compacted,
         transactions=transactions,
+        only=_numbers(only),
         trace=click.echo if trace else None,
     )
+    if shrink and replay is not None:
+        _shrink(replay, options)
+    try:
+        kept = RunLog(log_file, options) if log_file is not None else None
+    except LogProblem as problem:
+        raise click.UsageError(str(problem)) from problem
+
+    def progress(summary: Summary, outcome: Outcome) -> None:
+        if kept is not None:
+            kept.add(outcome)
+        _progress(summary, outcome, options)
+
     summary = run_seeds(
         [replay] if replay is not None else seeds,
         options,
         jobs=1 if replay is not None else jobs or usual_jobs(),
         minutes=minutes,
         finds=None if keep_going else finds,
-        progress=lambda summary, outcome: _progress(summary, outcome, options),
+        progress=progress,
+        done=kept.done if kept is not None else (),
     )
     if sys.stderr.isatty():
         click.echo(err=True)
@@ -106,6 +144,57 @@ def sim(
         json_file.write_text(json.dumps(summary.as_dict(), indent=2) + "\n")
     if summary.broken:
         sys.exit(1)
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(",") if part)
+    except ValueError:
+        raise click.UsageError(f"--only {text}: name positions, as in --only 0,3") from None
+
+
+def _scenarios(name: str, *, trace: bool) -> int:
+    """Plays one, or all; gives the exit code."""
+    from highwater.chaos.simulated.scenarios import ALL, play
+
+    if name == "list":
+        for each in ALL.values():
+            click.echo(f"{each.name:22} {each.what}")
+        return 0
+    if name != "all" and name not in ALL:
+        raise click.UsageError(f"there is no scenario {name}: try --scenario list")
+    failed = 0
+    for each in ALL.values() if name == "all" else [ALL[name]]:
+        played = play(each, trace=click.echo if trace else None)
+        failed += not played.ok
+        click.echo(f"{each.name}: {'as it must be' if played.ok else 'FAILED'}")
+        for line in (played.problem, played.violation):
+            if line is not None:
+                click.echo(f"  {line}")
+        if not trace:
+            for event in played.last_events:
+                click.echo(f"    {event}")
+    return 1 if failed else 0
+
+
+def _shrink(seed: int, options: Options) -> None:
+    """Finds the smallest schedule, tells it, and ends the program."""
+    from dataclasses import replace
+
+    from highwater.chaos.simulated.seeds import replay_command
+    from highwater.chaos.simulated.shrink import shrink
+
+    try:
+        outcome = shrink(seed, options, tell=click.echo)
+    except ValueError as nothing:
+        raise click.ClickException(str(nothing)) from nothing
+    click.echo(f"seed {seed}: {outcome.violation}")
+    for fault in outcome.schedule:
+        click.echo(f"  {fault}")
+    click.echo(f"replay: {replay_command(seed, replace(options, only=outcome.only))}")
+    sys.exit(1)
 
 
 def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
@@ -142,4 +231,6 @@ def _tell(summary: Summary) -> None:
         pairs = ", ".join(f"{key} {value}" for key, value in data[name].items())
         click.echo(f"  {name}: {pairs or 'none'}")
     click.echo(f"  pairs of faults at once: {data['fault_pairs']}")
-    click.echo(f"  losses that were expected (acks=1): {data['expected_losses']}")
+    click.echo(f"  losses that were expected: {data['expected_losses']}")
+    if data["seeds"] >= MANY and data["never"]:
+        click.echo(f"  NEVER HAPPENED: {', '.join(data['never'])}")

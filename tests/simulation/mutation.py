@@ -136,6 +136,7 @@ def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
     gaps = [b - a for a, b in pairwise([result["first_seed"] - 1, *seeds])]
     a_seed = result["simulated_seconds"] / max(result["seeds"], 1)
     return {
+        "name": mutant.name,
         "id": mutant.id,
         "what": mutant.what,
         "equivalent": mutant.equivalent,
@@ -171,7 +172,7 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
     ).stdout.strip()
     time = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
     page = _HEAD.format(seeds=seeds, commit=commit or "unknown", time=time)
-    rows = sorted(rows, key=lambda row: row["id"])
+    rows = sorted(rows, key=lambda row: row["name"])
     for row in rows:
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
         cells = [row["id"], row["what"], found, f"{row['found']} of {row['seeds']} seeds"]
@@ -204,9 +205,9 @@ def main(
       python -m tests.simulation.mutation --seeds 0..49 13 14
     """
     rows = json.loads(kept.read_text()) if kept is not None and kept.exists() else []
-    there = {row["id"] for row in rows}
+    there = {row["name"] for row in rows}
     for mutant in all_mutants():
-        if (ids and mutant.id not in ids) or mutant.id in there:
+        if (ids and mutant.id not in ids) or mutant.name in there:
             continue
         row = row_of(mutant, simulate(mutant, seeds, jobs=jobs, finds=finds))
         rows.append(row)

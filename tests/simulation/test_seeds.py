@@ -12,23 +12,19 @@ import pytest
 from highwater.chaos.simulated.run import Options
 from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
 
-SEEDS = range(100)
-SECONDS = 15.0
+SEEDS = range(200)
+SECONDS = 10.0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_no_rule_is_broken_over_a_hundred_seeds() -> None:
+def test_no_rule_is_broken_over_two_hundred_seeds() -> None:
     summary = run_seeds(SEEDS, Options(seconds=SECONDS), jobs=usual_jobs())
     for outcome in summary.broken:
         pytest.fail("\n".join([f"seed {outcome.seed}: {outcome.violation}", *outcome.last_events]))
     assert summary.seeds == len(SEEDS)
-    # what never happened was not tested
-    for seen in ("leader_changes", "isr_shrinks", "isr_expands", "controller_moves"):
-        assert summary.seen[seen] > 0, seen
-    assert summary.seen["truncated_batches"] > 0
+    assert not summary.never(), "what never happened was not tested"
     assert summary.operations["acked"] > 20 * len(SEEDS)
-    assert len(summary.faults) > 10
 
 
 @pytest.mark.slow

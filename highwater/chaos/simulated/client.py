@@ -162,6 +162,13 @@ class SimClient:
         """Whom the last metadata named; -1 for nobody."""
         return self._leaders.get(tp, (-1, -1))[0]
 
+    def believe(
+        self, tp: TopicPartition, leader: int, host: str, port: int, epoch: int = -1
+    ) -> None:
+        """As if metadata had said so."""
+        self._brokers[leader] = (host, port)
+        self._leaders[tp] = (leader, epoch)
+
     def forget(self, tp: TopicPartition) -> None:
         """After an error: ask for the leader again."""
         self._leaders.pop(tp, None)
@@ -284,6 +291,19 @@ class SimClient:
             timeout_ms=2000,
             validate_only=False,
         )
+        answer = await self._call(await self._controller(), request, 4)
+        _check(answer.topics[0].error_code)
+
+    async def create_assigned(self, name: str, assignments: list[Any]) -> None:
+        """With replicas that are named."""
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=assignments,
+            configs=[],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=False)
         answer = await self._call(await self._controller(), request, 4)
         _check(answer.topics[0].error_code)
 

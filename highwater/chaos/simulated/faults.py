@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from highwater.chaos.simulated import wire_tap
-from highwater.chaos.simulated.client import Failed, SimClient
-from highwater.common import znodes
+from highwater.chaos.simulated.client import SimClient
+from highwater.chaos.simulated.staged_faults import NothingToBreak, StagedFaults
 from highwater.common.types import TopicPartition
-from highwater.common.wire.header import api_name
 
 if TYPE_CHECKING:
     from highwater.chaos.simulated.cluster import BrokerNode, SimCluster
@@ -77,14 +75,6 @@ CARELESS_ONE_IN = 8
 """In one of so many seeds power is lost at any time, several brokers at once: then loss is expected
 where batches are not flushed, counted apart, and must be seen over many seeds."""
 
-HELD = (
-    (wire_tap.LEADER_AND_ISR, 2),
-    (wire_tap.STOP_REPLICA, 2),
-    (wire_tap.UPDATE_METADATA, 2),
-    (wire_tap.FETCH, 2),
-    (wire_tap.OFFSETS_FOR_LEADER_EPOCH, 3),
-)
-
 
 def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     """At least three faults, one every few seconds; some overlap."""
@@ -104,10 +94,6 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     return sorted(planned, key=lambda fault: fault.at)
 
 
-class NothingToBreak(Exception):
-    """The fault's target is not there."""
-
-
 class Faults:
     """Carries a schedule out."""
 
@@ -119,11 +105,12 @@ class Faults:
         self._tps = tps
         self._random = random
         self._careless = cluster.kernel.random("careless").randrange(CARELESS_ONE_IN) == 0
-        self._late = cluster.kernel.random("late requests")
         self.skipped: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.pairs: Counter[str] = Counter()
         self._active: dict[object, str] = {}
+        self._staged = StagedFaults(cluster, admin, tps, random, self.done)
+        self.late_requests = self._staged.late_requests
         self._verbs: dict[str, Callable[[Fault, BrokerNode], Awaitable[None]]] = {
             "kill": self._kill,
             "bounce": self._bounce,
@@ -143,10 +130,10 @@ class Faults:
             "jump clock": self._jump_clock,
             "kill all": self._kill_all,
             "power loss": self._power_loss,
-            "hold": self._hold,
-            "stale request": self._stale_request,
-            "there and back": self._there_and_back,
-            "zombie controller": self._zombie_controller,
+            "hold": self._staged.hold,
+            "stale request": self._staged.stale_request,
+            "there and back": self._staged.there_and_back,
+            "zombie controller": self._staged.zombie_controller,
             "reset clients": self._reset_clients,
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
@@ -158,17 +145,6 @@ class Faults:
             for fault in planned:
                 await trio.sleep_until(start + fault.at)
                 nursery.start_soon(self._one, fault)
-
-    async def late_requests(self) -> None:
-        """Until cancelled: now and then a request of a controller comes that is stale by then."""
-        while True:
-            await trio.sleep(self._late.expovariate(0.5))
-            node = self._late.choice([n for _, n in sorted(self._cluster.nodes.items())])
-            try:
-                await self._one_stale_request(node, self._late)
-            except NothingToBreak:
-                continue
-            self.done["late request"] += 1
 
     async def _one(self, fault: Fault) -> None:
         node = self._resolve(fault.target)
@@ -210,10 +186,6 @@ class Faults:
         if found is None or found not in cluster.nodes:
             found = self._random.choice(sorted(cluster.nodes))
         return cluster.nodes[found]
-
-    def _other(self, node: BrokerNode) -> BrokerNode:
-        others = [n for i, n in sorted(self._cluster.nodes.items()) if n is not node]
-        return self._random.choice(others)
 
     def heal(self) -> None:
         """Ends every fault there is."""
@@ -270,11 +242,11 @@ class Faults:
             fabric.heal(source, target)
 
     async def _partition(self, fault: Fault, node: BrokerNode) -> None:
-        a, b = node.host, self._other(node).host
+        a, b = node.host, self._staged.other(node).host
         await self._cut([(a, b), (b, a)], fault.seconds)
 
     async def _one_way(self, fault: Fault, node: BrokerNode) -> None:
-        a, b = node.host, self._other(node).host
+        a, b = node.host, self._staged.other(node).host
         await self._cut([(a, b)] if self._random.random() < 0.5 else [(b, a)], fault.seconds)
 
     async def _isolate(self, fault: Fault, node: BrokerNode) -> None:
@@ -306,7 +278,7 @@ class Faults:
         service.slow_s = 0.0
 
     async def _reset(self, fault: Fault, node: BrokerNode) -> None:
-        fabric, other = self._cluster.simulation.fabric, self._other(node)
+        fabric, other = self._cluster.simulation.fabric, self._staged.other(node)
         pairs = [(node.host, other.host), (other.host, node.host)]
         if not sum(fabric.break_connections(a, b) for a, b in pairs):
             raise NothingToBreak(f"{node.name} and {other.name} have no connection")
@@ -336,12 +308,6 @@ class Faults:
         for link, delay in zip(links, usual, strict=True):
             link.delay_s = delay
 
-    async def _admin_call(self, call: Awaitable[None]) -> None:
-        try:
-            await call
-        except Failed as failed:
-            self._cluster.trace.add("faults", f"refused: {failed}")
-
     async def _swap(self, fault: Fault, node: BrokerNode) -> None:
         """Another order of the same replicas, then the election of the preferred leader."""
         tp = self._random.choice(self._tps)
@@ -350,9 +316,9 @@ class Faults:
             return
         replicas = list(truth.assigned)
         self._random.shuffle(replicas)
-        await self._admin_call(self._admin.reassign(tp, replicas))
+        await self._staged.admin_call(self._admin.reassign(tp, replicas))
         await trio.sleep(0.5)
-        await self._admin_call(self._admin.elect_preferred(tp))
+        await self._staged.admin_call(self._admin.elect_preferred(tp))
 
     async def _reassign(self, fault: Fault, node: BrokerNode) -> None:
         """Other replicas where there are brokers to spare; else fewer, then all again."""
@@ -364,9 +330,9 @@ class Faults:
         count = min(len(brokers), 3)
         if count == len(brokers) and self._random.random() < 0.5:
             smaller = self._random.sample(brokers, max(2, count - 1))
-            await self._admin_call(self._admin.reassign(tp, smaller))
+            await self._staged.admin_call(self._admin.reassign(tp, smaller))
             await trio.sleep(fault.seconds)
-        await self._admin_call(self._admin.reassign(tp, self._random.sample(brokers, count)))
+        await self._staged.admin_call(self._admin.reassign(tp, self._random.sample(brokers, count)))
 
     async def _jump_clock(self, fault: Fault, node: BrokerNode) -> None:
         before = node.host.clock.wall_ms()
@@ -393,7 +359,7 @@ class Faults:
             raise NothingToBreak(f"beyond what acks=all promises: {cluster.whole()}")
         victims = [node]
         if self._careless and not cluster.shape.flush_every_batch and self._random.random() < 0.5:
-            victims.append(self._other(node))
+            victims.append(self._staged.other(node))
         victims = [v for v in victims if v.host.up]
         for victim in victims:
             cluster.power_loss(victim.id)
@@ -401,124 +367,6 @@ class Faults:
         await trio.sleep(fault.seconds)
         for victim in victims:
             cluster.power_on(victim.id)
-
-    async def _hold(self, fault: Fault, node: BrokerNode) -> None:
-        """The next request of one API that this broker gets or sends, or the answer to it."""
-        api_key = self._random.choices([a for a, _ in HELD], [w for _, w in HELD])[0]
-        what = self._random.choice((wire_tap.REQUEST, wire_tap.ANSWER))
-        name = node.name
-
-        def wanted(source: str, target: str) -> bool:
-            return name in (source, target)
-
-        tap = self._cluster.tap
-        hold = tap.hold(api_key, what, fault.seconds, wanted)
-        with trio.move_on_after(10):
-            while not hold.fired:
-                await trio.sleep(0.1)
-        tap.release(hold)
-        if not hold.fired:
-            raise NothingToBreak(f"no {api_name(api_key)} came by")
-        self.done[f"hold {api_name(api_key)} {what}"] += 1
-        await trio.sleep(fault.seconds)
-
-    async def _stale_request(self, fault: Fault, node: BrokerNode) -> None:
-        await self._one_stale_request(node, self._random)
-
-    async def _one_stale_request(self, node: BrokerNode, random: Random) -> None:
-        """What a controller that was replaced, or that does not know of a restart, would send."""
-        cluster = self._cluster
-        found = cluster.tap.stale_request(node, random)
-        if found is None:
-            raise NothingToBreak(f"nothing that was sent to {node.name} is stale")
-        sent, why = found
-        cluster.trace.add("faults", f"{sent}, {why}, comes to {node.name} again")
-        life = node.world
-        try:
-            error = await self._admin.control(node.name, cluster.control_port, sent)
-        except Failed as failed:
-            raise NothingToBreak(f"{node.name} did not answer: {failed}") from failed
-        if error not in wire_tap.STALE and node.world is life:
-            cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
-
-    async def _lead(self, tp: TopicPartition, leader: int) -> None:
-        """Makes it the preferred leader, and elects that."""
-        truth = self._cluster.rules.partitions.get(tp)
-        if truth is None or leader not in truth.assigned:
-            return
-        order = [leader, *(b for b in truth.assigned if b != leader)]
-        await self._admin_call(self._admin.reassign(tp, order))
-        await self._admin_call(self._admin.elect_preferred(tp))
-
-    async def _there_and_back(self, fault: Fault, node: BrokerNode) -> None:
-        """The leadership goes to a member that is a little behind, and comes back, while a third
-        replica, which has what is cut off meanwhile, hears of neither."""
-        cluster, random = self._cluster, self._random
-        tp = random.choice(self._tps)
-        truth = cluster.rules.partitions.get(tp)
-        leader = cluster.leader_of(tp)
-        if truth is None or truth.state is None or leader is None:
-            raise NothingToBreak(f"{tp} has no leader")
-        others = [b for b in truth.state.isr if b != leader and cluster.nodes[b].running]
-        if len(others) < 2:
-            raise NothingToBreak(f"the ISR of {tp} has only {truth.state.isr}")
-        random.shuffle(others)
-        first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
-        tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
-        hold = tap.hold(
-            wire_tap.FETCH,
-            wire_tap.ANSWER,
-            lag_s * 0.8,
-            lambda source, target: (source, target) == (behind.name, first.name),
-        )
-        await trio.sleep(random.uniform(0.1, 0.5) * lag_s)
-        tap.release(hold)
-        if random.random() < 0.5:
-            cluster.freeze(deaf.id)
-        else:
-            tap.hold(
-                wire_tap.LEADER_AND_ISR,
-                wire_tap.REQUEST,
-                lag_s * 2,
-                lambda _, target: target == deaf.name,
-            )
-        await self._lead(tp, behind.id)
-        await trio.sleep(random.uniform(0.2, 1.5))
-        await self._lead(tp, first.id)
-        await trio.sleep(random.uniform(0.0, 1.0))
-        cluster.thaw(deaf.id)
-
-    async def _zombie_controller(self, fault: Fault, node: BrokerNode) -> None:
-        """The controller is stopped in the midst of its work, replaced, and wakes up before its
-        session is over: it believes that it still is what it was."""
-        cluster = self._cluster
-        found = cluster.controller()
-        if found is None or not cluster.nodes[found].running:
-            raise NothingToBreak("there is no controller")
-        controller = cluster.nodes[found]
-        victim = self._other(controller)
-        zookeeper, done = cluster.simulation.zookeeper, trio.Event()
-
-        def wrote(path: str, who: str) -> None:
-            if who.startswith(f"{controller.name}.") and path.startswith("/brokers/topics/"):
-                done.set()
-                zookeeper.on_write.remove(wrote)
-                cluster.freeze(controller.id)
-
-        zookeeper.on_write.append(wrote)
-        if victim.running and self._random.random() < 0.7:
-            cluster.kill(victim.id)
-        with trio.move_on_after(2.0):
-            await done.wait()
-        if not done.is_set():
-            zookeeper.on_write.remove(wrote)
-            cluster.freeze(controller.id)
-        if cluster.controller() == found:
-            zookeeper.delete(znodes.CONTROLLER)
-        await trio.sleep(self._random.uniform(0.1, 0.6) * cluster.shape.session_timeout_ms / 1000)
-        cluster.thaw(controller.id)
-        await trio.sleep(fault.seconds)
-        cluster.start(victim.id)
 
     async def _full_disk(self, fault: Fault, node: BrokerNode) -> None:
         disk = node.host.disk

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -78,6 +79,7 @@ class Outcome:
     """Faults that found nothing to break."""
     pairs: Counter[str] = field(default_factory=Counter)
     schedule: list[Fault] = field(default_factory=list)
+    only: tuple[int, ...] | None = None
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     expected_losses: int = 0
@@ -90,6 +92,28 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.violation is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a line of a run's log."""
+        line = {name: getattr(self, name) for name in _LINE}
+        return {**line, "violation": list(self.violation) if self.violation else None}
+
+    @classmethod
+    def from_dict(cls, line: dict[str, Any]) -> Outcome:
+        outcome = cls(line["seed"])
+        for name in _LINE:
+            value = line[name]
+            setattr(outcome, name, Counter(value) if isinstance(value, dict) else value)
+        if line["violation"] is not None:
+            outcome.violation = Violation(*line["violation"])
+        return outcome
+
+
+_LINE = (
+    "seed", "replay", "digest", "seen", "faults", "skipped", "pairs", "operations", "errors",
+    "expected_losses", "virtual_seconds", "real_seconds", "steps", "events", "checks",
+    "last_events",
+)  # fmt: skip
 
 
 def simulate(seed: int, options: Options | None = None) -> Outcome:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import multiprocessing
 import os
 import time
@@ -14,7 +12,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from highwater.chaos.simulated.faults import WEIGHTS
 from highwater.chaos.simulated.run import Options, Outcome, simulate
+
+SEEN = (
+    "controller_moves",
+    "hw_below_leo_at_election",
+    "isr_expands",
+    "isr_shrinks",
+    "leader_changes",
+    "truncated_batches",
+)
+OPERATIONS = (
+    "acked",
+    "duplicates",
+    "end offsets",
+    "lost as expected",
+    "polled",
+    "sends",
+    "topics created",
+    "topics deleted",
+    "zombie producers",
+)
 
 
 @dataclass
@@ -26,6 +45,7 @@ class Summary:
     broken: list[Outcome] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     pairs: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -44,6 +64,7 @@ class Summary:
             self.broken.append(outcome)
         self.seen += outcome.seen
         self.faults += outcome.faults
+        self.skipped += outcome.skipped
         self.pairs += outcome.pairs
         self.operations += outcome.operations
         self.errors += outcome.errors
@@ -52,6 +73,16 @@ class Summary:
         self.simulated_seconds += outcome.real_seconds
         self.steps += outcome.steps
         self.checks += outcome.checks
+
+    def never(self) -> list[str]:
+        """Of what a run should meet, what it did not."""
+        expected = [
+            *((f"fault {kind}", self.faults[kind]) for kind in (*WEIGHTS, "late request")),
+            *((f"seen {name}", self.seen[name]) for name in SEEN),
+            *((f"operation {name}", self.operations[name]) for name in OPERATIONS),
+            ("an expected loss", self.expected_losses),
+        ]
+        return [name for name, count in expected if not count]
 
     @property
     def real_seconds(self) -> float:
@@ -66,7 +97,9 @@ class Summary:
             "violations": [describe(outcome) for outcome in self.broken],
             "seen": dict(sorted(self.seen.items())),
             "faults": dict(sorted(self.faults.items())),
+            "skipped_faults": dict(sorted(self.skipped.items())),
             "fault_pairs": len(self.pairs),
+            "never": self.never(),
             "operations": dict(sorted(self.operations.items())),
             "errors": dict(sorted(self.errors.items())),
             "expected_losses": self.expected_losses,
@@ -111,27 +144,23 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --transactions"
     if not options.faults:
         command += " --no-faults"
+    if options.only is not None:
+        command += f" --only {','.join(map(str, options.only))}"
     return command + " --trace"
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
     """Runs the seeds, in order with one job, as they end with more."""
     if jobs <= 1:
-        _begin()
         for seed in seeds:
             yield simulate(seed, options)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, initializer=_begin, maxtasksperchild=200) as pool:
+    with context.Pool(jobs, maxtasksperchild=200) as pool:
         work: Callable[[int], Outcome] = partial(simulate, options=options)
         yield from pool.imap_unordered(work, seeds, chunksize=1)
         pool.close()
         pool.join()
-
-
-def _begin() -> None:
-    """A simulation freezes all objects (kernel.py), and DuckDB wants its own back at the end."""
-    atexit.register(gc.unfreeze)
 
 
 def run_seeds(
@@ -142,9 +171,14 @@ def run_seeds(
     minutes: float | None = None,
     finds: int | None = 1,
     progress: Callable[[Summary, Outcome], None] = lambda *_: None,
+    done: Iterable[Outcome] = (),
 ) -> Summary:
     """Stops after so many seeds with a broken rule (None: never), and when the time is over."""
     summary = Summary()
+    known = {outcome.seed: outcome for outcome in done}
+    for outcome in known.values():
+        summary.add(outcome)
+    seeds = [seed for seed in seeds if seed not in known]
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
             outcome.replay = replay_command(outcome.seed, options)

@@ -7,6 +7,8 @@ are asked for.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import tempfile
@@ -20,6 +22,9 @@ from highwater.chaos.checks.location import catalog, spark_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+# a simulation freezes all objects (kernel.py), and DuckDB's module wants its own back at the end
+atexit.register(gc.unfreeze)
 
 CHECKS = ("C1", "C2", "C3", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "C14", "C15")
 """Without C13: in which epoch an offset became known is not in the history, and the workload, which

@@ -1,0 +1,13 @@
+"""Named courses of events, each a small program to read: see `stage`, and docs/simulation.md."""
+
+from __future__ import annotations
+
+from highwater.chaos.simulated.scenarios import control, leaders, truncation
+from highwater.chaos.simulated.scenarios.stage import Played, Scenario, play
+
+ALL: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (*truncation.SCENARIOS, *leaders.SCENARIOS, *control.SCENARIOS)
+}
+
+__all__ = ["ALL", "Played", "Scenario", "play"]

@@ -1,0 +1,65 @@
+"""Each named scenario, with several seeds; and that it fails where what it shows is broken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from highwater.chaos.simulated.cluster import Shape
+from highwater.chaos.simulated.scenarios import ALL, Scenario, play
+from highwater.chaos.simulated.scenarios.stage import Stage
+from tests.simulation.mutation import all_mutants, mutated_tree
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", list(ALL))
+def test_the_course_of_events(name: str, seed: int) -> None:
+    played = play(ALL[name], seed)
+    assert played.ok, "\n".join([str(played.problem), str(played.violation), *played.last_events])
+
+
+def test_a_scenario_whose_events_did_not_happen_fails() -> None:
+    async def nothing_happens(stage: Stage) -> None:
+        await stage.start(1, 2)
+        stage.in_order("broker-1 .*is killed")
+
+    played = play(Scenario("empty", "", Shape(brokers=2, min_isr=1), nothing_happens))
+    assert played.problem == "it never happened (in this order): broker-1 .*is killed"
+    assert played.last_events
+
+
+def test_a_seed_gives_one_course_of_events() -> None:
+    assert play(ALL["kip-279"], 5).digest == play(ALL["kip-279"], 5).digest
+    assert play(ALL["kip-279"], 5).digest != play(ALL["kip-279"], 6).digest
+
+
+BROKEN = [
+    ("unseen-bounce", "53-unseen-bounce-ignored"),
+    ("kip-101-divergence", "57-epoch-end-one-too-high"),
+    ("fast-bounce", "19-broker-epoch-ignored"),
+    ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
+    ("zombie-controller", "17-older-controller-epoch-accepted"),
+    ("zombie-leader", "14-acks-all-at-local-append"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("scenario", "mutant"), BROKEN)
+def test_a_scenario_fails_where_its_rule_is_broken(scenario: str, mutant: str) -> None:
+    (found,) = [m for m in all_mutants() if m.name == mutant]
+    with mutated_tree(found) as tree:
+        done = subprocess.run(
+            [sys.executable, "-m", "highwater.cli.main", "sim", "--scenario", scenario],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{scenario}: FAILED" in done.stdout
