@@ -23,6 +23,7 @@ from highwater.common.wire.messages import TxnOffsetCommitResponse
 API = Api(key=28, name="TxnOffsetCommit", versions=(0, 4))
 
 FIRST_WITH_MEMBER = 3
+FIRST_WITH_ABORTABLE = 4
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _Partition = _Topic.TxnOffsetCommitResponsePartition
 
@@ -44,6 +45,8 @@ def handle(ctx: Context, request: Any) -> Reply:
 
     def commit(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         code = codes.get(partition.tp, ErrorCode.NONE)
+        if code is ErrorCode.INVALID_TXN_STATE and ctx.version >= FIRST_WITH_ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
         try:
             if code is not ErrorCode.NONE:
                 raise ApiError(commit_error(code))
