@@ -1,0 +1,46 @@
+"""spark/simulate.py by a plain spark-submit: the seeds' outcomes are those of this process."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from highwater.chaos import spark_submit
+from highwater.chaos.simulated import run_log
+from highwater.chaos.simulated.run import Options, simulate
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_seeds_spread_over_executors(tmp_path: Path) -> None:
+    spark = spark_submit.find()
+    log = tmp_path / "run.jsonl"
+    job = [str(ROOT / "spark" / "simulate.py"), "--seconds", "3", "--out", str(log)]
+
+    def submit(seeds: str) -> str:
+        done = subprocess.run(
+            [
+                str(spark.home / "bin" / "spark-submit"), "--master", "local[2]",
+                "--conf", "spark.ui.enabled=false", *job, "--seeds", seeds,
+            ],
+            env=spark.environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
+
+    assert "3 seeds, 0 with a broken rule" in submit("0..2")
+    head, outcomes = run_log.read([log])
+    assert head["asked"]["seconds"] == 3.0
+    assert [outcome.seed for outcome in outcomes] == [0, 1, 2]
+    assert outcomes[1].digest == simulate(1, Options(seconds=3.0)).digest
+    before = log.read_text()
+    assert "4 seeds, 0 with a broken rule" in submit("0..3")  # it goes on
+    assert log.read_text().startswith(before)
