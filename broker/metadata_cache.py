@@ -20,6 +20,7 @@ A leader's death is seen here by the broken connection of the fetcher, some ten 
 the controller tells of another leader.  A client sees it at the same moment, and asks at once; told
 of the old leader it would try that one again, and ask next after a back-off (librdkafka: up to a
 second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
+The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
 
 Source: kafka.server.metadata.ZkMetadataCache.
 """
@@ -61,6 +62,8 @@ class PartitionMetadata(NamedTuple):
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
 
 
+_NOBODY: Mapping[int, tuple[int, int]] = {}
+LATEST = 1 << 31
 STEP = 200
 GONE_NAMED_MS = 2000
 DOUBT_MS = 500
@@ -83,6 +86,8 @@ class MetadataCache:
         """Brokers that are named a little longer, each until when."""
         self._doubts: dict[int, int] = {}
         """Since when a broker is in doubt."""
+        self._expected: dict[str, dict[int, tuple[int, int]]] = {}
+        """By topic and partition: a leader epoch that is to come, and since when."""
         self._encoded: dict[tuple[int, str], EncodedTopics] = {}
         self._answers: dict[tuple[object, ...], bytes] = {}
 
@@ -135,18 +140,38 @@ class MetadataCache:
         if since is None or now_ms - since >= DOUBT_AGAIN_MS:
             self._doubts[broker_id] = now_ms
 
+    def expect(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
+        """LeaderAndIsr named a leader, and UpdateMetadata is to follow at once."""
+        known = self.partition(tp)
+        if known is not None and known.leader_epoch < leader_epoch:
+            self._expected.setdefault(tp.topic, {})[tp.partition] = leader_epoch, now_ms
+
     def doubted(self, topics: Iterable[str] | None, now_ms: int) -> list[str]:
-        """Those of the topics (None: of all) with a leader that is in doubt, and for live still."""
+        """Those of the topics (None: of all) with a leader that is in doubt, and for live still, or
+        that is known to be another by now.
+        """
         brokers = {
             b for b, since in self._doubts.items() if now_ms - since < DOUBT_MS and self.is_alive(b)
         }
-        if not brokers:
+        if not brokers and not self._expected:
             return []
         return [
             topic
             for topic in (self._topics if topics is None else topics)
-            if any(state.leader in brokers for state in self.partitions_of(topic).values())
+            if self._is_expected(topic, now_ms)
+            or any(state.leader in brokers for state in self.partitions_of(topic).values())
         ]
+
+    def _is_expected(self, topic: str, now_ms: int) -> bool:
+        waited_for = self._expected.get(topic, _NOBODY)
+        return any(now_ms - since < DOUBT_MS for _, since in waited_for.values())
+
+    def _has_come(self, topic: str, index: int, leader_epoch: int) -> None:
+        waited_for = self._expected[topic]
+        if index in waited_for and leader_epoch >= waited_for[index][0]:
+            del waited_for[index]
+            if not waited_for:
+                del self._expected[topic]
 
     # ---- the controller's updates
 
@@ -196,6 +221,9 @@ class MetadataCache:
         before = len(partitions)
         for state in states:
             tp = TopicPartition(topic, state.partition_index)
+            if topic in self._expected:
+                deleting = state.leader == LEADER_DURING_DELETE
+                self._has_come(topic, tp.partition, LATEST if deleting else state.leader_epoch)
             if state.leader == LEADER_DURING_DELETE:
                 partitions.pop(state.partition_index, None)
                 deleted[tp] = None

@@ -1,4 +1,4 @@
-"""Produce, API 0, v3-9: appends record batches as leader, and answers as `acks` asks.
+"""Produce, API 0, v3-10: appends record batches as leader, and answers as `acks` asks.
 
 acks=0: no answer; an error closes the connection, which is how the client learns that its metadata
 is old. acks=1: answered after the local append.  acks=-1: waits in the purgatory until the HW has
@@ -27,13 +27,16 @@ from broker.purgatory import DelayedOperation
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.common.types import BrokerId, TopicPartition
 from highwater.common.wire.codec import BadMessage
 from highwater.common.wire.compression import Compression
 from highwater.common.wire.produce import (
     MIN_VERSION,
+    TELLS_LEADER,
+    NodeEndpoint,
     PartitionResult,
     ProduceRequest,
+    endpoint_tags,
     parse_produce,
     produce_response,
 )
@@ -46,7 +49,7 @@ from highwater.common.wire.records import (
     validate_produce,
 )
 
-API = Api(key=0, name="Produce", versions=(0, 9), raw=True)
+API = Api(key=0, name="Produce", versions=(0, 10), raw=True)
 
 ALL = -1
 ZSTD_VERSION = 7
@@ -189,7 +192,35 @@ def _cannot_verify(code: ErrorCode) -> ApiError:
 
 def _answer(ctx: Context, results: Sequence[PartitionResult]) -> Response:
     names = tuple(ErrorCode(r.error).name for r in results if r.error)
-    return Response(parts=[produce_response(list(results), ctx.version)], error_names=names)
+    endpoints: list[NodeEndpoint] = []
+    if names and ctx.version >= TELLS_LEADER:
+        results, endpoints = _with_leaders(ctx, results)
+    body = produce_response(list(results), ctx.version)
+    parts = [body[:-1], endpoint_tags(endpoints)] if endpoints else [body]
+    return Response(parts=parts, error_names=names)
+
+
+def _with_leaders(
+    ctx: Context, results: Sequence[PartitionResult]
+) -> tuple[list[PartitionResult], list[NodeEndpoint]]:
+    """Names the leader wherever this broker is none, and where those leaders are reached."""
+    replicas, metadata = ctx.services.replicas, ctx.services.metadata
+    out, endpoints = [], {}
+    for result in results:
+        if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            hosted, known = replicas.partitions.get(result.tp), metadata.partition(result.tp)
+            leader, epoch = -1, -1
+            if hosted is not None:
+                leader, epoch = int(hosted.leader), int(hosted.leader_epoch)
+            elif known is not None:
+                leader, epoch = int(known.leader), int(known.leader_epoch)
+            result = result._replace(leader=(leader, epoch))
+            place = metadata.endpoint_of(leader, ctx.listener)
+            if place is not None:
+                rack = metadata.brokers()[BrokerId(leader)].rack
+                endpoints[leader] = NodeEndpoint(leader, place.host, place.port, rack)
+        out.append(result)
+    return out, list(endpoints.values())
 
 
 class DelayedProduce(DelayedOperation):

@@ -31,9 +31,10 @@ def throttled(response: Response, api_key: int, version: int, throttle_ms: int) 
         return replace(response, throttle_ms=throttle_ms)
     parts = list(response.parts)
     if api_key == PRODUCE:
-        body = cast("bytes", parts[-1])
-        tags = b"\0" if version >= _FLEXIBLE_PRODUCE else b""
-        parts[-1] = body[: len(body) - 4 - len(tags)] + packed + tags
+        body = cast("bytes", parts[0])
+        # v10 may have its tags in a part of their own
+        tags = b"\0" if version >= _FLEXIBLE_PRODUCE and len(parts) == 1 else b""
+        parts[0] = body[: len(body) - 4 - len(tags)] + packed + tags
     elif api_key == FETCH or (api_key == METADATA and version >= _METADATA_SAYS):
         parts[0] = packed + cast("bytes", parts[0])[4:]
     return replace(response, parts=parts, throttle_ms=throttle_ms)

@@ -1,6 +1,6 @@
 """Produce, API 0, by hand: the one request whose payload must never be copied or decoded.
 
-`parse_produce` walks a request of v3 to v9 and gives each partition's records as a memoryview
+`parse_produce` walks a request of v3 to v10 and gives each partition's records as a memoryview
 into the request's own buffer; `produce_response` packs the answer by struct, forty times faster
 than a general codec. Versions below 3 carry the old message formats, which are not served.
 Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
@@ -20,7 +20,9 @@ from highwater.common.wire.varint import (
     uvarint,
 )
 
-MIN_VERSION, MAX_VERSION, FLEXIBLE = 3, 9, 9
+MIN_VERSION, MAX_VERSION, FLEXIBLE = 3, 10, 9
+TELLS_LEADER = 10
+"""From here on an answer names the leader (KIP-951): its client need not ask for metadata first."""
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
@@ -45,6 +47,15 @@ class PartitionResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    leader: tuple[int, int] | None = None
+    """(broker, leader epoch), where that was the error; from v10 on."""
+
+
+class NodeEndpoint(NamedTuple):
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 def _string(view: memoryview, at: int) -> tuple[str | None, int]:
@@ -110,7 +121,10 @@ def _records(body: memoryview, at: int, size: int) -> memoryview | None:
 
 
 def produce_response(results: list[PartitionResult], version: int, throttle_ms: int = 0) -> bytes:
-    """The body of the answer, v3 to v9; results are grouped by topic in the request's order."""
+    """The body of the answer, v3 to v10; results are grouped by topic in the request's order.
+
+    From v9 on it ends with an empty section of tags, for which `endpoint_tags` can stand.
+    """
     topics: dict[str, list[PartitionResult]] = {}
     for result in results:
         topics.setdefault(result.tp.topic, []).append(result)
@@ -129,6 +143,8 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
             out += packed if version >= 5 else packed[:-8]
             if version >= 8:
                 out += _detail(r.message, flexible)
+                if flexible:
+                    out += _leader_tag(r.leader if version >= TELLS_LEADER else None)
         if flexible:
             out += b"\0"
     out += _I.pack(throttle_ms)
@@ -138,8 +154,22 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
 
 
 def _detail(message: str | None, flexible: bool) -> bytes:
-    """No record errors, then the error message (both from v8 on), then the partition's tags."""
+    """No record errors, then the error message (both from v8 on)."""
     if flexible:
-        return b"\x01" + (compact_string(message) if message else b"\0") + b"\0"
+        return b"\x01" + (compact_string(message) if message else b"\0")
     data = message.encode() if message else None
     return _I.pack(0) + (_H.pack(-1) if data is None else _H.pack(len(data)) + data)
+
+
+def _leader_tag(leader: tuple[int, int] | None) -> bytes:
+    """A partition's tags: none, or CurrentLeader, which has no tags itself."""
+    return b"\0" if leader is None else b"\x01\x00\x09" + _II.pack(*leader) + b"\0"
+
+
+def endpoint_tags(endpoints: list[NodeEndpoint]) -> bytes:
+    """The answer's tags: where the leaders are that its partitions name."""
+    data = bytearray(uvarint(len(endpoints) + 1))
+    for e in endpoints:
+        data += _I.pack(e.broker_id) + compact_string(e.host) + _I.pack(e.port)
+        data += (b"\0" if e.rack is None else compact_string(e.rack)) + b"\0"
+    return b"\x01\x00" + uvarint(len(data)) + data

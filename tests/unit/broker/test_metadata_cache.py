@@ -237,6 +237,28 @@ def _with_v0(live: Any) -> Any:
     return live
 
 
+def test_a_leader_that_is_announced_is_waited_for(cache: MetadataCache) -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    cache.expect(t0, 5, 100)
+    assert cache.doubted(None, 100) == [], "that epoch is known"
+    cache.expect(TopicPartition("new", 0), 0, 100)
+    assert cache.doubted(("new",), 100) == []
+    cache.expect(t0, 6, 100)
+    cache.expect(t1, 6, 200)
+    assert cache.doubted(None, 100) == ["t"]
+    assert cache.doubted(("u",), 100) == []
+    cache.apply(update({"t": [state(0, 2, [2], leader_epoch=6)]}))
+    assert cache.doubted(None, 200) == ["t"]
+    cache.apply(update({"t": [state(1, 2, [2], leader_epoch=5)]}))
+    assert cache.doubted(None, 200) == ["t"], "that was older"
+    assert cache.doubted(None, 200 + DOUBT_MS) == []
+    cache.apply(update({"t": [state(1, 2, [2], leader_epoch=7)]}))
+    assert cache.doubted(None, 200) == []
+    cache.expect(t0, 8, 300)
+    cache.apply(update({"t": [state(0, -2, []), state(1, -2, [])]}))
+    assert cache.doubted(None, 300) == [], "deleted"
+
+
 def test_a_broker_that_goes_is_named_a_little_longer(cache: MetadataCache) -> None:
     cache.apply(update({"t": [state(1, 3, [3])]}, [broker(1), broker(3)]), 1000)
 

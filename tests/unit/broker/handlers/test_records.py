@@ -108,6 +108,10 @@ def test_a_partition_of_other_brokers_is_known(in_broker: Any) -> None:
         assert error_of(answer) == "NOT_LEADER_OR_FOLLOWER"
         answer = send(b, 9, produced(batch(), "nowhere"))
         assert error_of(answer) == "UNKNOWN_TOPIC_OR_PARTITION"
+        answer = send(b, 10, produced(batch(), "elsewhere"))
+        leader = answer.responses[0].partition_responses[0].current_leader
+        assert (leader.leader_id, leader.leader_epoch) == (2, 0)
+        assert [(n.node_id, n.host, n.port) for n in answer.node_endpoints] == [(2, "h", 9092)]
 
     in_broker(body)
 

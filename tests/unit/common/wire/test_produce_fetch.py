@@ -79,6 +79,26 @@ def test_produce_response(version: int) -> None:
         assert first.error_message is None
 
 
+def test_an_answer_names_the_leader() -> None:
+    results = [produce.PartitionResult(A0, 6, leader=(3, 17)), produce.PartitionResult(A1, 0, 5)]
+    body = produce.produce_response(results, 10)
+    places = [
+        produce.NodeEndpoint(3, "h3", 9092, None),
+        produce.NodeEndpoint(4, "hé", 65535, "rack"),
+    ]
+    body = body[:-1] + produce.endpoint_tags(places)
+    got = TheirProduceResponse.decode(body, version=10)
+    first, second = got.responses[0].partition_responses
+    assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (3, 17)
+    assert second.base_offset == 5
+    found = [(n.node_id, n.host, n.port, n.rack) for n in got.node_endpoints]
+    assert found == [tuple(place) for place in places]
+    old = produce.produce_response(results, 9)
+    assert (
+        TheirProduceResponse.decode(old, version=9).responses[0].partition_responses[1].index == 1
+    )
+
+
 @pytest.mark.parametrize("version", range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1))
 def test_fetch_request(version: int) -> None:
     topic = TheirFetch.FetchTopic
