@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from highwater.cli.bench_failover import control, failover
+from highwater.cli.bench_pipeline import COMMANDS as PIPELINE
 from highwater.cli.bench_rebalance import rebalance
 from highwater.cli.bench_sim import sim
 from highwater.cli.errors import clear_errors
@@ -175,3 +176,5 @@ bench.add_command(failover)
 bench.add_command(control)
 bench.add_command(rebalance)
 bench.add_command(sim)
+for command in PIPELINE:
+    bench.add_command(command)
