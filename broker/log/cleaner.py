@@ -36,7 +36,7 @@ from broker.log.txnindex import AbortedTransaction
 from highwater.common.config import Config
 from highwater.common.errors import ApiError
 from highwater.common.types import TopicPartition
-from highwater.common.world.api import Clock, Disk, Steps
+from highwater.common.world.api import ApartError, Clock, Disk, Steps
 
 __all__ = ["CleanerStats", "LogCleaner"]
 
@@ -152,6 +152,9 @@ class LogCleaner:
         except OSError as error:
             if not log.deleted:
                 self._logs.fail_dir(self._logs.dir_of(log), error)
+            return False
+        except ApartError as error:
+            logger.warning("%s is not cleaned now: %s", log.tp, error)
             return False
         except ApiError as error:
             self._give_up(log, error.detail or str(error))

@@ -149,3 +149,7 @@ class ApiError(Exception):
         super().__init__(f"{code.name}: {detail}" if detail else code.name)
         self.code = code
         self.detail = detail
+
+    def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str | None]]:
+        """It may come from another process (`Disk.apart`); its subclasses arrive as itself."""
+        return ApiError, (self.code, self.detail)

@@ -111,11 +111,15 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class ApartError(Exception):
+    """Who did the work is no more, or could not be started."""
+
+
 class Steps(Protocol[R]):
     """Work that goes on only when it is asked for its next result."""
 
     async def next(self) -> R | None:
-        """None: that was the last.  Raises what the work raised."""
+        """None: that was the last.  Raises what the work raised, or ApartError."""
 
 
 Pace = Callable[[int], None]

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
+from highwater.common.world.api import ApartError
+
 if TYPE_CHECKING:
     from highwater.common.world.api import Disk, Pace, Steps
 
@@ -34,12 +36,6 @@ _SIZE = Struct(">I")
 _STEP = b"n"
 _CODE = "from highwater.common.world.real.apart import main; main()"
 LONGEST_NAP_S = 1.0
-NICENESS = 5
-"""On a busy machine those who wait for an answer come first."""
-
-
-class ApartError(Exception):
-    """The process that did the work ended without an answer."""
 
 
 class Throttle:
@@ -110,9 +106,12 @@ async def process_steps(
 ) -> AsyncIterator[Steps[R]]:
     """Starts the child; kills it in the end."""
     command = [sys.executable, "-I", "-c", _CODE]
-    process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    try:
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+    except OSError as error:
+        raise ApartError(f"no process can be started for the work: {error}") from error
     try:
         steps: ProcessSteps[R] = ProcessSteps(process)
         await steps.send(work, job, bytes_per_second)
@@ -140,7 +139,6 @@ def main() -> None:
     """What the child runs."""
     from highwater.common.world.real.disk import RealDisk
 
-    os.nice(NICENESS)
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed by accident must not mix with the answers
     (size,) = _SIZE.unpack(_read_exactly(_SIZE.size))

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -376,6 +378,43 @@ async def test_a_large_log_is_cleaned_by_another_process(cleaned: Cleaned) -> No
     assert [offset for offset, _, _ in cleaned.records()] == sorted(last.values())
 
 
+async def test_another_process_tells_of_a_damaged_batch(cleaned: Cleaned) -> None:
+    cleaned.log.config = replace(COMPACT, segment_bytes=1_000_000)
+    for _ in range(30):
+        cleaned.add([(b"key-%d" % n, b"v" * 100) for n in range(100)])
+    cleaned.all_committed()
+    file = cleaned.log.segments[0].file
+    file.write_at(file.size - 2, b"\xff")
+    assert not await cleaned.clean()
+    assert "CRC" in cleaned.cleaner.uncleanable[TP]
+
+
+async def test_a_process_that_is_killed_is_no_fault_of_the_log(cleaned: Cleaned) -> None:
+    cleaned.log.config = replace(COMPACT, segment_bytes=1_000_000)
+    for _ in range(60):
+        cleaned.add([(b"key-%d" % n, b"v" * 100) for n in range(100)])
+    cleaned.all_committed()
+    cleaned.cleaner._rate = 100_000  # slow enough to be met at work
+    before = cleaned.records()
+
+    async with trio.open_nursery() as nursery:
+
+        async def kill() -> None:
+            me = psutil.Process()
+            with trio.fail_after(20):
+                while not me.children():
+                    await trio.sleep(0.01)
+            me.children()[0].kill()
+
+        nursery.start_soon(kill)
+        assert not await cleaned.clean()
+    assert not cleaned.cleaner.uncleanable
+    assert not cleaned.failures
+    assert cleaned.records() == before
+    cleaned.cleaner._rate = 1e12
+    assert await cleaned.clean()
+
+
 async def test_a_read_goes_over_what_compaction_removed(cleaned: Cleaned) -> None:
     for _ in range(30):
         cleaned.add([(b"k", b"x" * 40)])
@@ -406,8 +445,6 @@ def test_below_the_clean_point_each_key_has_its_last_record(
     rounds: list[list[list[Item]]], codec: Compression, buffer: int
 ) -> None:
     """And above it everything is as it was; a tombstone may go or stay."""
-    import trio
-
     with tempfile.TemporaryDirectory() as folder:
         cleaned = Cleaned(folder, log_cleaner_dedupe_buffer_size=buffer * ENTRY_BYTES * 2)
         written: list[tuple[int, bytes | None, bytes | None]] = []
