@@ -6,6 +6,8 @@ else fails, and so does an entry there that nothing needs any more.
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 import trio
 
 from highwater.common.config_sources import profile_properties
+from highwater.common.wire.header import request_header
 from tests.integration.oracle import (
     differences,
     script_admin,
@@ -142,6 +145,46 @@ def test_the_answers_are_the_same(sides: tuple[Side, Side]) -> None:
     assert not left, "\n".join(map(str, left[:60]))
     stale = [entry for entry in known if not any(entry.covers(d) for d in found)]
     assert not stale, stale
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    data = request_header(api_key, version, 7, "frames") + body
+    return struct.pack(">i", len(data)) + data
+
+
+FRAMES = {
+    "an API that there is not": frame(999, 0, b""),
+    "a negative API": frame(-1, 0, b""),
+    "Produce in a version that there is not": frame(0, 99, b""),
+    "Metadata in a negative version": frame(3, -1, b"\0\0\0\0"),
+    "ApiVersions in a version that there is not": frame(API_VERSIONS, 99, b""),
+    "no body": frame(3, 4, b""),
+    "a body cut short": frame(3, 4, b"\0\0\0\5\0\1"),
+    "a body that is too long": frame(3, 4, b"\0\0\0\0\1" + b"junk"),
+    "a header cut short": struct.pack(">i", 3) + b"\0\3\0",
+    "a size of 0": struct.pack(">i", 0),
+    "a size of -5": struct.pack(">i", -5),
+    "a size of 2 GiB": struct.pack(">i", 0x7FFFFFFF),
+    "another protocol": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 512,
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_what_is_no_request_has_the_same_end(sides: tuple[Side, Side], name: str) -> None:
+    ends = []
+    for side in sides:
+        with socket.create_connection(side.addresses[1], timeout=10) as sock:
+            sock.sendall(FRAMES[name])
+            sock.settimeout(3)
+            try:
+                size = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL) or b"\xff" * 4)[0]
+                ends.append("closed" if size < 0 else f"answered {sock.recv(6).hex()}")
+            except TimeoutError:
+                ends.append("silence")
+            except ConnectionResetError:
+                ends.append("closed")
+    assert ends[0] == ends[1]
 
 
 def test_the_page_is_made_of_the_file() -> None:
