@@ -51,7 +51,7 @@ async def _generate(ctx: Context) -> int:
 async def _transactional(ctx: Context, request: Any, expected: Identity | None) -> Reply:
     transactions, name = ctx.services.transactions, request.transactional_id
     fresh_id = None
-    if transactions.needs_producer_id(name, expected):
+    if transactions.needs_producer_id(name, request.transaction_timeout_ms, expected):
         try:
             fresh_id = await _generate(ctx)
         except ApiError:

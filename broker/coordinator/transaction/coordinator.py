@@ -94,8 +94,14 @@ class TransactionCoordinator:
 
     # ---------------------------------------------------------------- requests of producers
 
-    def needs_producer_id(self, transactional_id: str, expected: Identity | None) -> bool:
+    def needs_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Identity | None
+    ) -> bool:
         """Whether `init` wants a fresh producer id; raises as `init` does."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         shard = self._shard(transactional_id)
         found = shard.transactions.get(transactional_id)
         return found is None or steps.needs_producer_id(found, expected)
@@ -109,8 +115,6 @@ class TransactionCoordinator:
         ticket: Waiting,
     ) -> None:
         """InitProducerId: the ticket's answer is an Identity or an error code."""
-        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
-            raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         shard = self._shard(transactional_id)
         txn = shard.transaction(transactional_id)
         now = self._wall_ms()

@@ -167,6 +167,7 @@ async def _answer(side: Side, case: Case, version: int, message: Any) -> Any:
 _BY_LOT = {
     "cluster_id", "topic_id", "producer_id", "port", "log_append_time_ms", "session_id",
     "throttle_time_ms", "log_dir", "total_bytes", "usable_bytes", "last_timestamp",
+    "transaction_start_time_ms",
 }  # fmt: skip
 _TEXT = {"error_message"}
 _UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")

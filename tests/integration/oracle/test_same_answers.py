@@ -23,6 +23,7 @@ from tests.integration.oracle import (
     script_admin,
     script_groups,
     script_records,
+    script_transactions,
 )
 from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
 from tests.integration.oracle.rig import APACHE, HIGHWATER, Mixed
@@ -45,6 +46,9 @@ def sides(
         **profile_properties("test", 2),
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.min.session.timeout.ms": "6000",
         "auto.create.topics.enable": "false",
         "num.partitions": "3",
@@ -128,6 +132,7 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
             *script_groups.finds(),
             *script_records.cases(),
             *script_groups.cases(),
+            *script_transactions.cases(),
             *script_admin.cases(),
         ]
         asked, found = await compare(ours, theirs, offered, cases)
