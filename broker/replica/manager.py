@@ -26,9 +26,10 @@ from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
+from broker.replica.partition_states import partition_states
 from broker.replica.topic_stats import BrokerTopicStats
 from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition, ZkVersion
 from highwater.common.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ class ReplicaManager:
             leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
-            for n, (tp, state) in enumerate(_states(request)):
+            for n, (tp, state) in enumerate(partition_states(request)):
                 errors[tp] = self._apply(tp, state, leaders, follow)
                 if n % 50 == 49:
                     await trio.lowlevel.checkpoint()
@@ -491,24 +492,3 @@ class ReplicaManager:
                 self.shrink_lagging()
             else:
                 self.checkpoint_high_watermarks()
-
-
-def _states(request: Any) -> Iterable[tuple[TopicPartition, LeaderAndIsr]]:
-    """Grouped by topic from v2 on, each naming its topic before."""
-    grouped = [(t.topic_name, p) for t in request.topic_states or () for p in t.partition_states]
-    plain = [(p.topic_name, p) for p in request.ungrouped_partition_states or ()]
-    for topic, p in grouped or plain:
-        yield (
-            TopicPartition(topic, p.partition_index),
-            LeaderAndIsr(
-                BrokerId(p.leader),
-                LeaderEpoch(p.leader_epoch),
-                ControllerEpoch(p.controller_epoch),
-                tuple(p.isr),
-                ZkVersion(p.partition_epoch),
-                tuple(p.replicas),
-                p.is_new,
-                tuple(p.adding_replicas or ()),
-                tuple(p.removing_replicas or ()),
-            ),
-        )
