@@ -152,6 +152,38 @@ class StagedFaults:
         await trio.sleep(random.uniform(0.0, 1.0))
         cluster.thaw(deaf.id)
 
+    async def late_write(self, fault: Fault, node: BrokerNode) -> None:
+        """What the controller writes to ZooKeeper is on its way for so long that the next one is
+        registered when it arrives, and has not written anything yet."""
+        cluster, random = self._cluster, self._random
+        found = cluster.controller()
+        if found is None or not cluster.nodes[found].running:
+            raise NothingToBreak("there is no controller")
+        zookeeper, fabric = cluster.simulation.zookeeper, cluster.simulation.fabric
+        controller = cluster.nodes[found].host
+        victim = self.other(cluster.nodes[found])
+        if not victim.running:
+            raise NothingToBreak(f"{victim.name} is down")
+        fabric.cut(controller, zookeeper.host)
+        cluster.kill(victim.id)
+        await trio.sleep(random.uniform(0.05, 0.25) * cluster.shape.session_timeout_ms / 1000)
+        replaced = trio.Event()
+
+        def wrote(path: str, _: str) -> None:
+            if path == znodes.CONTROLLER_EPOCH and not replaced.is_set():
+                replaced.set()
+                fabric.heal(controller, zookeeper.host)
+
+        zookeeper.on_write.append(wrote)
+        if cluster.controller() == found:
+            zookeeper.delete(znodes.CONTROLLER)
+        with trio.move_on_after(2.0):
+            await replaced.wait()
+        zookeeper.on_write.remove(wrote)
+        fabric.heal(controller, zookeeper.host)
+        await trio.sleep(fault.seconds)
+        cluster.start(victim.id)
+
     async def zombie_controller(self, fault: Fault, node: BrokerNode) -> None:
         """The controller is stopped in the midst of its work, replaced, and wakes up before its
         session is over: it believes that it still is what it was."""
