@@ -60,7 +60,15 @@ LOGS = (
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
 )
-DYNAMIC = (*THREADS, *SOCKETS, *LOGS, "log.cleaner.backoff.ms")
+CLEANER = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+)
+"""Looked at when the next log is cleaned."""
+DYNAMIC = (*THREADS, *SOCKETS, *LOGS, *CLEANER)
 
 
 class DynamicBrokerConfig:

@@ -84,15 +84,8 @@ class LogCleaner:
         self._disk = disk
         self._clock = clock
         self._config = config
-        threads = max(1, config.log_cleaner_threads)
-        self._capacity = capacity_for(
-            config.log_cleaner_dedupe_buffer_size // threads,
-            config.log_cleaner_io_buffer_load_factor,
-        )
-        self._io_bytes = config.log_cleaner_io_buffer_size // threads // 2
         self._running = trio.CancelScope()
         self._ended = trio.Event()
-        self._rate = config.log_cleaner_io_max_bytes_per_second / threads
 
     async def run(self) -> None:
         """Until cancelled or stopped."""
@@ -178,6 +171,10 @@ class LogCleaner:
             why,
         )
 
+    def _share(self, whole: float) -> float:
+        """One cleaner's part of what all have together; the configuration may change any time."""
+        return whole / max(1, self._config.log_cleaner_threads)
+
     def _job(self, candidate: Candidate) -> CleanJob:
         log, config = candidate.log, candidate.log.config
         sources = []
@@ -199,8 +196,11 @@ class LogCleaner:
             sources=tuple(sources),
             first_dirty=candidate.first_dirty,
             end=candidate.end,
-            map_capacity=self._capacity,
-            io_bytes=self._io_bytes,
+            map_capacity=capacity_for(
+                int(self._share(self._config.log_cleaner_dedupe_buffer_size)),
+                self._config.log_cleaner_io_buffer_load_factor,
+            ),
+            io_bytes=int(self._share(self._config.log_cleaner_io_buffer_size)) // 2,
             now_ms=self._clock.wall_ms(),
             delete_retention_ms=config.delete_retention_ms,
             segment_bytes=config.segment_bytes,
@@ -220,9 +220,8 @@ class LogCleaner:
     async def _steps(self, cleaning: _Cleaning, job: CleanJob) -> bool:
         stats = cleaning.stats
         small = sum(source.size for source in job.sources) < SMALL_BYTES
-        async with self._disk.apart(
-            clean_log, job, bytes_per_second=self._rate, small=small
-        ) as steps:
+        rate = self._share(self._config.log_cleaner_io_max_bytes_per_second)
+        async with self._disk.apart(clean_log, job, bytes_per_second=rate, small=small) as steps:
             mapped = await steps.next()
             if not isinstance(mapped, Mapped):
                 raise AssertionError(f"{mapped} is not the first step of a cleaning")

@@ -394,7 +394,8 @@ async def test_a_process_that_is_killed_is_no_fault_of_the_log(cleaned: Cleaned)
     for _ in range(60):
         cleaned.add([(b"key-%d" % n, b"v" * 100) for n in range(100)])
     cleaned.all_committed()
-    cleaned.cleaner._rate = 100_000  # slow enough to be met at work
+    # slow enough to be met at work
+    cleaned.cleaner._config = replace(cleaned.config, log_cleaner_io_max_bytes_per_second=1e5)
     before = cleaned.records()
 
     async with trio.open_nursery() as nursery:
@@ -411,7 +412,7 @@ async def test_a_process_that_is_killed_is_no_fault_of_the_log(cleaned: Cleaned)
     assert not cleaned.cleaner.uncleanable
     assert not cleaned.failures
     assert cleaned.records() == before
-    cleaned.cleaner._rate = 1e12
+    cleaned.cleaner._config = cleaned.config
     assert await cleaned.clean()
 
 
