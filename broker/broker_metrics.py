@@ -50,12 +50,20 @@ def register_broker_metrics(
         "reassigningpartitions": count(lambda p: p.is_leader and bool(p.adding or p.removing)),
         "isrshrinkspersec": lambda: replicas.isr_shrinks,
         "isrexpandspersec": lambda: replicas.isr_expands,
+        "produceridcount": lambda: sum(
+            len(p.log.producers) for p in replicas.partitions.values() if p.log is not None
+        ),
     }
     for name, read in gauges.items():
         metrics.gauge(manager + name, read)
+    sessions, cache = replicas.sessions, "kafka_server_fetchsessioncache_"
+    metrics.gauge(f"{cache}numincrementalfetchsessions", sessions.__len__)
+    metrics.gauge(f"{cache}numincrementalfetchpartitionscached", sessions.partitions)
+    metrics.gauge(f"{cache}incrementalfetchsessionevictionspersec", lambda: sessions.evictions)
     metrics.gauge(
-        "kafka_server_fetchsessioncache_numincrementalfetchsessions", replicas.sessions.__len__
+        "kafka_log_logmanager_offlinelogdirectorycount", lambda: len(services.logs.offline_dirs)
     )
+    metrics.gauge("kafka_server_delayedfetchmetrics_expirespersec", lambda: _expired(services))
     metrics.collector(lambda: _topic_families(services))
     metrics.collector(lambda: services.quotas.families(trio_now_ms()))
     _register_partitions(services)
@@ -70,6 +78,14 @@ def _topic_families(services: Services) -> Iterable[Family]:
     return replicas.topic_stats.families()
 
 
+def _expired(services: Services) -> Mapping[Labels, float]:
+    stats = services.replicas.topic_stats
+    return {
+        labels(fetchertype="consumer"): stats.expired_consumers,
+        labels(fetchertype="follower"): stats.expired_followers,
+    }
+
+
 def _under_replicated(partition: Partition) -> bool:
     return partition.is_leader and len(partition.isr.members) < len(partition.replicas)
 
@@ -82,6 +98,7 @@ def _register_partitions(services: Services) -> None:
     reads: dict[str, Counted] = {
         "underreplicated": _under_replicated,
         "underminisr": lambda p: p.under_min_isr,
+        "atminisr": _at_min_isr,
         "insyncreplicascount": lambda p: len(p.isr.members) if p.is_leader else 0,
         "replicascount": lambda p: len(p.replicas) if p.is_leader else 0,
         "laststableoffsetlag": lambda p: max(0, p.high_watermark - p.last_stable_offset),

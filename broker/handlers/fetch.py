@@ -180,4 +180,9 @@ class FetchOperation(DelayedOperation):
         return None
 
     def on_expire(self) -> Response:
+        stats = self.ctx.services.replicas.topic_stats
+        if self._follower:
+            stats.expired_followers += 1
+        else:
+            stats.expired_consumers += 1
         return self.answer(self.read()[0])

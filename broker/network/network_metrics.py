@@ -76,6 +76,8 @@ def register_network_metrics(server: SocketServer) -> None:
         "Connections accepted",
     )
     gauge(f"{connections}close_total", lambda: _totals(server, "ended"), "Connections closed")
+    for name, attribute in (("creation_rate", "created"), ("close_rate", "ended")):
+        gauge(connections + name, _rates(server, attribute), "By second, since the last scrape")
     gauge(
         "kafka_server_socketservermetrics_connections",
         lambda: _software(server),
@@ -137,6 +139,23 @@ def _totals(server: SocketServer, attribute: str) -> Mapping[Labels, float]:
             for listener, n in getattr(processor, attribute).items():
                 counts[labels(listener=listener, network_processor=processor.index)] = n
     return counts
+
+
+def _rates(server: SocketServer, attribute: str) -> Callable[[], Mapping[Labels, float]]:
+    """Of counts that grow: by second since the last scrape (of at least a second)."""
+    at, before = server.perf_ns(), _totals(server, attribute)
+    rates: Mapping[Labels, float] = {}
+
+    def read() -> Mapping[Labels, float]:
+        nonlocal at, before, rates
+        now, counts = server.perf_ns(), _totals(server, attribute)
+        seconds = (now - at) / 1e9
+        if seconds >= 1:
+            rates = {key: (n - before.get(key, 0)) / seconds for key, n in counts.items()}
+            at, before = now, counts
+        return rates
+
+    return read
 
 
 def _processors_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], float]:

@@ -61,6 +61,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partitions(self) -> int:
+        """Of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def close(self, session: FetchSession) -> None:
         """Its client will not be told of it."""
         self._sessions.pop(session.id, None)

@@ -92,6 +92,9 @@ class BrokerTopicStats(dict[str, TopicStats]):
         self.invalid_magic = 0
         self.invalid_sequence = 0
         self.no_key = 0
+        self.expired_consumers = 0
+        self.expired_followers = 0
+        """Fetches answered at their time-out, with whatever there was."""
 
     def __missing__(self, topic: str) -> TopicStats:
         found = self[topic] = TopicStats()
