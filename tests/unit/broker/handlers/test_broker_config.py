@@ -56,7 +56,8 @@ def follower(b: Any) -> DynamicConfigWatcher:
 
 def test_the_brokers_value_wins_over_the_default_and_both_can_be_taken_back(in_broker: Any) -> None:
     async def body(b: Any) -> None:
-        config, changes = b.services.config, []
+        config = b.services.config
+        changes: list[object] = []
         b.services.dynamic.on_change = changes.append
         watcher = follower(b)
         assert await alter(b, "", ("num.io.threads", SET, "12")) == ("NONE", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker.admin.dynamic_config import DynamicConfigWatcher
@@ -26,7 +27,7 @@ _Entry = AlterClientQuotasRequest.EntryData
 
 
 async def alter(
-    b: Any, entity: dict[str, str | None], validate_only: bool = False, **quotas: float | None
+    b: Any, entity: Mapping[str, str | None], validate_only: bool = False, **quotas: float | None
 ) -> str:
     entry = _Entry(
         entity=[_Entry.EntityData(entity_type=k, entity_name=n) for k, n in entity.items()],

@@ -140,7 +140,7 @@ class Node:
         reply = produce.handle(ctx, memoryview(bytearray(body)))
         if not hasattr(reply, "parts"):
             reply = await self.b._wait(reply)
-        found = parse_produce_response(memoryview(b"".join(reply.parts)))
+        found = parse_produce_response(memoryview(b"".join(reply.parts or ())))  # type: ignore[arg-type]
         return name_of(found[DATA][0])
 
     async def end(self, *, commit: bool, who: tuple[int, int] = ME, version: int = 3) -> str:

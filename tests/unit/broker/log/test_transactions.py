@@ -65,7 +65,7 @@ class Story:
 def check(log: Log, story: Story) -> None:
     end = log.log_end_offset
     log.update_high_watermark(end)
-    assert log.first_unstable_offset == min(story.open.values(), default=None)  # type: ignore[type-var]
+    assert log.first_unstable_offset == min(story.open.values(), default=None)
     stable = end if log.first_unstable_offset is None else log.first_unstable_offset
     for start in range(stable):
         for stop in range(start + 1, stable + 1):

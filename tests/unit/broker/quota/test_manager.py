@@ -90,7 +90,8 @@ def test_without_a_quota_nothing_is_measured() -> None:
     found = quotas()
     assert not found.active
     found.configured(Entity("u", None), {"producer_byte_rate": "1000"})
-    assert found.active
+    active: bool = found.active
+    assert active
     found.configured(Entity("u", None), {"SCRAM-SHA-256": "salt=..."})
     assert not found.active
 

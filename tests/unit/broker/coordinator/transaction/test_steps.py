@@ -135,7 +135,8 @@ def test_a_transaction_from_end_to_end(table: Table) -> None:
     assert table.waiting is None
     table.do(steps.marked(table.txn, [A], table.now))
     table.committed()
-    assert table.txn.state is State.COMPLETE_COMMIT
+    now: State = table.txn.state
+    assert now is State.COMPLETE_COMMIT
     assert table.ask(steps.end, me, True) is ErrorCode.NONE  # a retry
     assert table.ask(steps.end, me, False) is ErrorCode.INVALID_TXN_STATE
 
