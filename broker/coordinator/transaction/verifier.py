@@ -19,6 +19,7 @@ import trio
 
 from broker.coordinator.transaction.link import Link
 from broker.coordinator.transaction.transaction import Identity
+from highwater.common.client.errors import code_of
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import BadMessage
@@ -172,11 +173,11 @@ def request_of(questions: Any) -> AddPartitionsToTxnRequest:
 
 
 def _answer(asked: dict[str, Question], answer: Any) -> None:
-    whole = ErrorCode(answer.error_code)
+    whole = code_of(answer.error_code)
     found: dict[str, Answers] = {}
     for result in answer.results_by_transaction or ():
         found[result.transactional_id] = {
-            TopicPartition(topic.name, p.partition_index): ErrorCode(p.partition_error_code)
+            TopicPartition(topic.name, p.partition_index): code_of(p.partition_error_code)
             for topic in result.topic_results
             for p in topic.results_by_partition
         }

@@ -94,6 +94,7 @@ def transact(producer: Producer, topic: str, name: str, *, commit: bool = True) 
         if commit:
             producer.commit_transaction(WITHIN_S)
             return True
+        producer.flush(WITHIN_S)  # or the records would be thrown away unsent
     except KafkaException as exc:
         if not exc.args[0].txn_requires_abort():
             raise
