@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from highwater.cli.errors import clear_errors
+from highwater.cli.errors import clear_errors, leaves
 from highwater.cli.up import default_folder, listens
 
 
@@ -49,7 +53,7 @@ def trace(
     sends = not wait and not connections and api == "Produce"
     limit = float("inf") if connections and seconds == 60 else seconds
     wanted = Wanted(api, connections, topic if sends else None, limit)
-    with clear_errors():
+    with clear_errors(), _until_nobody_reads():
         ports, bootstrap = _running(folder or default_folder())
         if ports:
             told = trio.run(_follow, ports, bootstrap, wanted)
@@ -60,6 +64,18 @@ def trace(
             told = trio.run(_follow_own, wanted)
     if not told and not connections:
         raise click.ClickException(f"no {api} request came within {seconds:g} s")
+
+
+@contextmanager
+def _until_nobody_reads() -> Iterator[None]:
+    """As in `highwater trace --connections | head`."""
+    try:
+        yield
+    except BaseException as error:
+        if all(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(0) from None
+        raise
 
 
 async def _follow(ports: dict[int, int], bootstrap: str, wanted: object) -> bool:

@@ -93,3 +93,20 @@ async def test_the_first_delays_are_short(tmp_path: Path) -> None:
     assert [delay_ms() for _ in range(8)] == [20, 40, 80, 160, 320, 640, 1000, 1000]
     fetcher._append(partition.tp, state, sent(partition.tp, 0, 3))
     assert delay_ms() == 20
+
+
+async def test_more_fetchers_share_the_partitions_anew_and_each_has_one(tmp_path: Path) -> None:
+    manager = await replica_manager(tmp_path)
+    tps = [TopicPartition("t", n) for n in range(12)]
+    for tp in tps:
+        hosted(manager, tp)
+    fetchers = manager.fetchers
+    fetchers.follow(dict.fromkeys(tps, ("nowhere", 1)))
+    assert fetchers.count == 1
+    for wanted in (4, 2):
+        manager.config.change({"num_replica_fetchers": wanted})
+        fetchers.resize()
+        holders = [[f for f in fetchers._fetchers.values() if tp in f.states] for tp in tps]
+        assert all(len(of) == 1 for of in holders), "fetched once"
+        assert len({of[0].number for of in holders}) == wanted
+        assert all(fetchers._owner[tp] is of[0] for tp, of in zip(tps, holders, strict=True))
