@@ -105,14 +105,12 @@ class StagedFaults:
         if error not in wire_tap.STALE and node.world is life:
             cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
 
-    async def _lead(self, tp: TopicPartition, leader: int) -> None:
-        """Makes it the preferred leader, and elects that."""
+    async def _prefer(self, tp: TopicPartition, leader: int) -> None:
+        """Makes it the preferred leader."""
         truth = self._cluster.rules.partitions.get(tp)
-        if truth is None or leader not in truth.assigned:
-            return
-        order = [leader, *(b for b in truth.assigned if b != leader)]
-        await self.admin_call(self._admin.reassign(tp, order))
-        await self.admin_call(self._admin.elect_preferred(tp))
+        if truth is not None and leader in truth.assigned:
+            order = [leader, *(b for b in truth.assigned if b != leader)]
+            await self.admin_call(self._admin.reassign(tp, order))
 
     async def there_and_back(self, fault: Fault, node: BrokerNode) -> None:
         """The leadership goes to a member that is a little behind, and comes back, while a third
@@ -129,6 +127,9 @@ class StagedFaults:
         random.shuffle(others)
         first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
         tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
+        # before, as every replica fetches anew when it hears of another order
+        await self._prefer(tp, behind.id)
+        await trio.sleep(0.3)
         hold = tap.hold(
             wire_tap.FETCH,
             wire_tap.ANSWER,
@@ -146,9 +147,10 @@ class StagedFaults:
                 lag_s * 2,
                 lambda _, target: target == deaf.name,
             )
-        await self._lead(tp, behind.id)
+        await self.admin_call(self._admin.elect_preferred(tp))
         await trio.sleep(random.uniform(0.2, 1.5))
-        await self._lead(tp, first.id)
+        await self._prefer(tp, first.id)
+        await self.admin_call(self._admin.elect_preferred(tp))
         await trio.sleep(random.uniform(0.0, 1.0))
         cluster.thaw(deaf.id)
 
