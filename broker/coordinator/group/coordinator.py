@@ -26,16 +26,10 @@ from broker.coordinator.group import offsets
 from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
 from broker.coordinator.group.protocol import Join, Limits, Sync
 from broker.coordinator.group.rebalance import Rebalancing
-from broker.coordinator.group.records import (
-    CommittedOffset,
-    GroupLogRecord,
-    decode,
-    encode,
-    partition_for,
-)  # fmt: skip
+from broker.coordinator.group.records import CommittedOffset, decode, encode, partition_for
 from broker.coordinator.group.shard import PendingMarker, PendingWrite, Shard
 from broker.coordinator.group.waiting import DelayedWrite, Waiting
-from broker.coordinator.loading import Loaded, LoadError, load
+from broker.coordinator.loading import LoadError, load
 from broker.replica.manager import monotonic_ms
 from broker.replica.partition import Role
 from highwater.common.errors import ApiError, ErrorCode
@@ -44,6 +38,8 @@ from highwater.common.wire.compression import Compression
 from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
 
 if TYPE_CHECKING:
+    from broker.coordinator.group.records import GroupLogRecord
+    from broker.coordinator.loading import Loaded
     from broker.log.verification import Verification
     from broker.metadata_cache import MetadataCache
     from broker.purgatory import Purgatories
