@@ -164,8 +164,9 @@ def _add_proxy(name: str, port: int, upstream: tuple[str, int]) -> None:
         try:
             urllib.request.urlopen(url, json.dumps(body).encode(), timeout=5).close()
             return
-        except urllib.error.HTTPError:
-            raise
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            raise CannotRun(f"toxiproxy cannot listen on {body['listen']}: {said}") from error
         except OSError:
             if time.monotonic() > deadline:
                 raise

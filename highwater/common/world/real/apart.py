@@ -35,6 +35,7 @@ R = TypeVar("R")
 _SIZE = Struct(">I")
 _STEP = b"n"
 _CODE = "from highwater.common.world.real.apart import main; main()"
+_ENDED = "the process that does the work ended (was it killed?)"
 LONGEST_NAP_S = 1.0
 
 
@@ -75,23 +76,26 @@ class ProcessSteps(Generic[R]):
 
     async def send(self, *content: object) -> None:
         data = pickle.dumps(content)
-        await self._stdin.send_all(_SIZE.pack(len(data)) + data)
+        await self._write(_SIZE.pack(len(data)) + data)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._stdin.send_all(data)
+        except trio.BrokenResourceError as error:
+            raise ApartError(_ENDED) from error
 
     async def _receive(self, n: int) -> bytes:
         while len(self._buffer) < n:
             data = await self._stdout.receive_some()
             if not data:
-                raise ApartError("the process that does the work ended (was it killed?)")
+                raise ApartError(_ENDED)
             self._buffer += data
         found = bytes(self._buffer[:n])
         del self._buffer[:n]
         return found
 
     async def next(self) -> R | None:
-        try:
-            await self._stdin.send_all(_STEP)
-        except trio.BrokenResourceError as error:
-            raise ApartError("the process that does the work ended (was it killed?)") from error
+        await self._write(_STEP)
         (size,) = _SIZE.unpack(await self._receive(_SIZE.size))
         result: R | None
         result, raised = pickle.loads(await self._receive(size))
