@@ -3,8 +3,9 @@
 Theory of operation.  Each side is a cluster of the process runtime in a folder of its own, with
 Kafka's own defaults (the profile `kafka`).  First each side is started and stopped some times
 alone, for the time to ready.  Then both stay up; their brokers' memory is read while they idle; and
-for each batch size the load goes to one side and then to the other, each time to a new topic, which
-is deleted afterwards, so that the disk does not fill.
+for each batch size the load goes to one side and then to the other, each time to a new topic.  It
+is deleted afterwards, and the next load waits until its files are gone: else one side's data fills
+the memory that the other side's page cache needs.
 """
 
 from __future__ import annotations
@@ -68,7 +69,14 @@ class Side:
         """A new cluster without data; the time until each broker knows all is kept."""
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
-        settings = Settings(folder, brokers=plan.brokers, profile="kafka", program=self.program)
+        settings = Settings(
+            folder,
+            brokers=plan.brokers,
+            profile="kafka",
+            program=self.program,
+            # what is deleted must not stay in the page cache for a minute, at the others' cost
+            properties={"log.segment.delete.delay.ms": "1000"},
+        )
         began = time.monotonic()
         try:
             async with process_cluster(settings, timeout_s=120) as cluster:
@@ -126,7 +134,17 @@ async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) 
         raise LoadFailed(_last_line(done))
     measured = Measured(**json.loads(done.stdout))
     await trio.to_thread.run_sync(_delete_topic, bootstrap, topic)
+    await _until_gone(cluster.folder, topic)
     return measured.mb_per_s(plan.record_bytes)
+
+
+async def _until_gone(folder: Path, topic: str) -> None:
+    """Folders of a deleted topic are renamed first (<topic>-<partition>.<id>-delete)."""
+    with trio.move_on_after(60):
+        while any(folder.glob(f"broker-*/data/{topic}-*")):
+            await trio.sleep(0.05)
+        return
+    raise LoadFailed(f"the files of topic {topic} are still there 60 s after its deletion")
 
 
 def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
