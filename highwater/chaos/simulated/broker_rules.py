@@ -143,6 +143,9 @@ class BrokerRules:
     def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
         """It lost its tail in a power loss: it may lead only where nobody else was in the ISR."""
         replica.lossy = False
+        if truth.compacted:  # what is committed is not kept; but who was ahead will follow
+            for other in truth.replicas.values():
+                other.lossy = other.lossy or other.mirror.end > replica.mirror.end
         if replica.mirror.end >= truth.end:
             return
         isr = truth.state.isr if truth.state else ()

@@ -80,9 +80,12 @@ class Rules(Book):
                 replica.view = None
 
     def power_lost(self, broker: int, *, excused: bool) -> None:
+        """Not excused: it flushed whatever counted.  What a replica outside the ISR had not flushed
+        yet did not count, though others have committed it.
+        """
         for truth in self.partitions.values():
             if broker in truth.replicas:
-                truth.replicas[broker].lossy = excused
+                truth.replicas[broker].lossy = excused or not truth.counts(broker)
 
     def watch(self, broker: int, replicas: ReplicaManager) -> Callable[[], None]:
         """Watches a broker from its first step on; gives what is to be called after each."""

@@ -56,6 +56,13 @@ class PartitionTruth:
     """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
     acks=all promises, unclean elections where they are allowed)."""
 
+    def counts(self, broker: int) -> bool:
+        """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
+        views = (r.view for r in self.replicas.values())
+        pending = [v.pending for v in views if v is not None and v.leads and v.pending is not None]
+        isr = self.state.isr if self.state is not None else ()
+        return broker in isr or any(broker in members for members in pending)
+
     def excuses(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self.given_up)
 
