@@ -107,12 +107,14 @@ def _leader_and_isr(state: State, broker: BrokerId, wanted: dict[TopicPartition,
     )
     if partitions:
         leaders = sorted({p.state.leader for p in partitions})
+        # a suspected leader may answer again any time, and nobody would tell its followers then
+        known = {**state.brokers, **state.suspected}
         state.effects.append(
             SendLeaderAndIsr(
                 broker,
                 state.brokers[broker].epoch,
                 partitions,
-                tuple(state.brokers[b] for b in leaders if b in state.brokers),
+                tuple(known[b] for b in leaders if b in known),
             )
         )
 

@@ -154,6 +154,19 @@ def test_nothing_is_taken_that_nobody_else_can_have() -> None:
     assert lab.machine.state.partition_phases[tp()] is PartitionPhase.ONLINE
 
 
+def test_a_suspected_leaders_address_is_told() -> None:
+    """It may answer again, and a follower that did not know where would wait for ever (simulation,
+    seed 541 of --transactions)."""
+    lab = lab_with_topic((2, 1))
+    lab.leader_writes_isr(tp(), 2)
+    lab.settle()
+    lab.do(Suspected(B2))
+    lab.bounce(1)
+    sent = [o for o in lab.settle() if isinstance(o, SendLeaderAndIsr) and o.broker_id == B1]
+    assert [o.partitions[0].state.leader for o in sent] == [B2]
+    assert [[leader.id for leader in o.leaders] for o in sent] == [[B2]]
+
+
 def test_an_isr_that_grew_unnoticed_is_seen() -> None:
     lab = lab_with_topic((2, 1))
     lab.leader_writes_isr(tp(), 2)
