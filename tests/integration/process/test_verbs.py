@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from highwater.chaos.clusters.background import BackgroundCluster
 from highwater.chaos.witnesses import disk
@@ -39,10 +39,23 @@ def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: o
     return acked
 
 
+def end_offset(consumer: Consumer, topic: str) -> int:
+    """A leader that has just begun does not say yet (OFFSET_NOT_AVAILABLE), and librdkafka does not
+    ask again."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def read_all(cluster: BackgroundCluster, topic: str) -> list[str]:
     settings = {"group.id": "none is joined", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+    end = end_offset(consumer, topic)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[str] = []
     deadline = time.monotonic() + 20
