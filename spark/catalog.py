@@ -93,6 +93,18 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
             "value": "STRING",
         },
     ),
+    "witness": (
+        "witness.jsonl",
+        {
+            "t_ns": "BIGINT",
+            "written_ns": "BIGINT",
+            "what": "STRING",
+            "topic": "STRING",
+            "partition": "INT",
+            "leader": "INT",
+            "leader_epoch": "INT",
+        },
+    ),
 }
 """Table -> (file in the run's folder, columns).  A missing file is an empty table, but for the
 history.

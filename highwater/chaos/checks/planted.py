@@ -40,6 +40,7 @@ class Story:
     consumed: list[Line] = field(default_factory=list)
     segments: list[Line] = field(default_factory=list)
     faults: list[Line] = field(default_factory=list)
+    witnessed: list[Line] = field(default_factory=list)
     operations: int = 0
 
     def line(self, process: str, f: str, type_: str, **fields: Any) -> None:
@@ -147,6 +148,14 @@ class Story:
             {"name": name, "target": target, "t_ns": t_ns, "t": 0.0, "effect": effect}
         )
 
+    def elected(self, leader: int, leader_epoch: int, partition: int = 0) -> None:
+        """ZooKeeper's state znode says so from now on."""
+        self.now += 10
+        where = {"topic": self.topic, "partition": partition}
+        when = {"t_ns": self.now + 5, "written_ns": self.now}
+        elected = {"leader": leader, "leader_epoch": leader_epoch}
+        self.witnessed.append({"what": "leader", **where, **when, **elected})
+
     def values(self, *offsets: int, partition: int = 0) -> list[tuple[int, str]]:
         return [(o, self.log[partition][o][1]) for o in offsets]
 
@@ -222,6 +231,7 @@ def write(folder: Path, plants: Sequence[Plant]) -> dict[str, Plant]:
         operations += story.operations + 1
     _write_lines(folder / "history.jsonl", history)
     _write_lines(folder / "faults.jsonl", [f for s in stories for f in s.faults])
+    _write_lines(folder / "witness.jsonl", [w for s in stories for w in s.witnessed])
     (folder / "cluster").mkdir(exist_ok=True)
     _write_lines(folder / "cluster" / "records.jsonl", [r for s in stories for r in s.segments])
     info = {

@@ -388,6 +388,26 @@ def stale_end_of_a_fenced_leader(s: Story) -> None:
     finish(s)
 
 
+@plant("C13")
+def stale_end_of_the_newest_leader(s: Story) -> None:
+    """Whoever was elected last says less than was known: the HW of a new leader went back."""
+    sound(s)
+    s.elected(2, leader_epoch=2)
+    s.list_offsets("consumer", "latest", 4, leader_epoch=2)
+    finish(s)
+
+
+@plant(apart="C13")
+def stale_end_of_a_leader_that_was_replaced(s: Story) -> None:
+    """The leader of epoch 1 appended 5 and never learned that its followers had it; epoch 2
+    has exposed it."""
+    sound(s)
+    s.elected(2, leader_epoch=2)
+    s.list_offsets("consumer", "latest", 5, leader_epoch=1)
+    s.elected(3, leader_epoch=3)
+    finish(s)
+
+
 @plant("C14")
 def epochs_fall(s: Story) -> None:
     """The record at 6 is of an older leader epoch than the one at 5."""

@@ -53,6 +53,15 @@ def count_changes(old: PartitionState | None, new: PartitionState) -> list[str]:
     return counted
 
 
+def written_ns(mtime_ms: int, wall_ns: int, monotonic_ns: int) -> int:
+    """When a znode was written, by the monotonic clock of the history.
+
+    ZooKeeper stamps a write with its wall clock, which is this machine's, in whole milliseconds:
+    the answer may be a millisecond early, never late.
+    """
+    return monotonic_ns - (wall_ns - mtime_ms * 1_000_000)
+
+
 class ZooKeeperWitness:
     """Watches the partitions of `topics`, /controller, /controller_epoch and /brokers/ids."""
 
@@ -112,6 +121,7 @@ class ZooKeeperWitness:
                 leader_epoch=new.leader_epoch,
                 isr=list(isr),
                 zk_version=stat.version,
+                written_ns=written_ns(stat.mtime, time.time_ns(), time.monotonic_ns()),
             )
 
         return changed
