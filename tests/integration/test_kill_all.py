@@ -27,6 +27,7 @@ ACKS_BETWEEN_KILLS = 1000
 NOT_YET = {
     confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
     confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
     confluent_kafka.KafkaError._UNKNOWN_PARTITION,
 }
 
@@ -121,7 +122,9 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
 
 def _end_of(consumer: Any, place: Any) -> int:
     """The HW.  A new leader has none to tell until its followers are there (KIP-207), and brokers
-    know partitions only once the new controller has told them."""
+    know leaders only once the new controller has told them.  librdkafka keeps an answer without a
+    leader for minutes and calls that partition unknown: only who asks by name makes it ask again.
+    """
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -130,7 +133,7 @@ def _end_of(consumer: Any, place: Any) -> int:
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
                 raise
-            consumer.poll(0.05)
+            consumer.list_topics(place.topic, timeout=10)
 
 
 async def kill_all(cluster: ProcessCluster) -> None:

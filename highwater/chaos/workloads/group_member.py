@@ -128,6 +128,7 @@ def kafka_python(member: Member, diary: Diary) -> None:
         OffsetAndMetadata,
         TopicPartition,
     )
+    from kafka.errors import KafkaError
 
     consumer = KafkaConsumer(
         bootstrap_servers=member.bootstrap,
@@ -165,7 +166,12 @@ def kafka_python(member: Member, diary: Diary) -> None:
 
     consumer.subscribe([member.topic], listener=Listener())
     while not diary.stopping:
-        polled = consumer.poll(200)
+        try:
+            polled = consumer.poll(200)
+        except KafkaError as error:  # a connection that broke while it looked for the coordinator
+            if not error.retriable:
+                raise
+            continue
         records = [
             (r.partition, r.offset, r.value.decode()) for some in polled.values() for r in some
         ]

@@ -41,6 +41,18 @@ def size_of(cluster: BackgroundCluster, number: int) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.log"))
 
 
+def wait_for_full_isr(cluster: BackgroundCluster) -> None:
+    """Without it the next kill could take the last replica that may lead."""
+    deadline = time.monotonic() + WITHIN_S
+    while any(len(isr) < 3 for isr in isrs(cluster)):
+        assert time.monotonic() < deadline, isrs(cluster)
+        time.sleep(0.05)
+
+
+def isrs(cluster: BackgroundCluster) -> list[list[int]]:
+    return [cluster.isr_of(topic, 0) for topic in ("t", "__consumer_offsets")]
+
+
 class Committer:
     """A consumer that assigns itself, and commits."""
 
@@ -83,6 +95,7 @@ def test_commits_survive_compaction_and_kills(cluster: BackgroundCluster) -> Non
         time.sleep(0.05)
     assert all(size_of(cluster, n) < COMMITS * 100 for n in (1, 2, 3)), "it got smaller"
     for number in (1, 2, 3):
+        wait_for_full_isr(cluster)
         cluster.kill(number)
         assert [group.committed() for group in groups] == expected, f"broker {number} was killed"
         cluster.start(number)
