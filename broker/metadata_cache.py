@@ -22,6 +22,10 @@ of the old leader it would try that one again, and ask next after a back-off (li
 second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
 The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
 
+A broker that has just started knows nothing until the controller's first UpdateMetadata, and
+Metadata waits for that too, a second at most.  Told of no brokers, librdkafka gives up every one it
+had, and has nobody left to ask, so an answer names this broker where the controller has named none.
+
 Source: kafka.server.metadata.ZkMetadataCache.
 """
 
@@ -68,6 +72,9 @@ STEP = 200
 GONE_NAMED_MS = 2000
 DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
+FIRST_NEWS_MS = 1000
+FIRST_NEWS = ""
+"""What waits for the first UpdateMetadata is watched under this name, which no topic has."""
 
 
 class MetadataCache:
@@ -79,6 +86,10 @@ class MetadataCache:
         self.controller_id: BrokerId = NO_BROKER
         self.generation = 0
         """Grows with each change."""
+        self.local: BrokerInfo | None = None
+        """This broker, for answers given before the controller has named any."""
+        self.told = False
+        """Whether an UpdateMetadata was applied, whole."""
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._partitions = 0
@@ -96,6 +107,12 @@ class MetadataCache:
     def brokers(self) -> Mapping[BrokerId, BrokerInfo]:
         """The live brokers; their `epoch` is unknown here."""
         return self._brokers
+
+    def named(self) -> Iterable[BrokerInfo]:
+        """The brokers that an answer names: see the module's docstring."""
+        if not self._brokers:
+            return () if self.local is None else (self.local,)
+        return (*self._brokers.values(), *(info for info, _ in self._gone.values()))
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._brokers
@@ -204,43 +221,41 @@ class MetadataCache:
             self._encoded.clear()
         applied = 0
         for topic, states in _by_topic(request):
+            changes: dict[int, PartitionMetadata | None] = {}
             left = iter(states)
             while part := list(islice(left, STEP - applied % STEP)):
-                self._apply_topic(topic, part, deleted)
-                for encoded in self._encoded.values():
-                    encoded.forget(topic)
-                self._answers.clear()
+                changes.update((state.partition_index, _partition(state)) for state in part)
                 applied += len(part)
                 if applied % STEP == 0:
                     yield
+            self._apply_topic(topic, changes, deleted)
+        self.told = True
 
     def _apply_topic(
-        self, topic: str, states: Iterable[Any], deleted: dict[TopicPartition, None]
+        self,
+        topic: str,
+        changes: Mapping[int, PartitionMetadata | None],
+        deleted: dict[TopicPartition, None],
     ) -> None:
+        """All of a topic at once: clients take the partitions that an answer lacks as not there."""
         partitions = self._topics.setdefault(topic, {})
         before = len(partitions)
-        for state in states:
-            tp = TopicPartition(topic, state.partition_index)
+        for index, state in changes.items():
+            tp = TopicPartition(topic, index)
             if topic in self._expected:
-                deleting = state.leader == LEADER_DURING_DELETE
-                self._has_come(topic, tp.partition, LATEST if deleting else state.leader_epoch)
-            if state.leader == LEADER_DURING_DELETE:
-                partitions.pop(state.partition_index, None)
+                self._has_come(topic, index, LATEST if state is None else state.leader_epoch)
+            if state is None:
+                partitions.pop(index, None)
                 deleted[tp] = None
-                continue
-            deleted.pop(tp, None)
-            partitions[state.partition_index] = PartitionMetadata(
-                state.leader,
-                state.leader_epoch,
-                tuple(state.isr),
-                tuple(state.replicas),
-                tuple(state.offline_replicas or ()),
-                state.zk_version,
-                state.controller_epoch,
-            )
+            else:
+                deleted.pop(tp, None)
+                partitions[index] = state
         self._partitions += len(partitions) - before
         if not partitions:
             del self._topics[topic]
+        for encoded in self._encoded.values():
+            encoded.forget(topic)
+        self._answers.clear()
 
     # ---- answers
 
@@ -269,7 +284,7 @@ class MetadataCache:
                 self._answers.clear()
             answer = encode_answer(
                 version,
-                (*self._brokers.values(), *(info for info, _ in self._gone.values())),
+                self.named(),
                 listener,
                 self.cluster_id,
                 self.controller_id,
@@ -303,6 +318,21 @@ def _by_topic(request: Any) -> Iterator[tuple[str, Iterable[Any]]]:
     for state in request.ungrouped_partition_states or ():
         groups.setdefault(state.topic_name, []).append(state)
     yield from groups.items()
+
+
+def _partition(state: Any) -> PartitionMetadata | None:
+    """None where it is being deleted."""
+    if state.leader == LEADER_DURING_DELETE:
+        return None
+    return PartitionMetadata(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        tuple(state.offline_replicas or ()),
+        state.zk_version,
+        state.controller_epoch,
+    )
 
 
 def _broker(broker: Any) -> BrokerInfo:

@@ -56,7 +56,7 @@ from broker.session_watch import SessionWatch
 from controller.candidate import Candidate
 from highwater.common import znodes
 from highwater.common.config import Config
-from highwater.common.types import BrokerEpoch, BrokerId, Endpoint
+from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
 from highwater.common.world.api import (
     ConnectionLoss,
     SessionExpired,
@@ -173,6 +173,9 @@ class Broker:
             self.services.metrics, self.cleaner, self.config.log_dirs, self.world.clock
         )
         self.endpoints = self.listeners.registered(addresses, self.host_name)
+        self.metadata.local = BrokerInfo(
+            self.broker_id, BrokerEpoch(-1), self.endpoints, self.config.broker_rack
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)

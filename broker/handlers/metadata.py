@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from broker.admin.topics import auto_create
 from broker.context import Api, Context, Delayed, Reply, Response
-from broker.metadata_cache import DOUBT_MS
+from broker.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
 from broker.metadata_encoding import (
     EncodedTopics,
     encode_answer,
@@ -37,6 +37,8 @@ NO_ID = bytes(16)
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     names, ids = _asked_for(ctx, request)
     cache = ctx.services.metadata
+    if not cache.told and not ids:
+        return Delayed(FirstNewsWait(ctx, request, names))
     if names is None or (not ids and (not _creates(ctx, request) or _all_known(ctx, names))):
         doubted = cache.doubted(names, ctx.now_ms)
         if doubted:
@@ -76,6 +78,28 @@ class MetadataWait(DelayedOperation):
         if self.ctx.services.metadata.doubted(self.doubted, self.ctx.now_ms):
             return None
         return _answer(self.ctx, self.request, self.names)
+
+    def on_expire(self) -> Response:
+        return _answer(self.ctx, self.request, self.names)
+
+
+class FirstNewsWait(DelayedOperation):
+    """Waits for the controller's first word after this broker's start.
+
+    What is unknown then too is answered so, and created when the client asks again.
+    """
+
+    kind: ClassVar[str] = "topic"
+    keys = (FIRST_NEWS,)
+    timeout_ms = FIRST_NEWS_MS
+
+    def __init__(self, ctx: Context, request: Any, names: tuple[str, ...] | None) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.names = names
+
+    def try_complete(self) -> Response | None:
+        return self.on_expire() if self.ctx.services.metadata.told else None
 
     def on_expire(self) -> Response:
         return _answer(self.ctx, self.request, self.names)
@@ -131,7 +155,7 @@ async def _answer_slowly(
             parts.append(error + operations_of_topic(version, operations))
     body = encode_answer(
         version,
-        cache.brokers().values(),
+        cache.named(),
         ctx.listener,
         cache.cluster_id,
         cache.controller_id,

@@ -14,6 +14,7 @@ import trio
 
 from broker.context import Api, Context, Plane, Reply, Response
 from broker.control import check_broker_epoch
+from broker.metadata_cache import FIRST_NEWS
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import ControllerEpoch, TopicPartition
 from highwater.common.wire.control import UpdateMetadataResponse
@@ -41,7 +42,9 @@ async def _apply(ctx: Context, request: Any) -> Reply:
         await trio.lowlevel.checkpoint()
     services.groups.topics_deleted(list(deleted))
     partitions = _partitions(request)
-    services.purgatories.check("topic", dict.fromkeys(tp.topic for tp in partitions))
+    services.purgatories.check(
+        "topic", dict.fromkeys((FIRST_NEWS, *(tp.topic for tp in partitions)))
+    )
     services.purgatories.check("ElectLeader", partitions)
     return Response(UpdateMetadataResponse(error_code=0))
 

@@ -1,4 +1,6 @@
-"""Metadata while a leader's connection has just broken: it waits for the controller's news."""
+"""Metadata while a leader's connection has just broken, and in a broker that has just started: it
+waits for the controller's news.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ from typing import Any
 import trio
 
 from broker.handlers import metadata
+from broker.metadata_cache import MetadataCache
 from broker.purgatory import trio_now_ms
+from highwater.common.errors import ErrorCode
+from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
 from highwater.common.wire.messages import MetadataRequest
 
 
@@ -50,5 +55,40 @@ def test_half_a_second_at_most(in_broker: Any) -> None:
         assert 0.4 < trio.current_time() - began < 0.6
         assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
         assert trio.current_time() - began < 0.6
+
+    in_broker(body)
+
+
+def test_the_first_question_waits_for_the_controllers_first_word(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        b.services.metadata = MetadataCache(BrokerId(1))
+        answers: list[Any] = []
+
+        async def ask(*topics: str) -> None:
+            answers.append(await b.ask(metadata, 12, asked(*topics)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "t")
+            nursery.start_soon(ask)
+            await trio.sleep(0.1)
+            assert not answers
+            await b.update_metadata({"t": {0: 2}})
+        assert [leader_in(a) for a in answers] == [2, 2]
+
+    in_broker(body)
+
+
+def test_without_a_controller_a_broker_names_itself(in_broker: Any) -> None:
+    """Of an answer without brokers librdkafka makes that none is left to ask, for ever."""
+
+    async def body(b: Any) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", "here", 9092),)
+        b.services.metadata = MetadataCache(BrokerId(1))
+        b.services.metadata.local = BrokerInfo(BrokerId(1), BrokerEpoch(-1), endpoints)
+        began = trio.current_time()
+        answer = await b.ask(metadata, 12, asked("t"))
+        assert 0.9 < trio.current_time() - began < 1.1
+        assert [(n.node_id, n.host, n.port) for n in answer.brokers] == [(1, "here", 9092)]
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     in_broker(body)
