@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from highwater.cli.bench_failover import control, failover
+from highwater.cli.bench_options import compare, comparing
 from highwater.cli.bench_pipeline import COMMANDS as PIPELINE
 from highwater.cli.bench_rebalance import rebalance
 from highwater.cli.bench_sim import sim
-from highwater.cli.errors import clear_errors
-
-if TYPE_CHECKING:
-    from highwater.chaos.bench.produce import Side
-    from highwater.chaos.bench.rows import Row
 
 
 @click.group()
@@ -33,12 +24,6 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option(
-    "--against",
-    type=click.Choice(["apache"]),
-    help="Measure this in turn; `apache` is fetched by Maven the first time.",
-)
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--batch-kib",
     "batches",
@@ -54,12 +39,7 @@ def bench() -> None:
 @click.option("--seconds", default=5.0, show_default=True, help="Measured time of each load.")
 @click.option("--warm-up", default=2.0, show_default=True, help="Seconds of load before that.")
 @click.option("--starts", default=3, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-)
+@comparing
 def produce(
     against: str | None,
     json_file: Path | None,
@@ -80,8 +60,6 @@ def produce(
     Example:
       highwater bench produce --against apache --json bench.json
     """
-    import trio
-
     from highwater.chaos.bench.produce import BATCHES, KIB, Plan, run
 
     plan = Plan(
@@ -95,9 +73,7 @@ def produce(
         warm_up_s=warm_up,
         starts=starts,
     )
-    with two_sides(against, folder) as sides:
-        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        show_rows(rows, sides, json_file)
+    compare(run, plan, against=against, json_file=json_file, folder=folder)
 
 
 @bench.command()
@@ -107,18 +83,7 @@ def produce(
     "--segment-mib", default=8, show_default=True, type=click.IntRange(1, 1024), help="Its size."
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--against",
-    type=click.Choice(["apache"]),
-    help="Measure this in turn; `apache` is fetched by Maven the first time.",
-)
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-)
+@comparing
 def compaction(
     records: int,
     keys: int,
@@ -134,42 +99,11 @@ def compaction(
     Example:
       highwater bench compaction --records 10000000 --keys 100000 --against apache
     """
-    import trio
-
     from highwater.chaos.bench.compaction import Plan, run
     from highwater.chaos.bench.keyed import Keyed
 
     plan = Plan(Keyed(records, keys), segment_mib << 20, rounds)
-    with two_sides(against, folder) as sides:
-        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        show_rows(rows, sides, json_file)
-
-
-@contextmanager
-def two_sides(against: str | None, folder: Path | None) -> Iterator[list[Side]]:
-    """Highwater, and what it is compared with, in folders that go at the end."""
-    from highwater.chaos.bench.produce import Side
-    from highwater.chaos.clusters import apache
-    from highwater.chaos.clusters.programs import Highwater
-
-    with (
-        clear_errors(),
-        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
-    ):
-        sides = [Side("Highwater", Highwater(), Path(work) / "ours")]
-        if against == "apache":
-            sides.append(
-                Side(f"Apache Kafka {apache.VERSION}", apache.program(), Path(work) / "theirs")
-            )
-        yield sides
-
-
-def show_rows(rows: Sequence[Row], sides: Sequence[Side], json_file: Path | None) -> None:
-    from highwater.chaos.bench.rows import table
-
-    click.echo(table(rows, sides[1].name if len(sides) > 1 else "-"))
-    if json_file is not None:
-        json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
+    compare(run, plan, against=against, json_file=json_file, folder=folder)
 
 
 bench.add_command(failover)

@@ -7,18 +7,7 @@ from pathlib import Path
 
 import click
 
-_against = click.option(
-    "--against",
-    type=click.Choice(["apache"]),
-    help="Measure this in turn; `apache` is fetched by Maven the first time.",
-)
-_json = click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
-_dir = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-)
+from highwater.cli.bench_options import compare, comparing
 
 
 @click.command()
@@ -35,9 +24,7 @@ _dir = click.option(
 )
 @click.option("--swap", is_flag=True, help="Move the leader, and kill nobody.")
 @click.option("--no-controller", is_flag=True, help="Leave out the kills of the controller.")
-@_against
-@_json
-@_dir
+@comparing
 def failover(
     kills: int,
     their_kills: int,
@@ -55,17 +42,12 @@ def failover(
       highwater bench failover --against apache --json failover.json
       highwater bench failover --swap --kills 10
     """
-    import trio
-
     from highwater.chaos.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
     from highwater.chaos.bench.writes import CLIENTS
-    from highwater.cli.bench import show_rows, two_sides
 
     kinds = (SWAP,) if swap else (LEADER,) if no_controller else (LEADER, CONTROLLER)
     plan = Plan(kills, their_kills, clients or CLIENTS, kinds)
-    with two_sides(against, folder) as sides:
-        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        show_rows(rows, sides, json_file)
+    compare(run, plan, against=against, json_file=json_file, folder=folder)
 
 
 @click.command()
@@ -80,9 +62,7 @@ def failover(
 )
 @click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 3))
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@_against
-@_json
-@_dir
+@comparing
 def control(
     create: int,
     in_all: int,
@@ -98,12 +78,7 @@ def control(
     Example:
       highwater bench control --against apache --json control.json
     """
-    import trio
-
     from highwater.chaos.bench.control import Plan, run
-    from highwater.cli.bench import show_rows, two_sides
 
     plan = Plan(create, in_all, replicas, rounds=rounds)
-    with two_sides(against, folder) as sides:
-        rows = trio.run(run, plan, sides, lambda line: click.echo(line, err=True))
-        show_rows(rows, sides, json_file)
+    compare(run, plan, against=against, json_file=json_file, folder=folder)

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 
 import click
 
-from highwater.cli.errors import clear_errors
-
-_json = click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
-_dir = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-)
-
-
-def _write(json_file: Path | None, found: object) -> None:
-    if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+from highwater.cli.bench_options import dir_option, json_option, say, working, write_json
 
 
 @click.command("control-plane")
@@ -38,8 +23,8 @@ def _write(json_file: Path | None, found: object) -> None:
 @click.option(
     "--plot", "plot_file", type=click.Path(path_type=Path, dir_okay=False), help="An SVG file."
 )
-@_json
-@_dir
+@json_option
+@dir_option
 def control_plane(
     connections: int,
     batch_kib: int,
@@ -62,16 +47,13 @@ def control_plane(
     names = {"separate": bench.SEPARATE, "shared": bench.SHARED, "priorities": bench.PRIORITY}
     chosen = tuple(names[arm] for arm in arms) or bench.ARMS
     plan = bench.Plan(connections, batch_kib * 1024, rounds, chosen)
-    with (
-        clear_errors(),
-        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
-    ):
-        found = trio.run(bench.run, plan, Path(work), lambda line: click.echo(line, err=True))
+    with working(folder) as work:
+        found = trio.run(bench.run, plan, work, say)
         click.echo(bench.table(found))
         apart = bench.times_apart(found)
         if apart is not None:
             click.echo(f"shared and separate are {apart:.1f} times apart at p99")
-        _write(json_file, {arm: f.as_json() for arm, f in found.items()})
+        write_json(json_file, {arm: f.as_json() for arm, f in found.items()})
         if plot_file is not None:
             plot_file.write_text(bench.plot(found))
 
@@ -81,8 +63,8 @@ def control_plane(
 @click.option("--busy", default=100, show_default=True, type=click.IntRange(1))
 @click.option("--rate", default=500.0, show_default=True, help="Requests a second in all.")
 @click.option("--seconds", default=20.0, show_default=True, help="Measured time of each load.")
-@_json
-@_dir
+@json_option
+@dir_option
 def connections(
     idle: int, busy: int, rate: float, seconds: float, json_file: Path | None, folder: Path | None
 ) -> None:
@@ -97,21 +79,18 @@ def connections(
     from highwater.chaos.bench.connections import Plan, run, table
 
     plan = Plan(idle=idle, busy=busy, rate=rate, seconds=seconds)
-    with (
-        clear_errors(),
-        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
-    ):
-        found = trio.run(run, plan, Path(work), lambda line: click.echo(line, err=True))
+    with working(folder) as work:
+        found = trio.run(run, plan, work, say)
         click.echo(table(found))
-        _write(json_file, found.as_json())
+        write_json(json_file, found.as_json())
 
 
 @click.command()
 @click.option("--seconds", default=30.0, show_default=True, help="The overload lasts so long.")
 @click.option("--times", default=3.0, show_default=True, help="Of what the broker can serve.")
 @click.option("--bound-mib", default=128, show_default=True, help="queued.max.request.bytes")
-@_json
-@_dir
+@json_option
+@dir_option
 def overload(
     seconds: float, times: float, bound_mib: int, json_file: Path | None, folder: Path | None
 ) -> None:
@@ -126,13 +105,10 @@ def overload(
     from highwater.chaos.bench.overload import Plan, run, table
 
     plan = Plan(seconds=seconds, times=times, bound_mib=bound_mib)
-    with (
-        clear_errors(),
-        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
-    ):
-        found = trio.run(run, plan, Path(work), lambda line: click.echo(line, err=True))
+    with working(folder) as work:
+        found = trio.run(run, plan, work, say)
         click.echo(table(found))
-        _write(json_file, found.as_json())
+        write_json(json_file, found.as_json())
     if not found.holds:
         raise SystemExit(1)
 
@@ -146,7 +122,7 @@ def overload(
     help="May be given more than once.  [default: 1000, 10000, 100000, 1000000]",
 )
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
-@_json
+@json_option
 def purgatory(sizes: tuple[int, ...], rounds: int, json_file: Path | None) -> None:
     """A million delayed operations: the cost of inserting, completing and expiring one.
 
@@ -156,9 +132,9 @@ def purgatory(sizes: tuple[int, ...], rounds: int, json_file: Path | None) -> No
     """
     from highwater.chaos.bench.purgatory import SIZES, run, table
 
-    found = run(sizes or SIZES, rounds, lambda line: click.echo(line, err=True))
+    found = run(sizes or SIZES, rounds, say)
     click.echo(table(found))
-    _write(json_file, [f.as_json() for f in found])
+    write_json(json_file, [f.as_json() for f in found])
 
 
 COMMANDS = (control_plane, connections, overload, purgatory)

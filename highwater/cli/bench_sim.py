@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from highwater.cli.bench_options import json_option, say, show_rows
 from highwater.cli.sim import SeedRange
 
 
@@ -20,7 +20,7 @@ from highwater.cli.sim import SeedRange
     help="Of each seed and machine; the best of a seed counts.",
 )
 @click.option("--seconds", default=30.0, show_default=True, help="Virtual, of load and faults.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
+@json_option
 def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> None:
     """Virtual seconds a second of one core, and steps a second of the pure machines.
 
@@ -28,16 +28,13 @@ def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> No
     Example:
       highwater bench sim --json sim.json
     """
-    from highwater.chaos.bench.rows import table
     from highwater.chaos.bench.simulation import Broken, Plan, run
 
     plan = Plan(seeds, rounds, seconds)
     try:
-        rows = run(plan, lambda line: click.echo(line, err=True))
+        rows = run(plan, say)
     except Broken as broken:
         raise click.ClickException(
             f"{broken}; `highwater sim --replay` shows it, and its speed can wait"
         ) from broken
-    click.echo(table(rows, "-"))
-    if json_file is not None:
-        json_file.write_text(json.dumps({"rows": [r.as_json() for r in rows]}, indent=1) + "\n")
+    show_rows(rows, "-", json_file)

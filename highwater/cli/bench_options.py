@@ -1,0 +1,93 @@
+"""What the benchmarks' commands share: options, the two sides, and how rows are shown and kept."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from highwater.cli.errors import clear_errors
+
+if TYPE_CHECKING:
+    from highwater.chaos.bench.produce import Side
+    from highwater.chaos.bench.rows import Row
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = TypeVar("P")
+
+json_option = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the figures there too.",
+)
+dir_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
+)
+_against_option = click.option(
+    "--against",
+    type=click.Choice(["apache"]),
+    help="Measure this in turn; `apache` is fetched by Maven the first time.",
+)
+
+
+def comparing(function: F) -> F:
+    """The options of a benchmark that measures two sides: --against, --json, --dir."""
+    return _against_option(json_option(dir_option(function)))
+
+
+def compare(
+    run: Callable[[P, Sequence[Side], Callable[[str], None]], Awaitable[list[Row]]],
+    plan: P,
+    *,
+    against: str | None,
+    json_file: Path | None,
+    folder: Path | None,
+) -> None:
+    """Runs a plan on Highwater, and on what it is compared with, and shows the rows."""
+    import trio
+
+    from highwater.chaos.bench.produce import Side
+    from highwater.chaos.clusters import apache
+    from highwater.chaos.clusters.programs import Highwater
+
+    with working(folder) as work:
+        sides = [Side("Highwater", Highwater(), work / "ours")]
+        if against == "apache":
+            sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
+        rows = trio.run(run, plan, sides, say)
+        show_rows(rows, sides[1].name if len(sides) > 1 else "-", json_file)
+
+
+@contextmanager
+def working(folder: Path | None) -> Iterator[Path]:
+    """A folder that goes at the end; errors for people become one line."""
+    with (
+        clear_errors(),
+        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
+    ):
+        yield Path(work)
+
+
+def show_rows(rows: Sequence[Row], theirs: str, json_file: Path | None) -> None:
+    from highwater.chaos.bench.rows import table
+
+    click.echo(table(rows, theirs))
+    write_json(json_file, {"rows": [r.as_json() for r in rows]})
+
+
+def write_json(json_file: Path | None, found: object) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def say(line: str) -> None:
+    click.echo(line, err=True)
