@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from highwater.chaos.simulated.mirror import ReplicaMirror
 from highwater.chaos.simulated.truth import PartitionTruth, Replica
@@ -59,6 +59,9 @@ class Book:
         self.checks = 0
         self.compared = 0
         """Batches of replicas that were compared with committed ones."""
+        self.witnessed: list[dict[str, Any]] = []
+        """Each state of a partition that was written to ZooKeeper's tree, as a line of the table
+        `witness` of the checks in SQL."""
 
     def broken(self, rule: str, what: str) -> None:
         if self.violation is None:

@@ -261,7 +261,7 @@ class _Run:
         topics = [sim_checks.Topic(name, name == LOSSY, name in given_up) for name in (SAFE, LOSSY)]
         lines = [line for line in self._history.lines if line["topic"] in (SAFE, LOSSY)]
         try:
-            findings = sim_checks.judge(lines, topics)
+            findings = sim_checks.judge(lines, topics, cluster.rules.witnessed)
         except ValueError as nothing:
             if not given_up:  # nothing binds where loss is expected
                 cluster.rules.broken("L4", str(nothing))

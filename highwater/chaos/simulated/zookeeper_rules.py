@@ -88,6 +88,7 @@ class ZooKeeperRules:
             return  # its topic was deleted
         old, truth.state = truth.state, state
         self._book.checks += 1
+        self._witness(tp, state)
         self._book.trace.add(
             "zookeeper",
             f"{tp}: leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}, "
@@ -116,6 +117,20 @@ class ZooKeeperRules:
                 self._joined(truth, broker)
         if any(b not in state.isr for b in old.isr):
             self._book.seen["isr_shrinks"] += 1
+
+    def _witness(self, tp: TopicPartition, state: znodes.PartitionState) -> None:
+        now_ns = int(self._book.now() * 1e9)
+        self._book.witnessed.append(
+            {
+                "t_ns": now_ns,
+                "written_ns": now_ns,
+                "what": "state",
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+            }
+        )
 
     def _check_isr(self, truth: PartitionTruth) -> None:
         state = truth.state
