@@ -14,8 +14,8 @@ import click
 from highwater.cli.errors import clear_errors
 
 if TYPE_CHECKING:
-    from highwater.chaos.bench.produce import Side
     from highwater.chaos.bench.rows import Row
+    from highwater.chaos.bench.sides import Progress, Side
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
@@ -45,7 +45,7 @@ def comparing(function: F) -> F:
 
 
 def compare(
-    run: Callable[[P, Sequence[Side], Callable[[str], None]], Awaitable[list[Row]]],
+    run: Callable[[P, Sequence[Side], Progress], Awaitable[list[Row]]],
     plan: P,
     *,
     against: str | None,
@@ -55,7 +55,7 @@ def compare(
     """Runs a plan on Highwater, and on what it is compared with, and shows the rows."""
     import trio
 
-    from highwater.chaos.bench.produce import Side
+    from highwater.chaos.bench.sides import Side
     from highwater.chaos.clusters import apache
     from highwater.chaos.clusters.programs import Highwater
 

@@ -20,8 +20,9 @@ from broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_o
 from broker.log.cleaner_records import scan
 from highwater.chaos.bench.keyed import Keyed, send
 from highwater.chaos.bench.memory import pss_mib
-from highwater.chaos.bench.produce import LoadFailed, Progress, Side
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.bench.sides import BenchFailed, Progress, Side
+from highwater.chaos.bench.topics import admin_client, create_topic
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 from highwater.common.client.connection import ClientConnection
 from highwater.common.types import TopicPartition
@@ -38,6 +39,8 @@ _CLEANER = {
     "log.retention.check.interval.ms": "3600000",
     "log.segment.delete.delay.ms": "1000",
 }
+_NOT_YET_COMPACTED = {"retention.ms": "-1"}
+"""The records' timestamps are old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Compacted:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows, ours first.  Raises LoadFailed where a wrong offset is left."""
+    """The measured rows, ours first.  Raises BenchFailed where a wrong offset is left."""
     done: dict[str, list[Compacted]] = {side.name: [] for side in sides}
     for number in range(plan.rounds):
         for side in sides:
@@ -82,19 +85,19 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
             done[side.name].append(result)
     kept = [result.kept for results in done.values() for result in results]
     if any(offsets != kept[0] for offsets in kept):
-        raise LoadFailed("the sides kept different offsets")
+        raise BenchFailed("the sides kept different offsets")
     progress(f"every side kept the same {len(kept[0])} of {plan.load.records} offsets")
     return _rows(plan, sides, done)
 
 
 async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Progress) -> Compacted:
     bootstrap, data = cluster.direct_bootstrap, cluster.data_dirs(1)[0]
-    await trio.to_thread.run_sync(_create, bootstrap)
+    await trio.to_thread.run_sync(create_topic, bootstrap, TP.topic, 1, 1, _NOT_YET_COMPACTED)
     progress(f"{name}: producing {plan.load.records} records over {plan.load.keys} keys")
     await send(*cluster.address(1), TP, plan.load)
     target = max(_bases(data))
     if target == 0:
-        raise LoadFailed(
+        raise BenchFailed(
             f"{plan.load.records} records fit into one segment of {plan.segment_bytes} bytes, "
             "which is never cleaned: use more records, or smaller segments"
         )
@@ -109,7 +112,7 @@ async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Pro
         nursery.start_soon(_ask, *cluster.address(1), waits)
         while _cleaned_to(data) < target:
             if time.monotonic() - began > PATIENCE_S:
-                raise LoadFailed(f"{name} did not clean the log within {PATIENCE_S} s")
+                raise BenchFailed(f"{name} did not clean the log within {PATIENCE_S} s")
             most = max(most, await trio.to_thread.run_sync(pss_mib, pid))
             await trio.sleep(POLL_S)
         seconds = time.monotonic() - began
@@ -137,7 +140,7 @@ def _check(plan: Plan, name: str, result: Compacted) -> None:
     expected = plan.load.expected(result.clean_point)
     if result.kept != expected:
         wrong = sorted(set(expected) ^ set(result.kept))
-        raise LoadFailed(
+        raise BenchFailed(
             f"{name} kept {len(result.kept)} offsets, {len(expected)} were expected; "
             f"the first that differs is {wrong[0] if wrong else 'twice there'}"
         )
@@ -165,29 +168,10 @@ def _offsets(data: Path) -> Iterator[int]:
                 yield header.base_offset + record.offset_delta
 
 
-def _create(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    try:
-        # the records' timestamps are old
-        topic = NewTopic(TP.topic, 1, 1, config={"retention.ms": "-1"})
-        admin.create_topics([topic])[TP.topic].result()
-    except Exception as error:
-        raise LoadFailed(f"topic {TP.topic} could not be created: {error}") from error
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        seen = admin.list_topics(TP.topic, timeout=10).topics[TP.topic].partitions
-        if seen and seen[0].leader >= 0:
-            return
-        time.sleep(0.05)
-    raise LoadFailed(f"topic {TP.topic} had no leader 30 s after its creation")
-
-
 def _make_compacted(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = admin_client(bootstrap)
     wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -197,7 +181,7 @@ def _make_compacted(bootstrap: str) -> None:
     try:
         admin.incremental_alter_configs([topic])[topic].result()
     except Exception as error:
-        raise LoadFailed(f"topic {TP.topic} could not be altered: {error}") from error
+        raise BenchFailed(f"topic {TP.topic} could not be altered: {error}") from error
 
 
 def _rows(plan: Plan, sides: Sequence[Side], done: dict[str, list[Compacted]]) -> list[Row]:

@@ -9,7 +9,6 @@ and after those were opened, divided by their number, is the memory of one.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,21 +18,20 @@ import trio
 
 from highwater.chaos.bench.memory import pss_mib
 from highwater.chaos.bench.pressing import (
-    BenchFailed,
     create_topic,
     numbers,
     percentile,
     pressing,
-    rows_text,
 )
 from highwater.chaos.bench.pressure import Outcome, Pressure
+from highwater.chaos.bench.rows import rows_text
+from highwater.chaos.bench.sides import BenchFailed, Progress
 from highwater.chaos.clusters.api import broker
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 from highwater.common.wire.codec import encode_request
 from highwater.common.wire.header import request_header
 from highwater.common.wire.messages import ApiVersionsRequest
 
-Progress = Callable[[str], None]
 _TOPIC = "busy"
 
 

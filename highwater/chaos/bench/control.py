@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 import trio
 
-from highwater.chaos.bench.produce import LoadFailed, Progress, Side
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.bench.sides import BenchFailed, Progress, Side
 from highwater.chaos.clusters.api import broker
 from highwater.chaos.clusters.ask import ask, metadata
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
@@ -74,24 +74,24 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
 
 async def _one(plan: Plan, cluster: ProcessCluster, found: Found) -> None:
     before, began = _cpu_s(cluster), time.monotonic()
-    await _create(cluster, "created", plan.create, plan.replicas)
+    await create(cluster, "created", plan.create, plan.replicas)
     found.answered_s.append(time.monotonic() - began)
-    await _until_led(cluster, plan.create, set(cluster.brokers))
+    await until_led(cluster, plan.create, set(cluster.brokers))
     found.whole_s.append(time.monotonic() - began)
     found.cpu_s.append(_cpu_s(cluster) - before)
     if plan.failover > plan.create:
-        await _create(cluster, "more", plan.failover - plan.create, plan.replicas)
-        await _until_led(cluster, plan.failover, set(cluster.brokers))
+        await create(cluster, "more", plan.failover - plan.create, plan.replicas)
+        await until_led(cluster, plan.failover, set(cluster.brokers))
     controller = (await metadata(cluster.address(cluster.brokers[0]), [])).controller_id
     await trio.sleep(2)  # followers have caught up, and nothing is under way any more
     began = time.monotonic()
     await cluster.kill(broker(controller))
     total = max(plan.create, plan.failover)
-    await _until_led(cluster, total, set(cluster.brokers) - {controller})
+    await until_led(cluster, total, set(cluster.brokers) - {controller})
     found.failover_s.append(time.monotonic() - began)
 
 
-async def _create(cluster: ProcessCluster, topic: str, partitions: int, replicas: int) -> None:
+async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas: int) -> None:
     topic_class = messages.CreateTopicsRequest.CreatableTopic
     request = messages.CreateTopicsRequest(
         topics=[
@@ -109,10 +109,10 @@ async def _create(cluster: ProcessCluster, topic: str, partitions: int, replicas
     answer = await ask(await controller_address(cluster), request, _CREATE_TOPICS, WAIT_S)
     code = ErrorCode(answer.topics[0].error_code)
     if code is not ErrorCode.NONE:
-        raise LoadFailed(f"{partitions} partitions could not be created: {code.name}")
+        raise BenchFailed(f"{partitions} partitions could not be created: {code.name}")
 
 
-async def _until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
+async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
     """Every live broker names a live leader for so many partitions."""
     waiting = sorted(live)
     seen = 0
@@ -125,7 +125,7 @@ async def _until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -
                 await trio.sleep(LOOK_EVERY_S)
         return
     number = waiting[0]
-    raise LoadFailed(f"broker-{number} names leaders of {seen} partitions, not {partitions}")
+    raise BenchFailed(f"broker-{number} names leaders of {seen} partitions, not {partitions}")
 
 
 async def _metadata(cluster: ProcessCluster, number: int) -> Any:

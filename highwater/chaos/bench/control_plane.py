@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,15 @@ import trio
 from kazoo.client import KazooClient
 
 from highwater.chaos.bench.pressing import (
-    BenchFailed,
     create_topic,
     delete_topic,
     percentile,
     pressing,
     queue_length,
-    rows_text,
 )
 from highwater.chaos.bench.pressure import Pressure
+from highwater.chaos.bench.rows import rows_text
+from highwater.chaos.bench.sides import BenchFailed, Progress
 from highwater.chaos.clusters.ask import metadata
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 from highwater.chaos.clusters.programs import Highwater
@@ -47,7 +47,6 @@ from highwater.common.client.connection import ClientConnection
 from highwater.common.wire import control
 from highwater.common.world.real.network import RealNetwork
 
-Progress = Callable[[str], None]
 QUEUE = 500
 SEPARATE, SHARED, PRIORITY = "separate plane", "shared plane", "shared, with priorities"
 ARMS = (SEPARATE, SHARED, PRIORITY)

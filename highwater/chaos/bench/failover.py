@@ -25,8 +25,8 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.bench.produce import LoadFailed, Progress, Side
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.bench.sides import BenchFailed, Progress, Side
 from highwater.chaos.bench.writes import CLIENTS, command
 from highwater.chaos.clusters import apache
 from highwater.chaos.clusters.api import ClusterError, broker
@@ -80,7 +80,7 @@ class Writer:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     self._heard(line.decode())
-            raise LoadFailed(f"the writer of {self.client} has ended")
+            raise BenchFailed(f"the writer of {self.client} has ended")
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
@@ -181,7 +181,7 @@ class Bench:
                     return await metadata(self.cluster.address(number), topics)
                 except OSError as error:
                     last = error
-        raise LoadFailed(f"no broker answers: {last}")
+        raise BenchFailed(f"no broker answers: {last}")
 
     async def _whole(self) -> bool:
         found = await self._metadata()
@@ -209,7 +209,7 @@ class Bench:
                 await trio.sleep(0.02)
             return
         acks = {w.client: len(w.acks_ns) for w in self.writers}
-        raise LoadFailed(f"not within {WAIT_S} s: {what} (acknowledged: {acks})")
+        raise BenchFailed(f"not within {WAIT_S} s: {what} (acknowledged: {acks})")
 
 
 @asynccontextmanager

@@ -13,7 +13,6 @@ is served as it was before.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -23,21 +22,20 @@ import trio
 
 from highwater.chaos.bench.memory import pss_mib
 from highwater.chaos.bench.pressing import (
-    BenchFailed,
     create_topic,
     end_offset,
     percentile,
     pressing,
-    rows_text,
 )
 from highwater.chaos.bench.pressure import Outcome, Pressure, produce_frame
+from highwater.chaos.bench.rows import rows_text
+from highwater.chaos.bench.sides import BenchFailed, Progress
 from highwater.chaos.clusters.api import broker
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 from highwater.common.types import TopicPartition
 from highwater.common.wire.fetch import FetchPartition, FetchRequest, build_fetch
 from highwater.common.wire.header import request_header
 
-Progress = Callable[[str], None]
 _TOPIC, _PROBE = "overload", "probe"
 _MIB = 1 << 20
 _SIZE = Struct(">i")

@@ -8,24 +8,20 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
 
 import trio
 from kazoo.client import KazooClient
 
 from highwater.chaos.bench.pressure import Outcome, Pressure
+from highwater.chaos.bench.sides import BenchFailed
 from highwater.chaos.clusters.ask import ask, metadata
 from highwater.chaos.clusters.process import ProcessCluster
-from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.faults.admin import controller_address
 from highwater.common.errors import ErrorCode
 from highwater.common.wire import messages
 
 _CREATE, _DELETE, _LIST_OFFSETS = 4, 4, 4
-
-
-class BenchFailed(StartError):
-    """A benchmark could not be carried out; the message says why."""
 
 
 @dataclass(slots=True)
@@ -88,8 +84,14 @@ async def queue_length(port: int) -> int:
     return int((await numbers(port))["kafka_network_requestchannel_requestqueuesize"])
 
 
-async def create_topic(cluster: ProcessCluster, topic: str, brokers: list[int]) -> None:
+async def create_topic(
+    cluster: ProcessCluster,
+    topic: str,
+    brokers: list[int],
+    configs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """One partition on these brokers; returns when the first of them leads it."""
+    wanted = {"min.insync.replicas": "1", "file.delete.delay.ms": "100", **configs}
     creatable = messages.CreateTopicsRequest.CreatableTopic
     assigned = creatable.CreatableReplicaAssignment(partition_index=0, broker_ids=brokers)
     request = messages.CreateTopicsRequest(
@@ -100,8 +102,8 @@ async def create_topic(cluster: ProcessCluster, topic: str, brokers: list[int]) 
                 replication_factor=-1,
                 assignments=[assigned],
                 configs=[
-                    creatable.CreatableTopicConfig(name="min.insync.replicas", value="1"),
-                    creatable.CreatableTopicConfig(name="file.delete.delay.ms", value="100"),
+                    creatable.CreatableTopicConfig(name=name, value=value)
+                    for name, value in wanted.items()
                 ],
             )
         ],
@@ -164,20 +166,3 @@ def percentile(samples: list[float], share: float) -> float:
     """Of at least one sample, the nearest rank."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def rows_text(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    """An aligned table; numbers to the right."""
-    lines = [head, *(tuple(_cell(c) for c in row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
-def _cell(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -46,8 +46,6 @@ class Pressure:
     rate: float = 0
     """Requests a second over all connections; 0: a closed loop."""
     seconds: float = 3600
-    idle: bool = False
-    """Connect, ask for the versions once, and be silent."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-m", __spec__.name, json.dumps(asdict(self))]
@@ -63,7 +61,6 @@ class Outcome:
     latency_ms: list[float] = field(default_factory=list)
     offered: int = 0
     lost_connections: int = 0
-    ended_at: float = 0.0
 
 
 def produce_frame(topic: str, batch_bytes: int, acks: int = -1, timeout_ms: int = 60_000) -> bytes:
@@ -120,7 +117,7 @@ class _Driver:
         until = began + p.seconds
         self.epoll.register(0, select.EPOLLIN)
         connections = list(self.open.values())
-        if not p.rate and not p.idle:
+        if not p.rate:
             for c in connections:
                 self.send(c)
         turn = 0
@@ -137,7 +134,7 @@ class _Driver:
             for fd, bits in self.epoll.poll(0.002 if p.rate else 0.05):
                 if fd == 0:
                     if not os.read(0, 4096):
-                        return self.end()
+                        return self.outcome
                     continue
                 c = self.open[fd]
                 try:
@@ -147,10 +144,6 @@ class _Driver:
                         self.receive(c)
                 except OSError:
                     self.lose(c)
-        return self.end()
-
-    def end(self) -> Outcome:
-        self.outcome.ended_at = time.monotonic()
         return self.outcome
 
     def lose(self, c: _Connection) -> None:

@@ -11,31 +11,23 @@ the memory that the other side's page cache needs.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from highwater.chaos.bench.load import Load, Measured
 from highwater.chaos.bench.memory import pss_mib
 from highwater.chaos.bench.rows import Row
-from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
-from highwater.chaos.clusters.processes import StartError
-from highwater.chaos.clusters.programs import Program
+from highwater.chaos.bench.sides import BenchFailed, Progress, Side
+from highwater.chaos.bench.topics import create_topic, delete_topic
+from highwater.chaos.clusters.process import ProcessCluster
 
 KIB = 1024
 BATCHES = (16 * KIB, 128 * KIB, 1024 * KIB)
-Progress = Callable[[str], None]
-
-
-class LoadFailed(StartError):
-    """A load could not be carried out; the message is the client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,52 +44,18 @@ class Plan:
     idle_s: float = 5
 
 
-@dataclass(slots=True)
-class Side:
-    """One of the two: `ours` or `theirs`."""
-
-    name: str
-    program: Program
-    folder: Path
-    ready_s: list[float] = field(default_factory=list)
-    memory_mib: list[float] = field(default_factory=list)
-    mb_per_s: dict[int, list[float]] = field(default_factory=dict)
-    _runs: int = 0
-
-    @asynccontextmanager
-    async def cluster(self, plan: Plan) -> AsyncIterator[ProcessCluster]:
-        """A new cluster without data; the time until each broker knows all is kept."""
-        self._runs += 1
-        folder = self.folder / f"run-{self._runs}"
-        settings = Settings(
-            folder,
-            brokers=plan.brokers,
-            profile="kafka",
-            program=self.program,
-            # what is deleted must not stay in the page cache for a minute, at the others' cost
-            properties={"log.segment.delete.delay.ms": "1000"},
-        )
-        began = time.monotonic()
-        try:
-            async with process_cluster(settings, timeout_s=120) as cluster:
-                self.ready_s.append(time.monotonic() - began)
-                yield cluster
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
     """The measured rows; the first side is ours."""
     for number in range(plan.starts - 1):
         for side in sides:
             progress(f"start {number + 1} of {plan.starts}: {side.name}")
-            async with side.cluster(plan):
+            async with side.cluster(plan.brokers):
                 pass
     async with AsyncExitStack() as stack:
         clusters: list[tuple[Side, ProcessCluster]] = []
         for side in sides:
             progress(f"start {plan.starts} of {plan.starts}: {side.name}")
-            clusters.append((side, await stack.enter_async_context(side.cluster(plan))))
+            clusters.append((side, await stack.enter_async_context(side.cluster(plan.brokers))))
         progress(f"idle for {plan.idle_s:g} s")
         await trio.sleep(plan.idle_s)
         for side, cluster in clusters:
@@ -117,7 +75,9 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
 
 async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) -> float:
     bootstrap = cluster.direct_bootstrap
-    await trio.to_thread.run_sync(_create_topic, bootstrap, topic, plan.partitions, plan.brokers)
+    replicas = min(3, plan.brokers)
+    config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
+    await trio.to_thread.run_sync(create_topic, bootstrap, topic, plan.partitions, replicas, config)
     load = Load(
         bootstrap=bootstrap,
         topic=topic,
@@ -131,9 +91,9 @@ async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) 
         load.command(), capture_stdout=True, capture_stderr=True, check=False
     )
     if done.returncode != 0:
-        raise LoadFailed(_last_line(done))
+        raise BenchFailed(_last_line(done))
     measured = Measured(**json.loads(done.stdout))
-    await trio.to_thread.run_sync(_delete_topic, bootstrap, topic)
+    await trio.to_thread.run_sync(delete_topic, bootstrap, topic)
     await _until_gone(cluster.folder, topic)
     return measured.mb_per_s(plan.record_bytes)
 
@@ -144,47 +104,12 @@ async def _until_gone(folder: Path, topic: str) -> None:
         while any(folder.glob(f"broker-*/data/{topic}-*")):
             await trio.sleep(0.05)
         return
-    raise LoadFailed(f"the files of topic {topic} are still there 60 s after its deletion")
+    raise BenchFailed(f"the files of topic {topic} are still there 60 s after its deletion")
 
 
 def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"the load ended with exit code {done.returncode}"
-
-
-def _admin(bootstrap: str) -> Any:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
-def _create_topic(bootstrap: str, topic: str, partitions: int, brokers: int) -> None:
-    """Returns when every partition has a leader and all its replicas are in sync."""
-    from confluent_kafka.admin import NewTopic
-
-    replicas = min(3, brokers)
-    config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
-    admin = _admin(bootstrap)
-    try:
-        admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result()
-    except Exception as error:
-        raise LoadFailed(f"topic {topic} could not be created: {error}") from error
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        seen = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
-        whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
-        if len(whole) == partitions:
-            return
-        time.sleep(0.05)
-    raise LoadFailed(f"topic {topic} was not whole 30 s after its creation")
-
-
-def _delete_topic(bootstrap: str, topic: str) -> None:
-    admin = _admin(bootstrap)  # its futures fail once it is gone
-    try:
-        admin.delete_topics([topic])[topic].result()
-    except Exception as error:
-        raise LoadFailed(f"topic {topic} could not be deleted: {error}") from error
 
 
 def _rows(plan: Plan, sides: Sequence[Side]) -> list[Row]:

@@ -14,15 +14,15 @@ import gc
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from broker.context import Response
 from broker.purgatory import DelayedOperation, Purgatories
-from highwater.chaos.bench.pressing import rows_text
+from highwater.chaos.bench.rows import rows_text
+from highwater.chaos.bench.sides import Progress
 
-Progress = Callable[[str], None]
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 KEYS = 1000
 _ANSWER = Response()

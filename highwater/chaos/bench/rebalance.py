@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import trio
 
 from broker.coordinator.group.records import partition_for
-from highwater.chaos.bench.produce import LoadFailed, Progress, Side
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.bench.sides import BenchFailed, Progress, Side
+from highwater.chaos.bench.topics import admin_client, create_topic
 from highwater.chaos.clusters.api import broker
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 from highwater.chaos.workloads.groups import GroupRun
@@ -42,7 +43,7 @@ Seconds = dict[str, list[float]]
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows; the first side is ours.  Raises LoadFailed."""
+    """The measured rows; the first side is ours.  Raises BenchFailed."""
     done: dict[str, Seconds] = {}
     for side in sides:
         settings = Settings(
@@ -88,9 +89,12 @@ class _Bench:
         )
 
     async def measure(self) -> Seconds:
-        await trio.to_thread.run_sync(_create, self.cluster.direct_bootstrap, self.plan.partitions)
+        bootstrap, config = self.cluster.direct_bootstrap, {"min.insync.replicas": "2"}
+        await trio.to_thread.run_sync(
+            create_topic, bootstrap, TOPIC, self.plan.partitions, 3, config
+        )
         try:
-            with producing(self.cluster.direct_bootstrap, self.plan.partitions):
+            with producing(bootstrap, self.plan.partitions):
                 for number in range(self.plan.rounds):
                     await self._round(number)
         finally:
@@ -165,7 +169,7 @@ class _Bench:
         deadline = time.monotonic() + PATIENCE_S
         while not await trio.to_thread.run_sync(holds):
             if time.monotonic() > deadline:
-                raise LoadFailed(f"{self.name}: not within {PATIENCE_S} s: {what}")
+                raise BenchFailed(f"{self.name}: not within {PATIENCE_S} s: {what}")
             await trio.sleep(POLL_S)
 
 
@@ -195,22 +199,8 @@ def producing(bootstrap: str, partitions: int) -> Iterator[None]:
         thread.join(15)
 
 
-def _create(bootstrap: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topic = NewTopic(TOPIC, partitions, 3, config={"min.insync.replicas": "2"})
-    try:
-        admin.create_topics([topic])[TOPIC].result()
-    except Exception as error:
-        raise LoadFailed(f"topic {TOPIC} could not be created: {error}") from error
-
-
 def _coordinator(bootstrap: str) -> int:
     """The leader of the only partition of __consumer_offsets."""
-    from confluent_kafka.admin import AdminClient
-
     name = "__consumer_offsets"
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    found = admin.list_topics(name, timeout=30).topics[name].partitions
+    found = admin_client(bootstrap).list_topics(name, timeout=30).topics[name].partitions
     return int(found[partition_for(GROUP, len(found))].leader)

@@ -53,10 +53,24 @@ def table(rows: Sequence[Row], theirs: str) -> str:
                 f"{ratio:.2f}" if ratio is not None else "-",
             )
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(4)]
+    return aligned(lines)
+
+
+def rows_text(head: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
+    """What is no comparison of two sides, as aligned text."""
+    return aligned([head, *(tuple(_cell(c) for c in row) for row in rows)])
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def aligned(lines: Sequence[tuple[str, ...]]) -> str:
+    """Columns: the first to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
+            cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

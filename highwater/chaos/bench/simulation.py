@@ -9,12 +9,12 @@ something, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from highwater.chaos.bench.machines import controller_steps, partition_steps, recorded
 from highwater.chaos.bench.rows import Row
+from highwater.chaos.bench.sides import Progress
 from highwater.chaos.simulated import sim_checks
 from highwater.chaos.simulated.run import Options, Outcome, simulate
 from highwater.common.world.sim import Kernel
@@ -37,7 +37,7 @@ class Broken(Exception):
     """A seed with a broken rule: there is something more urgent than its speed."""
 
 
-def run(plan: Plan, say: Callable[[str], None]) -> list[Row]:
+def run(plan: Plan, say: Progress) -> list[Row]:
     speed: list[float] = []
     steps: list[float] = []
     costs: list[float] = []

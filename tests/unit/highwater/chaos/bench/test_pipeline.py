@@ -5,8 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from highwater.chaos.bench import control_plane, overload, purgatory
-from highwater.chaos.bench.pressing import percentile, rows_text
+from highwater.chaos.bench.pressing import percentile
 from highwater.chaos.bench.pressure import produce_frame
+from highwater.chaos.bench.rows import rows_text
 from highwater.common.types import TopicPartition
 from highwater.common.wire.header import parse_request_header
 from highwater.common.wire.produce import parse_produce
