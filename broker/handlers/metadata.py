@@ -166,12 +166,14 @@ async def _answer_slowly(
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    """The error at every topic that was named; no brokers."""
+    """The error at every topic that was named."""
     operations = operations_of_topic(ctx.version, False)
     parts = [
         encode_topic(ctx.version, topic.name or "", code, ()) + operations
         for topic in request.topics or ()
     ]
-    cluster_id = ctx.services.metadata.cluster_id
-    body = encode_answer(ctx.version, (), ctx.listener, cluster_id, -1, parts)
+    cache = ctx.services.metadata
+    body = encode_answer(
+        ctx.version, cache.named(), ctx.listener, cache.cluster_id, cache.controller_id, parts
+    )
     return Response(parts=(body,), error_names=(code.name,))

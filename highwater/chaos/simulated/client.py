@@ -142,6 +142,8 @@ class SimClient:
         names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
         answer = await self._call(address, request, 7)
+        # librdkafka gives up every broker it has then, and finds none again
+        assert answer.brokers, f"{address} answers Metadata without a broker"
         self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self.controller = answer.controller_id
         for topic in answer.topics:
