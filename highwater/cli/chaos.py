@@ -12,77 +12,80 @@ from typing import Any, TypeVar
 import click
 
 from highwater.cli.errors import clear_errors
+from highwater.cli.properties import named_values
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_OPTIONS = [
+    click.option("--seed", type=int, help="Decides the faults.  [default: by chance]"),
+    click.option(
+        "--runtime",
+        type=click.Choice(["auto", "process", "compose"]),
+        default="auto",
+        show_default=True,
+        help="Processes on this machine, or containers; auto is process.",
+    ),
+    click.option(
+        "--faults",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="A schedule (JSON, YAML) instead of the seed's.",
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The run's folder.  [default: runs/TIME-SEED]",
+    ),
+    click.option("--keep", is_flag=True, help="Keep the brokers' data after a valid run too."),
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "spark", "duckdb"]),
+        default="auto",
+        show_default=True,
+        help="Who runs the checks; auto is Spark where it is there.",
+    ),
+    click.option("--rate", default=100.0, show_default=True, help="Records a second per producer."),
+    click.option(
+        "--override",
+        "overrides",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=named_values,
+        help="A broker property; may be given several times.",
+    ),
+    click.option(
+        "--apache",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        help="Break Apache Kafka from this folder instead (the oracle).",
+    ),
+    click.option(
+        "--broker-source",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        hidden=True,
+        help="Run the brokers from this copy of the source.",
+    ),
+    click.option(
+        "--json",
+        "json_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write the verdict there too.",
+    ),
+]
+"""What both commands share, but for the default of --duration."""
+
+
 def _options(duration: float) -> Callable[[F], F]:
-    """The options that both commands share."""
-    options = [
-        click.option("--seed", type=int, help="Decides the faults.  [default: by chance]"),
-        click.option(
-            "--duration",
-            default=duration,
-            show_default=True,
-            type=click.FloatRange(1, 86400),
-            help="Seconds of workload; longer where the faults that must be seen need more.",
-        ),
-        click.option(
-            "--runtime",
-            type=click.Choice(["auto", "process", "compose"]),
-            default="auto",
-            show_default=True,
-            help="Processes on this machine, or containers; auto is process.",
-        ),
-        click.option(
-            "--faults",
-            type=click.Path(path_type=Path, dir_okay=False, exists=True),
-            help="A schedule (JSON, YAML) instead of the seed's.",
-        ),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path, file_okay=False),
-            help="The run's folder.  [default: runs/TIME-SEED]",
-        ),
-        click.option("--keep", is_flag=True, help="Keep the brokers' data after a valid run too."),
-        click.option(
-            "--engine",
-            type=click.Choice(["auto", "spark", "duckdb"]),
-            default="auto",
-            show_default=True,
-            help="Who runs the checks; auto is Spark where it is there.",
-        ),
-        click.option(
-            "--rate", default=100.0, show_default=True, help="Records a second per producer."
-        ),
-        click.option(
-            "--override",
-            "overrides",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="A broker property; may be given several times.",
-        ),
-        click.option(
-            "--apache",
-            type=click.Path(path_type=Path, file_okay=False, exists=True),
-            help="Break Apache Kafka from this folder instead (the oracle).",
-        ),
-        click.option(
-            "--broker-source",
-            type=click.Path(path_type=Path, file_okay=False, exists=True),
-            hidden=True,
-            help="Run the brokers from this copy of the source.",
-        ),
-        click.option(
-            "--json",
-            "json_file",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Write the verdict there too.",
-        ),
-    ]
+    seconds = click.option(
+        "--duration",
+        default=duration,
+        show_default=True,
+        type=click.FloatRange(1, 86400),
+        help="Seconds of workload; longer where the faults that must be seen need more.",
+    )
+    seed, *others = _OPTIONS
 
     def decorate(function: F) -> F:
-        for option in reversed(options):
+        for option in reversed([seed, seconds, *others]):
             function = option(function)
         return function
 
@@ -126,7 +129,7 @@ def _run(
     keep: bool,
     engine: str,
     rate: float,
-    overrides: tuple[str, ...],
+    overrides: dict[str, str],
     apache: Path | None,
     broker_source: Path | None,
     json_file: Path | None,
@@ -150,7 +153,7 @@ def _run(
             rate=rate,
             engine=engine,
             program=program,
-            properties=_properties(overrides),
+            properties=overrides,
         )
         with Progress() as progress:
             progress.say(f"seed {seed}, folder {options.out}")
@@ -159,16 +162,6 @@ def _run(
         if json_file is not None:
             json_file.write_text((options.out / "verdict.json").read_text())
         raise SystemExit(verdict.exit_code)
-
-
-def _properties(overrides: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in overrides:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--override")
-        found[name.strip()] = value.strip()
-    return found
 
 
 def _show(verdict: Any, out: Path) -> None:

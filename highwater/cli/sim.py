@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from highwater.chaos.simulated.run import Options, Outcome
+    from highwater.chaos.simulated.run_log import RunLog
     from highwater.chaos.simulated.seeds import Summary
 
 
@@ -98,14 +99,12 @@ def sim(
       highwater sim --seeds 0..9999 --jobs 0 --keep-going --log run.jsonl
     """
     from highwater.chaos.simulated.run import Options
-    from highwater.chaos.simulated.run_log import LogProblem, RunLog
     from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
 
     if scenario is not None:
         sys.exit(_scenarios(scenario, trace=trace))
-    for name, given in (("--trace", trace), ("--shrink", shrink), ("--only", only)):
-        if given and replay is None:
-            raise click.UsageError(f"{name} goes with --replay SEED: it is about one seed")
+    if replay is None:
+        _refuse(("--trace", trace), ("--shrink", shrink), ("--only", only))
     options = Options(
         seconds=seconds,
         faults=faults,
@@ -118,10 +117,7 @@ def sim(
     )
     if shrink and replay is not None:
         _shrink(replay, options)
-    try:
-        kept = RunLog(log_file, options) if log_file is not None else None
-    except LogProblem as problem:
-        raise click.UsageError(str(problem)) from problem
+    kept = _log(log_file, options)
 
     def progress(summary: Summary, outcome: Outcome) -> None:
         if kept is not None:
@@ -137,13 +133,23 @@ def sim(
         progress=progress,
         done=kept.done if kept is not None else (),
     )
-    if sys.stderr.isatty():
-        click.echo(err=True)
-    _tell(summary)
-    if json_file is not None:
-        json_file.write_text(json.dumps(summary.as_dict(), indent=2) + "\n")
-    if summary.broken:
-        sys.exit(1)
+    _tell(summary, json_file)
+    sys.exit(1 if summary.broken else 0)
+
+
+def _refuse(*options: tuple[str, object]) -> None:
+    for name, given in options:
+        if given:
+            raise click.UsageError(f"{name} goes with --replay SEED: it is about one seed")
+
+
+def _log(file: Path | None, options: Options) -> RunLog | None:
+    from highwater.chaos.simulated.run_log import LogProblem, RunLog
+
+    try:
+        return RunLog(file, options) if file is not None else None
+    except LogProblem as problem:
+        raise click.UsageError(str(problem)) from problem
 
 
 def _numbers(text: str | None) -> tuple[int, ...] | None:
@@ -219,8 +225,12 @@ def _tell_broken(outcome: Outcome, options: Options) -> None:
     click.echo(f"replay: {replay_command(outcome.seed, options)}")
 
 
-def _tell(summary: Summary) -> None:
+def _tell(summary: Summary, json_file: Path | None) -> None:
+    if sys.stderr.isatty():
+        click.echo(err=True)  # the progress stays on its line
     data = summary.as_dict()
+    if json_file is not None:
+        json_file.write_text(json.dumps(data, indent=2) + "\n")
     click.echo(
         f"{data['seeds']} seeds, {len(data['violations'])} with a broken rule; "
         f"{data['virtual_seconds']:g} virtual seconds in {data['real_seconds']:g} s "

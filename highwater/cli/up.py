@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from highwater.cli.errors import clear_errors
+from highwater.cli.properties import named_values
 
 FIRST_PORT = 9092
 _COMPOSE_MISSING = (
@@ -59,16 +60,6 @@ class Wish:
         return [*words, f"--dir={self.folder}"]
 
 
-def _properties(context: click.Context, option: click.Parameter, words: Any) -> dict[str, str]:
-    found = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or not name.strip():
-            raise click.BadParameter(f"{word!r} is not NAME=VALUE, as in num.partitions=4")
-        found[name.strip()] = value.strip()
-    return found
-
-
 @click.command()
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option(
@@ -99,7 +90,7 @@ def _properties(context: click.Context, option: click.Parameter, words: Any) -> 
     "properties",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=_properties,
+    callback=named_values,
     help="A broker property, as in server.properties; may be given more than once.",
 )
 @_dir_option
