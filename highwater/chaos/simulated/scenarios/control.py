@@ -7,8 +7,8 @@ from functools import partial
 import trio
 
 from broker.server import Broker, BrokerError
-from highwater.chaos.simulated.client import Failed
-from highwater.chaos.simulated.cluster import Shape
+from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.chaos.simulated.cluster import PORT, Shape
 from highwater.chaos.simulated.scenarios.stage import TP, Scenario, Stage
 from highwater.chaos.simulated.wire_tap import LEADER_AND_ISR, STALE, STOP_REPLICA, Sent
 from highwater.common import znodes
@@ -146,6 +146,38 @@ async def delayed_stop_replica(stage: Stage) -> None:
     stage.in_order(r"t-0: .*ISR \[1, 3\]", r"t-0: .*ISR \[1, 2\]", "/controller is None")
 
 
+async def whole_restart(stage: Stage) -> None:
+    """All brokers die at once and come back, and clients ask each of them what there is from the
+    moment it listens.  Nobody answers before a controller has told it of the brokers: of an answer
+    without any, librdkafka makes that there is nobody left to ask."""
+    await stage.start(1, 2, 3)
+    await stage.send("one")
+    for broker in (1, 2, 3):
+        stage.cluster.kill(broker)
+    answered: list[int] = []
+
+    async def ask(broker: int) -> None:
+        name = f"stranger-{broker}"
+        client = SimClient(stage.new_world(name), name, [(f"broker-{broker}", PORT)])
+        while True:
+            try:
+                await client.refresh([TP.topic])  # which breaks off where no broker is named
+            except Failed:
+                await trio.sleep(0.002)
+                continue
+            answered.append(broker)
+            return
+
+    async with trio.open_nursery() as nursery:
+        for broker in (1, 2, 3):
+            nursery.start_soon(ask, broker)
+            stage.cluster.start(broker)
+    stage.check(sorted(answered) == [1, 2, 3], "not everyone was asked")
+    await stage.insist(lambda: stage.send("two"))
+    await stage.equal_logs((1, 2, 3))
+    stage.in_order("broker-1 .*is killed", "broker-1 .*starts", "t-0: leader")
+
+
 async def two_processes(stage: Stage) -> None:
     """A second process with the broker id of one that runs, on another machine: it gives up with
     one clear line, and the cluster does not notice."""
@@ -188,5 +220,6 @@ SCENARIOS = (
     ),
     Scenario("zombie-controller", "a former controller wakes up", THREE, zombie_controller),
     Scenario("delayed-stop-replica", "a StopReplica comes late", THREE, delayed_stop_replica),
+    Scenario("whole-restart", "clients ask brokers that know nothing yet", THREE, whole_restart),
     Scenario("two-processes", "two processes with one broker id", THREE, two_processes),
 )
