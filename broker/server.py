@@ -14,13 +14,14 @@ clean-shutdown mark left); cancellation means a crash, and does nothing at all.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from broker import handlers
-from broker.admin.broker_config import LOGS, SOCKETS, THREADS
+from broker.admin.broker_config import LOGS, SOCKETS, THREADS, UNCLEAN_ELECTION
 from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import register_broker_metrics
@@ -89,14 +90,13 @@ async def serve(
     await Broker(config, world, host_name).run(shutdown, task_status)
 
 
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
-
-
 class Broker:
     """The parts of one broker and the order in which they start and stop."""
 
     def __init__(self, config: Config, world: World, host_name: str) -> None:
         self.config = config
+        self._given = dataclasses.replace(config)
+        """As the broker was started with it: the controller reads itself what came later."""
         self.world = world
         self.host_name = host_name
         self.broker_id = BrokerId(config.broker_id)
@@ -285,7 +285,7 @@ class Broker:
                 zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
             )
             candidate = Candidate(
-                self.config,
+                self._given,
                 self.world,
                 self.broker_id,
                 lambda: self.services.broker_epoch,
@@ -339,6 +339,10 @@ class Broker:
             self.server.reconfigure()
         if "num.replica.fetchers" in names:
             self.replicas.fetchers.resize()
+        self.replicas.throttles.bound(self.services.dynamic.rates)
+        candidate = self.services.candidate
+        if UNCLEAN_ELECTION in names and self.config.unclean_leader_election_enable and candidate:
+            candidate.unclean_election_enabled(None)
         if any(name in LOGS for name in names):
             self.logs.reconfigure()
             replicas = self.replicas

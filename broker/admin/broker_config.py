@@ -5,10 +5,12 @@ broker wins over the default, and both over what its file says; taken away again
 is back.  Every broker follows /config/changes and reads both znodes anew.
 
 `DYNAMIC` holds what takes effect here.  Kafka lists more: listeners and security, compression and
-preallocation, background.threads and the numbers of recovery and cleaner threads, and
-unclean.leader.election.enable (topics have it).  They are refused rather than stored unheeded, as
-nothing here would follow.  Deviation: queued.max.requests and queued.max.request.bytes
-can be changed too, which Kafka reads once.
+preallocation, background.threads and the numbers of recovery and cleaner threads.  They are refused
+rather than stored unheeded, as nothing here would follow.  Deviation: queued.max.requests and
+queued.max.request.bytes can be changed too, which Kafka reads once.
+
+The rates of replication throttles (`throttles.RATES`) can be given in this way only: a file has no
+place for them.
 
 Source: kafka.server.DynamicBrokerConfig.
 """
@@ -21,6 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.network.connection_limits import parse_overrides
+from broker.replica.throttles import RATES
+from highwater.common.config import LONG_MAX
 from highwater.common.config_checks import ConfigError, check, known_properties, parse_value
 from highwater.common.errors import ApiError, ErrorCode
 
@@ -68,7 +72,9 @@ CLEANER = (
     "log.cleaner.io.max.bytes.per.second",
 )
 """Looked at when the next log is cleaned."""
-DYNAMIC = (*THREADS, *SOCKETS, *LOGS, *CLEANER)
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+"""The controller looks it up when it elects, and is told when it becomes true."""
+DYNAMIC = (*THREADS, *SOCKETS, *LOGS, *CLEANER, UNCLEAN_ELECTION)
 
 
 class DynamicBrokerConfig:
@@ -81,6 +87,8 @@ class DynamicBrokerConfig:
         self.own: dict[str, str] = {}
         self.default: dict[str, str] = {}
         self.on_change: Callable[[Sequence[str]], None] = lambda names: None
+        self.rates: dict[str, int] = {}
+        """Bytes a second, by the names in RATES; those that are set."""
         self._config = config
         self._fields = known_properties()
         self._static = {
@@ -102,11 +110,17 @@ class DynamicBrokerConfig:
             field = self._fields[name].name
             if getattr(self._config, field) != value:
                 changed[name] = value
-        if not changed:
-            return
-        log.info("dynamic configuration: %s", changed)
         self._config.change({self._fields[name].name: v for name, v in changed.items()})
-        self.on_change(tuple(changed))
+        rates = self._effective_rates()
+        changed |= {n: rates.get(n) for n in RATES if rates.get(n) != self.rates.get(n)}
+        self.rates = rates
+        if changed:
+            log.info("dynamic configuration: %s", changed)
+            self.on_change(tuple(changed))
+
+    def _effective_rates(self) -> dict[str, int]:
+        given = {n: v for n, v in {**self.default, **self.own}.items() if n in RATES}
+        return {n: int(v) for n, v in given.items() if v.strip().isdigit()}
 
     def _effective(self) -> dict[str, Any]:
         values = dict(self._static)
@@ -123,6 +137,9 @@ class DynamicBrokerConfig:
         """Raises ApiError for what cannot be set, or not together with the rest."""
         values: dict[str, Any] = {}
         for name, text in properties.items():
+            if name in RATES:
+                _check_rate(name, text)
+                continue
             if name not in self._static:
                 known = name in self._fields
                 problem = "cannot be changed while a broker runs" if known else "is no property"
@@ -149,3 +166,10 @@ class DynamicBrokerConfig:
         if wanted < now // 2 or wanted > now * 2:
             detail = f"{name}={wanted}: must be from half to twice the current value, {now}"
             raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _check_rate(name: str, text: str) -> None:
+    digits = text.strip()
+    if not digits.isdigit() or int(digits) > LONG_MAX:
+        detail = f"{name}={text}: must be a number of bytes a second, from 0 to {LONG_MAX}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -112,6 +112,7 @@ _TABLE = (
 )  # fmt: skip
 PROPERTIES: Mapping[str, TopicProperty] = {p.name: p for p in _TABLE}
 _RELEASE = re.compile(r"(0\.(8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?![0-9])")
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 _LIMITS = {"int": INT_MAX, "long": LONG_MAX}
 
 
@@ -149,6 +150,9 @@ def _parse_text(rule: TopicProperty, text: str) -> str:
     items = [text]
     if rule.kind == "list":
         items = [item.strip() for item in text.split(",")] if text else []
+    pairs = rule.name.endswith(".replication.throttled.replicas") and items != ["*"]
+    if pairs and not all(map(_REPLICA.fullmatch, items)):
+        raise invalid(rule.name, text, "must be * or partition:broker, such as 0:1,1:2")
     for item in items:
         if rule.choices and item not in rule.choices:
             raise invalid(rule.name, text, f"must be one of {', '.join(rule.choices)}")

@@ -87,13 +87,16 @@ class FetchOperation(DelayedOperation):
         request, replicas = self.request, self.ctx.services.replicas
         left = min(request.max_bytes, self.ctx.services.config.fetch_max_bytes)
         if (quotas := self.ctx.services.quotas).active and not self._follower:
-            most = quotas.fetch.most(user_of(self.ctx.principal), self.ctx.client_id or "")
-            left = left if most is None else min(left, int(most))
+            bound = quotas.fetch.most(user_of(self.ctx.principal), self.ctx.client_id or "")
+            left = left if bound is None else min(left, int(bound))
         out: list[FetchedPartition] = []
         total = 0
         for p in self.asked:
+            most, min_one = left, not total
+            if self._follower and replicas.held_back(p.tp, request.replica_id):
+                most, min_one = 0, False
             try:
-                r = replicas.read(p, left, request.replica_id, request.isolation_level, not total)
+                r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
             except ApiError as e:
                 out.append(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0))
                 continue
@@ -172,6 +175,8 @@ class FetchOperation(DelayedOperation):
             stats.fetched(r.tp.topic, r.error, r.size, to_follower)
             if to_follower and self.request.replica_id in partition.adding:
                 stats.reassignment_bytes_out += r.size
+            if to_follower and (quota := replicas.throttles.leader).is_throttled(r.tp):
+                quota.record(r.size, trio_now_ms())
 
     def try_complete(self) -> Response | None:
         results, size = self.read()

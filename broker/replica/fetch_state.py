@@ -34,6 +34,8 @@ class FetchState:
     ready_at: float = 0.0
     failures: int = 0
     """In a row; what was delayed is asked for again sooner or later by their number."""
+    in_sync: bool = False
+    """It had all below the HW at its last fetch: no throttle holds it back."""
 
 
 class Truncation(NamedTuple):

@@ -47,6 +47,7 @@ FETCH, FETCH_VERSION = 1, 11
 OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
 LATEST, EARLIEST = -1, -2
 FIRST_BACKOFF_S = 0.02
+THROTTLED_S = 0.1
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -187,10 +188,19 @@ class ReplicaFetcher:
         await self._bring_in_line(connection)
         now = trio.current_time()
         ready = {tp: s for tp, s in self.states.items() if not s.truncating and s.ready_at <= now}
+        self._hold_back(ready, now)
         if ready:
             await self._fetch(connection, ready)
         elif self.states:
             await self._wait_added(max(min(s.ready_at for s in self.states.values()) - now, 0.001))
+
+    def _hold_back(self, ready: dict[TopicPartition, FetchState], now: float) -> None:
+        """What the throttle stops is left out of this fetch, and looked at again in a while."""
+        quota, now_ms = self.manager.throttles.follower, int(now * 1000)
+        for tp, state in list(ready.items()):
+            if not state.in_sync and quota.holds_back(tp, now_ms):
+                del ready[tp]
+                state.ready_at = now + THROTTLED_S
 
     @property
     def _timeout(self) -> float:
@@ -387,6 +397,9 @@ class ReplicaFetcher:
             stats.reassignment_bytes_in += fetched.size
         state.offset = partition.require_log().log_end_offset
         state.failures = 0
+        state.in_sync = fetched.high_watermark <= state.offset
+        if (quota := self.manager.throttles.follower).is_throttled(tp):
+            quota.record(fetched.size, int(trio.current_time() * 1000))
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
         """Our LEO is outside the leader's log: above its end after an unclean election, else below

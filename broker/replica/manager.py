@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -27,6 +26,8 @@ from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
 from broker.replica.partition_states import partition_states
+from broker.replica.reading import ReadResult, diverging_end
+from broker.replica.throttles import ReplicationThrottles
 from broker.replica.topic_stats import BrokerTopicStats
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition, ZkVersion
@@ -49,19 +50,6 @@ READ_COMMITTED = 1
 
 def monotonic_ms() -> int:
     return int(trio.current_time() * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """One partition of a fetch: offsets as they stood at the read, and the batches to send."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    slice: LogSlice | None
-    aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset), for read_committed."""
-    diverging: tuple[int, int] | None = None
 
 
 class ReplicaManager:
@@ -92,6 +80,7 @@ class ReplicaManager:
         self.completed = completed
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_stats = BrokerTopicStats()
+        self.throttles = ReplicationThrottles(config)
         self.controller_epoch = ControllerEpoch(0)
         self.fetchers = FetcherManager(self)
         self.isr_writer = IsrWriter(self, zk)
@@ -199,7 +188,7 @@ class ReplicaManager:
             limit = partition.last_stable_offset
         else:
             limit = partition.high_watermark
-        diverging = self._diverging(partition, asked)
+        diverging = diverging_end(partition, asked)
         if diverging is not None:
             piece = None
         else:
@@ -244,17 +233,12 @@ class ReplicaManager:
             self.disk_failed(partition, e)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
 
-    @staticmethod
-    def _diverging(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
-        """KIP-595's check, for those who say the epoch of the last record that they have."""
-        if asked.last_fetched_epoch < 0:
-            return None
-        epoch, end = partition.epoch_end_offset(asked.last_fetched_epoch)
-        if end < 0 or epoch < 0:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
-            return epoch, end
-        return None
+    def held_back(self, tp: TopicPartition, replica_id: int) -> bool:
+        """Whether the throttle keeps records of it from this follower just now."""
+        quota, partition = self.throttles.leader, self.partitions.get(tp)
+        if partition is None or not quota.holds_back(tp, monotonic_ms()):
+            return False
+        return replica_id not in partition.isr.members
 
     def follower_progress(self, asked: FetchPartition, replica_id: int) -> None:
         """Records a follower's fetch that was read without an error."""
@@ -359,6 +343,7 @@ class ReplicaManager:
     def topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
         """/config/topics/T changed (or was read at start)."""
         self.topic_overrides[topic] = overrides
+        self.throttles.topic_configured(topic, overrides)
         for tp, partition in self.partitions.items():
             if tp.topic == topic and partition.log is not None:
                 partition.min_insync_replicas = self._min_isr(topic)

@@ -183,6 +183,10 @@ class Config:
     quota_window_size_seconds: Int = 1
     controller_quota_window_num: Int = 11
     controller_quota_window_size_seconds: Int = 1
+    replication_quota_window_num: Int = 11
+    replication_quota_window_size_seconds: Int = 1
+    alter_log_dirs_replication_quota_window_num: Int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: Int = 1
 
     highwater_broker_probe_ms: Int = 300
     highwater_metrics_port: Int = -1

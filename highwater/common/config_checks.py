@@ -95,6 +95,10 @@ MINIMA: Mapping[str, float] = {
     "quota.window.size.seconds": 1,
     "controller.quota.window.num": 1,
     "controller.quota.window.size.seconds": 1,
+    "replication.quota.window.num": 1,
+    "replication.quota.window.size.seconds": 1,
+    "alter.log.dirs.replication.quota.window.num": 1,
+    "alter.log.dirs.replication.quota.window.size.seconds": 1,
     "highwater.broker.probe.ms": 1,
     "highwater.metrics.port": -1,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.admin.topic_config import PROPERTIES, check_overrides, effective
+from broker.admin.topic_config import PROPERTIES, check_overrides, effective, parse
 from highwater.common.config import LONG_MAX, Config
 from highwater.common.config_checks import known_properties
 from highwater.common.errors import ApiError, ErrorCode
@@ -69,3 +69,14 @@ def test_every_default_and_synonym_is_a_broker_property() -> None:
     for rule in PROPERTIES.values():
         assert all(name in known for name in rule.synonyms), rule.name
         assert (rule.attribute is None) == (not rule.synonyms), rule.name
+
+
+@pytest.mark.parametrize("listed", ["", "*", "0:1", "0:1,1:2", "0:1, 1:2"])
+def test_throttled_replicas(listed: str) -> None:
+    parse("leader.replication.throttled.replicas", listed)
+
+
+@pytest.mark.parametrize("listed", ["0", "0:x", "*,0:1", "none", "-1:0"])
+def test_throttled_replicas_that_are_none(listed: str) -> None:
+    with pytest.raises(ApiError, match="partition:broker"):
+        parse("follower.replication.throttled.replicas", listed)

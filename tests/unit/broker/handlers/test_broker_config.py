@@ -93,6 +93,9 @@ def test_what_cannot_be_set_is_refused_with_one_line(in_broker: Any) -> None:
             ("max.connections.per.ip", "0", "lets nobody in"),
             ("max.connections.per.ip.overrides", "nonsense", "is not ADDRESS:COUNT"),
             ("queued.max.request.bytes", "5", "one request could never be read"),
+            ("leader.replication.throttled.rate", "-1", "a number of bytes a second"),
+            ("follower.replication.throttled.rate", "fast", "a number of bytes a second"),
+            ("unclean.leader.election.enable", "perhaps", "neither true nor false"),
         ):
             code, message = await alter(b, "1", (name, SET, value))
             assert code == "INVALID_REQUEST", name
@@ -104,6 +107,48 @@ def test_what_cannot_be_set_is_refused_with_one_line(in_broker: Any) -> None:
             None,
         )
         assert await b.zk.children("/config/brokers") == []
+
+    in_broker(body)
+
+
+def test_the_rates_of_throttles_have_no_place_but_here(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        changes: list[object] = []
+        dynamic = b.services.dynamic
+        dynamic.on_change = changes.append
+        watcher = follower(b)
+        leader, moves = (
+            "leader.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+        assert await alter(b, "", (leader, SET, "100"), (moves, SET, "7")) == ("NONE", None)
+        await watcher.load()
+        assert dynamic.rates == {leader: 100, moves: 7}
+        assert await alter(b, "1", (leader, SET, "50")) == ("NONE", None)
+        await watcher.load()
+        assert dynamic.rates == {leader: 50, moves: 7}
+        assert await alter(b, "1", (leader, DELETE, None)) == ("NONE", None)
+        assert await alter(b, "", (leader, DELETE, None)) == ("NONE", None)
+        await watcher.load()
+        assert dynamic.rates == {moves: 7}
+        assert changes[:2] == [(leader, moves), (leader,)]
+        assert set(changes[2:]) == {(leader,)}
+
+    in_broker(body)
+
+
+def test_unclean_election_by_default_is_followed(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        changes: list[object] = []
+        b.services.dynamic.on_change = changes.append
+        name = "unclean.leader.election.enable"
+        assert await alter(b, "", (name, SET, "true")) == ("NONE", None)
+        await follower(b).load()
+        assert b.services.config.unclean_leader_election_enable
+        assert await alter(b, "", (name, DELETE, None)) == ("NONE", None)
+        await follower(b).load()
+        assert not b.services.config.unclean_leader_election_enable
+        assert changes == [(name,), (name,)]
 
     in_broker(body)
 

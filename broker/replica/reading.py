@@ -1,0 +1,41 @@
+"""What a read for a fetch gives, and KIP-595's check of a follower that says what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from highwater.common.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from broker.log.parts import LogSlice
+    from broker.replica.partition import Partition
+    from highwater.common.wire.fetch import FetchPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """One partition of a fetch: offsets as they stood at the read, and the batches to send."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    slice: LogSlice | None
+    aborted: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset), for read_committed."""
+    diverging: tuple[int, int] | None = None
+
+
+def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
+    """(epoch, end offset) where the log of who asks ends otherwise than this one went on; None
+    where they agree, and for those who do not say the epoch of the last record that they have.
+    """
+    if asked.last_fetched_epoch < 0:
+        return None
+    epoch, end = partition.epoch_end_offset(asked.last_fetched_epoch)
+    if end < 0 or epoch < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+        return epoch, end
+    return None

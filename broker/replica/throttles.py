@@ -1,0 +1,118 @@
+"""Replication throttles (KIP-73): how many bytes a second a reassignment may take from the others.
+
+Two things make a throttle.  A topic lists its throttled replicas (leader.replication.throttled.
+replicas, follower.…; `*` or partition:broker pairs), and a broker has a rate for them
+(leader.replication.throttled.rate, follower.…; set while it runs, none otherwise).  The leader
+counts what it sends of the partitions in its list, the follower what it receives; who is above the
+rate leaves them out until the average is down again.
+
+A member of the ISR is never held back, only who catches up: records that producers wait for go on
+their way, and a throttle cannot shrink an ISR.  The leader looks into the ISR, the follower at its
+lag behind the HW.  The moves between log directories of one broker (KIP-113) have a rate of the
+same kind, for all of them (replica.alter.log.dirs.io.max.bytes.per.second).
+
+Pure: the time comes in as a value.  Source: kafka.server.ReplicationQuotaManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.quota.rates import SampledRate
+from highwater.common.config import LONG_MAX, Config
+from highwater.common.types import TopicPartition
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+EVERY = "*"
+
+
+class _SimpleRate(SampledRate):
+    """Over the time that was measured: a first burst counts as what it is."""
+
+    __slots__ = ()
+
+    def span_ms(self, now_ms: int) -> int:
+        self._forget(now_ms)
+        passed = now_ms - self._starts[0] if self._starts else 0
+        return max(passed, self._window_ms)
+
+
+class ReplicationQuota:
+    """One direction.  Without a bound nothing is ever exceeded, and everything is still counted."""
+
+    def __init__(self, samples: int, window_s: int) -> None:
+        self.bound = LONG_MAX
+        self._rate = _SimpleRate(samples, window_s * 1000)
+        self._throttled: dict[str, frozenset[int] | None] = {}
+
+    def mark(self, topic: str, listed: str, broker_id: int) -> None:
+        """`listed` is the topic's property; of its pairs, those of this broker count."""
+        if listed.strip() == EVERY:
+            self._throttled[topic] = None
+            return
+        mine = frozenset(p for p, broker in _pairs(listed) if broker == broker_id)
+        if mine:
+            self._throttled[topic] = mine
+        else:
+            self._throttled.pop(topic, None)
+
+    def is_throttled(self, tp: TopicPartition) -> bool:
+        if tp.topic not in self._throttled:
+            return False
+        partitions = self._throttled[tp.topic]
+        return partitions is None or tp.partition in partitions
+
+    def holds_back(self, tp: TopicPartition, now_ms: int) -> bool:
+        """Whether this partition has to wait (unless its replica is in sync)."""
+        return self.is_throttled(tp) and self.exceeded(now_ms)
+
+    def exceeded(self, now_ms: int) -> bool:
+        return self._rate.rate(now_ms) > self.bound
+
+    def record(self, size: int, now_ms: int) -> None:
+        self._rate.record(size, now_ms)
+
+    def bytes_per_second(self, now_ms: int) -> float:
+        return self._rate.rate(now_ms)
+
+
+def _pairs(listed: str) -> list[tuple[int, int]]:
+    """Of `0:1,1:2`; what is no pair is passed over (another broker wrote it)."""
+    found = []
+    for item in listed.split(","):
+        partition, _, broker = item.strip().partition(":")
+        if partition.isdigit() and broker.isdigit():
+            found.append((int(partition), int(broker)))
+    return found
+
+
+class ReplicationThrottles:
+    """One broker's."""
+
+    def __init__(self, config: Config) -> None:
+        self._broker_id = config.broker_id
+        window = (config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        self.leader = ReplicationQuota(*window)
+        self.follower = ReplicationQuota(*window)
+        self.log_dirs = ReplicationQuota(
+            config.alter_log_dirs_replication_quota_window_num,
+            config.alter_log_dirs_replication_quota_window_size_seconds,
+        )
+
+    def topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.leader.mark(topic, overrides.get(LEADER_REPLICAS, ""), self._broker_id)
+        self.follower.mark(topic, overrides.get(FOLLOWER_REPLICAS, ""), self._broker_id)
+
+    def bound(self, rates: Mapping[str, int]) -> None:
+        """The broker's rates, as its dynamic configuration has them now."""
+        for quota, name in (
+            (self.leader, LEADER_RATE),
+            (self.follower, FOLLOWER_RATE),
+            (self.log_dirs, LOG_DIRS_RATE),
+        ):
+            quota.bound = rates.get(name, LONG_MAX)
