@@ -13,6 +13,7 @@ from hashlib import md5
 from typing import NamedTuple
 
 from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.wire.record_codec import encode_varint, read_varint, too_short
 
 LONGEST_PLAIN_KEY = 15
 """A longer key is represented by its 16-byte MD5, as in Kafka: this bounds a map entry's memory."""
@@ -37,23 +38,6 @@ def key_id(key: bytes) -> bytes:
     return key if len(key) <= LONGEST_PLAIN_KEY else md5(key, usedforsecurity=False).digest()
 
 
-def _too_short(error: IndexError) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record ends too early ({error})")
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a number is longer than 64 bits")
-
-
 def load_keys(
     offsets: dict[bytes, int], data: bytes, count: int, base_offset: int, first_offset: int
 ) -> None:
@@ -66,7 +50,7 @@ def load_keys(
             if length < 0x80:
                 end = position + (length >> 1)
             else:
-                length, position = _varint(data, position - 1)
+                length, position = read_varint(data, position - 1)
                 end = position + length
             position += 1  # attributes
             while data[position] > 0x7F:
@@ -76,13 +60,13 @@ def load_keys(
             if delta < 0x80:
                 delta >>= 1
             else:
-                delta, position = _varint(data, position - 1)
+                delta, position = read_varint(data, position - 1)
             size = data[position]
             position += 1
             if size < 0x80:
                 size = (size >> 1) ^ -(size & 1)
             else:
-                size, position = _varint(data, position - 1)
+                size, position = read_varint(data, position - 1)
             offset = base_offset + delta
             if size >= 0 and offset >= first_offset:
                 key = data[position : position + size]
@@ -91,7 +75,7 @@ def load_keys(
                 offsets[key] = offset
             position = end
     except IndexError as error:
-        raise _too_short(error) from error
+        raise too_short() from error
     if position > len(data):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record is longer than its batch")
 
@@ -102,33 +86,22 @@ def scan(data: bytes, count: int) -> Iterator[Scanned]:
     try:
         for _ in range(count):
             start = position
-            length, position = _varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > len(data):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record is longer than its batch")
-            timestamp_delta, rest = _varint(data, position + 1)
-            offset_delta, position = _varint(data, rest)
-            size, position = _varint(data, position)
+            timestamp_delta, rest = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, rest)
+            size, position = read_varint(data, position)
             key = None
             if size >= 0:
                 key = data[position : position + size]
                 position += size
-            tombstone = _varint(data, position)[0] < 0
+            tombstone = read_varint(data, position)[0] < 0
             yield Scanned(start, end, timestamp_delta, offset_delta, rest, key, tombstone)
             position = end
     except IndexError as error:
-        raise _too_short(error) from error
-
-
-def encode_varint(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, the low ones first."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+        raise too_short() from error
 
 
 def with_timestamp_delta(data: bytes, record: Scanned, delta: int) -> bytes:

@@ -8,8 +8,8 @@
 Nothing here changes the log: whoever ran a step flushes the files and swaps them in (`replacement`)
 before the next step, so that no more than one group's copy takes up room on the disk.
 
-A job is plain data and this module imports neither trio nor a broker's parts, because on a real
-machine the work is done by a process of its own (`Disk.apart`).
+A job is plain data, and nothing that is imported here imports trio: on a real machine the work is
+done by a process of its own (`Disk.apart`), which has to start quickly.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from broker.log.cleaner_filter import Filter, LastRecord
 from broker.log.cleaner_map import OffsetMap
 from broker.log.cleaner_txns import CleanedTransactions
-from broker.log.index import OffsetIndex, TimeIndex
-from broker.log.txnindex import AbortedTransaction, TransactionIndex
+from broker.log.segment import MAX_RELATIVE_OFFSET, SUFFIXES, Segment
+from broker.log.txnindex import AbortedTransaction
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.records import (
     HEADER_SIZE,
@@ -36,8 +36,6 @@ from highwater.common.wire.records import (
 from highwater.common.world.api import Disk, File, Pace
 
 CLEANED, SWAP = ".cleaned", ".swap"
-INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
-LARGEST_RELATIVE = 2**31 - 1
 SMALLEST_READ = 64 << 10
 
 
@@ -199,7 +197,7 @@ def group_by_size(
         if group and (
             size + source.size > segment_bytes
             or indexes + source.index_bytes > index_bytes
-            or (source.size and source.next_base - 1 - group[0].base_offset > LARGEST_RELATIVE)
+            or (source.size and source.next_base - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET)
         ):
             yield group
             group, size, indexes = [], 0, 0
@@ -225,7 +223,7 @@ def _clean_group(
                     records += header.record_count
                     kept = rule.clean(view, header)
                     if kept is not None:
-                        target.append(kept, header.last_offset)
+                        target.append(kept)
             finally:
                 file.close()
         suffixes = target.finish(rule.transactions.take_retained())
@@ -236,77 +234,56 @@ def _clean_group(
         replaced=tuple(source.base_offset for source in group),
         suffixes=suffixes,
         bytes_read=read,
-        bytes_written=target.file.size,
+        bytes_written=target.segment.size,
         records_read=records,
         records_written=target.records,
     )
 
 
 class _Target:
-    """A segment in the making."""
+    """A segment in the making: what is waiting is written together, at the cleaner's pace."""
 
     def __init__(self, disk: Disk, job: CleanJob, base_offset: int, pace: Pace) -> None:
-        self._disk = disk
-        self._stem = f"{job.folder}/{base_offset:020d}"
-        self._base = base_offset
-        self._interval = job.index_interval_bytes
+        self.segment = Segment(
+            disk,
+            job.folder,
+            base_offset,
+            job.now_ms,
+            job.index_interval_bytes,
+            create=True,
+            suffix=CLEANED,
+        )
+        self.records = 0
         self._io_bytes = max(job.io_bytes, SMALLEST_READ)
         self._pace = pace
-        self._waiting: list[Buffer] = []
+        self._waiting: list[tuple[Buffer, BatchHeader]] = []
         self._waiting_bytes = 0
-        self._since_entry = 0
-        self._offsets, self._times = OffsetIndex(), TimeIndex()
-        self._largest = (-1, 0)
-        self.records = 0
-        self.file = disk.open(f"{self._stem}.log{CLEANED}", create=True)
-        if self.file.size:
-            self.file.truncate(0)  # of a cleaning that was broken off
 
-    def append(self, batch: Buffer, last_offset: int) -> None:
+    def append(self, batch: Buffer) -> None:
         header = parse_header(batch)
-        relative = last_offset - self._base
-        if relative > LARGEST_RELATIVE:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.file.path} spans too many offsets")
-        if header.max_timestamp > self._largest[0]:
-            self._largest = header.max_timestamp, relative
-        if self._since_entry > self._interval:
-            self._offsets.append(relative, self.file.size + self._waiting_bytes)
-            self._times.maybe_append(*self._largest)
-            self._since_entry = 0
-        self._since_entry += header.size
+        path = self.segment.file.path
+        if header.last_offset - self.segment.base_offset > MAX_RELATIVE_OFFSET:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{path} spans too many offsets")
         self.records += header.record_count
-        self._waiting.append(batch)
+        self._waiting.append((batch, header))
         self._waiting_bytes += header.size
         if self._waiting_bytes >= self._io_bytes:
             self._write()
 
     def _write(self) -> None:
         if self._waiting:
-            self.file.append([b"".join(self._waiting)])
+            batches, headers = zip(*self._waiting, strict=True)
+            self.segment.append(b"".join(batches), headers, None)
             self._pace(self._waiting_bytes)
             self._waiting, self._waiting_bytes = [], 0
 
     def finish(self, aborted: Sequence[AbortedTransaction]) -> tuple[str, ...]:
         """Writes what is left and the indexes; gives the suffixes of the files."""
         self._write()
-        self._times.maybe_append(*self._largest)
-        contents = [
-            (".index", self._offsets.encode()),
-            (".timeindex", self._times.encode()),
-        ]
-        if aborted:
-            index = TransactionIndex()
-            for entry in aborted:
-                index.append(entry)
-            contents.append((".txnindex", index.encode()))
-        for suffix, data in contents:
-            file = self._disk.open(f"{self._stem}{suffix}{CLEANED}", create=True)
-            try:
-                file.truncate(0)
-                file.append([data])
-            finally:
-                file.close()
-        return (".log", *(suffix for suffix, _ in contents))
+        for entry in aborted:
+            self.segment.txn_index.append(entry)
+        self.segment.write_indexes(final=True)
+        return SUFFIXES if aborted else SUFFIXES[:-1]
 
     def close(self) -> None:
-        self.file.close()
+        self.segment.close()

@@ -60,22 +60,28 @@ class Segment:
         index_interval: int,
         *,
         create: bool,
+        suffix: str = "",
     ) -> None:
+        """`suffix` comes after the names of all its files: a segment that is not the log's yet."""
         self.disk = disk
         self.folder = folder
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.index_interval = index_interval
-        self.file: File = disk.open(segment_path(folder, base_offset), create=create)
+        self.file: File = disk.open(
+            segment_path(folder, base_offset, ".log" + suffix), create=create
+        )
         if create and self.file.size:
             self.file.truncate(0)  # left behind by a roll that failed
         self._offset_index: OffsetIndex | None = OffsetIndex() if create else None
         self._time_index: TimeIndex | None = TimeIndex() if create else None
         self._txn_index: TransactionIndex | None = TransactionIndex() if create else None
         written = -1 if create else 0
-        self._offset_file = IndexFile(segment_path(folder, base_offset, ".index"), written)
-        self._time_file = IndexFile(segment_path(folder, base_offset, ".timeindex"), written)
-        self._txn_file = IndexFile(segment_path(folder, base_offset, ".txnindex"), 0)
+        self._offset_file = IndexFile(segment_path(folder, base_offset, ".index" + suffix), written)
+        self._time_file = IndexFile(
+            segment_path(folder, base_offset, ".timeindex" + suffix), written
+        )
+        self._txn_file = IndexFile(segment_path(folder, base_offset, ".txnindex" + suffix), 0)
         if create:
             self._remove_txn_file()
         self._index_used = False

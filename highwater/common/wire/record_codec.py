@@ -28,7 +28,7 @@ class Record(NamedTuple):
     offset: int = -1
 
 
-def _varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Zigzag, then seven bits a byte, the low ones first."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -58,8 +58,12 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
             )
 
 
+def too_short() -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, "a record ends too early")
+
+
 def _sized(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
@@ -67,15 +71,15 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
     body = b"".join(
         (
             b"\x00",
-            _varint(timestamp_delta),
-            _varint(offset_delta),
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
             _sized(record.key),
             _sized(record.value),
-            _varint(len(record.headers)),
+            encode_varint(len(record.headers)),
             *(_sized(name.encode()) + _sized(value) for name, value in record.headers),
         )
     )
-    return _varint(len(body)) + body
+    return encode_varint(len(body)) + body
 
 
 def decode_records(
@@ -85,15 +89,15 @@ def decode_records(
     position = 0
     try:
         for _ in range(count):
-            length, position = _read_varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > len(data):
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record is longer than its batch")
-            timestamp_delta, position = _read_varint(data, position + 1)
-            offset_delta, position = _read_varint(data, position)
+            timestamp_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
             key, position = _read_sized(data, position)
             value, position = _read_sized(data, position)
-            header_count, position = _read_varint(data, position)
+            header_count, position = read_varint(data, position)
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if header_count:
                 headers = _read_headers(data, position, header_count)
@@ -101,11 +105,11 @@ def decode_records(
             yield Record(key, value, timestamp, headers, base_offset + offset_delta)
             position = end
     except IndexError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a record ends too early") from error
+        raise too_short() from error
 
 
 def _read_sized(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(data, position)
+    length, position = read_varint(data, position)
     if length < 0:
         return None, position
     return data[position : position + length], position + length
