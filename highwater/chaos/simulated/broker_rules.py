@@ -146,6 +146,10 @@ class BrokerRules:
         if truth.compacted:  # what is committed is not kept; but who was ahead will follow
             for other in truth.replicas.values():
                 other.lossy = other.lossy or other.mirror.end > replica.mirror.end
+            if replica.mirror.end < truth.exposed:
+                truth.given_up.append((replica.mirror.end, truth.exposed))
+                truth.exposed = replica.mirror.end
+                self._book.expected_losses += 1
         if replica.mirror.end >= truth.end:
             return
         isr = truth.state.isr if truth.state else ()
@@ -163,6 +167,7 @@ class BrokerRules:
         """A leader's HW: what lies below it is committed."""
         mirror = replica.mirror
         if truth.compacted:
+            truth.exposed = max(truth.exposed, hw)
             return
         self._book.hold(truth, replica, min(hw, truth.end), "R6", "leads, with its HW there")
         if hw <= truth.end or self._book.violation:

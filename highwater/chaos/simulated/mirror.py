@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from highwater.common.world.sim.disk import Folder, SimDisk, _Inode
 
-_HEAD = Struct(">qiibIhi")
+_HEAD = Struct(">qiibIhi16xq")
 _RECORDS_AT = 61
+_TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class Batch(NamedTuple):
@@ -31,6 +32,17 @@ class Batch(NamedTuple):
     epoch: int
     crc: int
     records: bytes
+    attributes: int = 0
+    producer_id: int = -1
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def marker(self) -> bool:
+        """The end of a transaction."""
+        return self.transactional and bool(self.attributes & _CONTROL)
 
     def same(self, other: Batch) -> bool:
         return self is other or self[:4] == other[:4]
@@ -43,12 +55,12 @@ def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]
     """The whole batches from `position` on, and where they end."""
     found: list[Batch] = []
     while position + _RECORDS_AT <= len(data):
-        base, length, epoch, _, crc, _, delta = _HEAD.unpack_from(data, position)
+        base, length, epoch, _, crc, attributes, delta, producer = _HEAD.unpack_from(data, position)
         end = position + 12 + length
         if length < _RECORDS_AT - 12 or end > len(data):
             break
         records = bytes(data[position + _RECORDS_AT : end])
-        found.append(Batch(base, base + delta, epoch, crc, records))
+        found.append(Batch(base, base + delta, epoch, crc, records, attributes, producer))
         position = end
     return found, position
 

@@ -17,6 +17,9 @@ UNKNOWN where an answer was lost.
 An EndTxn whose answer was lost may still be on its way when its retry was answered, and would end
 the producer's next transaction, as nothing in the request says which it means.  So a producer that
 has seen this raises its epoch before it goes on, as KIP-890 does for every transaction.
+
+Where a careless power loss took records, markers, decisions or commits, that is excused, and what
+stands on them (`losses`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,14 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from highwater.chaos.simulated.client import Failed, SimClient
+from highwater.chaos.simulated.losses import (
+    DECISIONS,
+    GROUPS,
+    Moment,
+    excused,
+    lost_between,
+    moment,
+)
 from highwater.chaos.simulated.transactions_client import (
     GROUP,
     READ_COMMITTED,
@@ -86,6 +97,14 @@ class Told:
     """Acknowledged, in the order of sending."""
     offset: int | None = None
     """The group's, as far as it was acknowledged."""
+    places: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """Where each value was acknowledged, as far as the answer told."""
+    begun: dict[str, Moment] = field(default_factory=dict)
+    """How far the coordinators' logs were before it was let in."""
+    let_in: Moment | None = None
+    """How far the groups' log was then: the transaction before is over."""
+    decided: Moment | None = None
+    """How far the decisions' log was when its end was answered."""
 
 
 @dataclass(slots=True)
@@ -96,6 +115,8 @@ class Ledger:
     transactions: list[Told] = field(default_factory=list)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By transactional id: the last (producer id, epoch) that anybody was given."""
+    given: dict[str, tuple[Moment, Moment]] = field(default_factory=dict)
+    """Between which moments of the decisions' log that was."""
 
 
 class Fenced(Exception):
@@ -111,6 +132,8 @@ class Transactions:
         self.count = count
         self.errors = errors
         self.instances = 0
+        self.ends: dict[TopicPartition, int] = {}
+        """Up to where each partition was read at last."""
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -173,7 +196,7 @@ class Transactions:
             told = self.ledger.told.get(value)
             if told is None:
                 self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
-            elif told.fate in (Fate.OPEN, Fate.NEVER):
+            elif told.fate in (Fate.OPEN, Fate.NEVER) and not self.excused(told, tp, offset):
                 self.rules.broken(
                     "T3", f"{tp}@{offset}: {value!r} of {told.name} is visible, and its "
                     f"transaction is {told.fate.value}"
@@ -191,6 +214,7 @@ class Transactions:
             end = await self._stable(client, tp)
             if end is None:
                 return
+            self.ends[tp] = end
             position, values = 0, order.setdefault(tp, [])
             while position < end:
                 found, position, lso = await self.attempt(
@@ -208,6 +232,18 @@ class Transactions:
         for name in IDS:
             await self._offset(client, name)
 
+    def excused(self, told: Told, tp: TopicPartition, offset: int) -> bool:
+        """Whether this record's fate is open, by an expected loss."""
+        if offset >= self.ends.get(tp, offset + 1) or excused(self.rules, tp, offset):
+            return True
+        return self._decision_lost(told)
+
+    def _decision_lost(self, told: Told) -> bool:
+        since = told.begun.get(DECISIONS)
+        return since is not None and lost_between(
+            self.rules, DECISIONS, told.transactional_id, since, told.decided
+        )
+
     async def _stable(self, client: TxnClient, tp: TopicPartition) -> int | None:
         deadline = trio.current_time() + STABLE_S
         stable = end = -1
@@ -221,6 +257,9 @@ class Transactions:
                 self.errors[failed.name] += 1
                 client.forget(tp)
             await client.pause(0.2, 0.5)
+        if stable >= 0 and excused(self.rules, tp, stable):
+            self.count["txn hanging, expected"] += 1
+            return stable  # the marker was lost: nobody else will end it
         self.rules.broken("T7", f"{tp}: {STABLE_S:g} s after all transactions have timed out the "
                           f"LSO is {stable}, and the HW {end}")  # fmt: skip
         return None
@@ -231,11 +270,16 @@ class Transactions:
         for value in there:
             if len(places[value]) > 1:
                 self.rules.broken("C2", f"{value!r} is there twice: {places[value]}")
-        if told.fate is Fate.COMMITTED and len(there) < len(values):
-            missing = next(value for value in values if value not in places)
-            self.rules.broken("T3", f"{told.name} was committed, and {missing!r} is missing")
-        if told.fate is Fate.UNKNOWN and there and len(there) < len(values):
+        missing = [v for v in values if v not in places and not self._may_miss(told, v)]
+        self.count["txn lost as expected"] += len(values) - len(there) - len(missing)
+        if told.fate is Fate.COMMITTED and missing:
+            self.rules.broken("T3", f"{told.name} was committed, and {missing[0]!r} is missing")
+        if told.fate is Fate.UNKNOWN and there and missing:
             self.rules.broken("T3", f"{told.name} is torn: {there} of {values}")
+
+    def _may_miss(self, told: Told, value: bytes) -> bool:
+        place = told.places.get(value)
+        return self.excused(told, *place) if place is not None else self._decision_lost(told)
 
     def _in_order(self, tp: TopicPartition, values: list[bytes]) -> None:
         where = {value: index for index, value in enumerate(values)}
@@ -247,12 +291,17 @@ class Transactions:
     async def _offset(self, client: TxnClient, name: str) -> None:
         mine = [t for t in self.ledger.transactions if t.transactional_id == name]
         allowed = {-1}
-        for told in mine:
+        open_ = False
+        for told, after in zip(mine, [*mine[1:], None], strict=True):
             if told.offset is None:
                 continue
-            if told.fate is Fate.COMMITTED:
+            since = told.begun.get(GROUPS, Moment(0, 0))
+            until = after.let_in if after is not None else None
+            lost = lost_between(self.rules, GROUPS, name, since, until)
+            open_ = open_ or lost
+            if told.fate is Fate.COMMITTED and not lost and not self._decision_lost(told):
                 allowed = {told.offset}
-            elif told.fate is Fate.UNKNOWN:
+            elif told.fate in (Fate.COMMITTED, Fate.UNKNOWN) or lost:
                 allowed.add(told.offset)
         if allowed == {-1}:
             return
@@ -261,6 +310,8 @@ class Transactions:
                 client, lambda: client.committed_offset(name), lambda: client.lose(GROUP, name)
             )
         except Failed as failed:
+            if failed.name == "UNSTABLE_OFFSET_COMMIT" and open_:
+                return  # its marker was lost
             self.rules.broken("L1", f"the offset of group {name} cannot be read: {failed}")
             return
         if found not in allowed:
@@ -284,6 +335,16 @@ class _Producer:
     def _lose(self) -> None:
         self.client.lose(TRANSACTION, self.name)
 
+    def _moment(self, log: str) -> Moment:
+        return moment(self.all.rules, log, self.name)
+
+    async def _join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
+        """The coordinator is told of something that the transaction writes to."""
+        for log in (DECISIONS, GROUPS):
+            told.begun.setdefault(log, self._moment(log))
+        await self.all.attempt(self.client, call, self._lose)
+        told.let_in = told.let_in or self._moment(GROUPS)
+
     async def run(self, transactions: int) -> None:
         random = self.client._world.random
         try:
@@ -297,11 +358,14 @@ class _Producer:
             self.all.count["txn producers lost"] += 1
 
     async def _init(self, expected: tuple[int, int]) -> None:
+        before = self._moment(DECISIONS)
         self.me = await self.all.attempt(
             self.client, lambda: self.client.init(self.name, TIMEOUT_MS, expected), self._lose
         )
         ledger = self.all.ledger
-        ledger.newest[self.name] = max(self.me, ledger.newest.get(self.name, (-1, -1)))
+        if self.me > ledger.newest.get(self.name, (-1, -1)):
+            ledger.newest[self.name] = self.me
+            ledger.given[self.name] = (before, self._moment(DECISIONS))
         self.sequences.clear()
         self.uncertain = False
         self.all.count["txn inits"] += 1
@@ -315,9 +379,7 @@ class _Producer:
         for _ in range(random.randint(1, 4)):
             tp = random.choice(TPS)
             if tp not in joined:
-                await self.all.attempt(
-                    client, lambda tp=tp: client.add(self.name, self.me, tp), self._lose  # type: ignore[misc]
-                )  # fmt: skip
+                await self._join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
                 joined[tp] = None
                 # one that stalls here has its first batch arrive when it may be fenced already
                 await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
@@ -358,11 +420,12 @@ class _Producer:
         self.all.count["txn acked"] += len(values)
         if base >= 0:
             for offset, value in enumerate(values, base):
+                told.places[value] = (tp, offset)
                 self.all.rules.acknowledged(tp, offset, value)
 
     async def _offsets(self, told: Told) -> None:
         client = self.client
-        await self.all.attempt(client, lambda: client.add_offsets(self.name, self.me), self._lose)
+        await self._join(told, lambda: client.add_offsets(self.name, self.me))
         await self.all.attempt(
             client,
             lambda: client.commit_offset(self.name, self.me, told.number),
@@ -403,7 +466,9 @@ class _Producer:
                 told.fate = Fate.NEVER
             raise Fenced from failed
         self.uncertain = any(name in _LOST for name in noted)
+        told.decided = self._moment(DECISIONS)
         told.fate = Fate.COMMITTED if commit else Fate.NEVER
         self.all.count["txn committed" if commit else "txn aborted"] += 1
-        if fenced_before:
+        fence = self.all.ledger.given[self.name]
+        if fenced_before and not lost_between(self.all.rules, DECISIONS, self.name, *fence):
             self.all.rules.broken("T4", f"{told.name} was ended by a producer that was fenced")

@@ -55,6 +55,10 @@ class PartitionTruth:
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
     acks=all promises, unclean elections where they are allowed)."""
+    undecided: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets from, to: still there, but the marker that ended their transaction was given up."""
+    exposed: int = 0
+    """Of a compacted topic, whose committed batches are not kept: the highest HW."""
 
     def counts(self, broker: int) -> bool:
         """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
@@ -83,6 +87,7 @@ class PartitionTruth:
         followed."""
         if offset < self.end:
             self.given_up.append((offset, self.end))
+            self.undecided += undecided_without(self.committed, offset)
             for replica in self.replicas.values():
                 replica.lossy = replica.lossy or replica.mirror.end > offset
         while self.committed and self.committed[-1].last >= offset:
@@ -91,3 +96,17 @@ class PartitionTruth:
         self.end = min(self.end, offset)
         for replica in self.replicas.values():
             replica.matched = min(replica.matched, offset)
+
+
+def undecided_without(committed: list[Batch], offset: int) -> list[tuple[int, int]]:
+    """The batches below `offset` of transactions that a marker at or above it ended."""
+    open_: dict[int, list[tuple[int, int]]] = {}
+    found: list[tuple[int, int]] = []
+    for batch in committed:
+        if batch.marker:
+            of_producer = open_.pop(batch.producer_id, [])
+            if batch.last >= offset:
+                found += of_producer
+        elif batch.transactional and batch.last < offset:
+            open_.setdefault(batch.producer_id, []).append((batch.base, batch.last + 1))
+    return found

@@ -1,0 +1,60 @@
+"""Losses that are expected, as the checkers of transactions and groups ask for them.
+
+Careless power losses (see `PartitionTruth.given_up`) take acknowledged records away, and with them
+what stands on those: a record whose marker is gone is open again, or shares the fate of its
+producer's next transaction; a decision or a commit that is gone was never made.  What is excused is
+what `given_up` names: an offset, or whatever was written to a log between two moments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordinator.group.records import partition_for
+from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.chaos.simulated.book import Book
+    from highwater.chaos.simulated.truth import PartitionTruth
+
+GROUPS, DECISIONS = "__consumer_offsets", "__transaction_state"
+
+
+class Moment(NamedTuple):
+    """How far a log was: losses so far, and the highest HW."""
+
+    losses: int
+    exposed: int
+
+
+def log_of(book: Book, topic: str, key: str) -> PartitionTruth | None:
+    """The coordinator's log that a group or a transactional id belongs to."""
+    count = sum(tp.topic == topic for tp in book.partitions)
+    return book.partitions.get(TopicPartition(topic, partition_for(key, count))) if count else None
+
+
+def moment(book: Book, topic: str, key: str) -> Moment:
+    truth = log_of(book, topic, key)
+    return Moment(len(truth.given_up), truth.exposed) if truth is not None else Moment(0, 0)
+
+
+def lost_between(
+    book: Book, topic: str, key: str, since: Moment, until: Moment | None = None
+) -> bool:
+    """Whether some of what was written after `since` and before `until` was given up."""
+    truth = log_of(book, topic, key)
+    if truth is None:
+        return False
+    return any(
+        end > since.exposed and (until is None or start < until.exposed or until.losses > at)
+        for at, (start, end) in enumerate(truth.given_up)
+        if at >= since.losses
+    )
+
+
+def excused(book: Book, tp: TopicPartition, offset: int) -> bool:
+    """A record that may be lost, or whose transaction may have ended otherwise."""
+    truth = book.partitions.get(tp)
+    if truth is None:
+        return False
+    return truth.excuses(offset) or any(a <= offset < b for a, b in truth.undecided)
