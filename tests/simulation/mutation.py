@@ -129,6 +129,10 @@ def simulate(
         return json.loads(result.read_text())
 
 
+NONE = {"violations": [], "first_seed": 0, "seeds": 0, "simulated_seconds": 0.0}
+"""Of a mutant that is equivalent, and not searched for."""
+
+
 def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
     """One mutant's search, as it is kept and shown."""
     violations = sorted(result["violations"], key=lambda v: v["seed"])
@@ -175,7 +179,8 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
     rows = sorted(rows, key=lambda row: row["name"])
     for row in rows:
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
-        cells = [row["id"], row["what"], found, f"{row['found']} of {row['seeds']} seeds"]
+        where = f"{row['found']} of {row['seeds']} seeds" if row["seeds"] else ""
+        cells = [row["id"], row["what"], found, where]
         figures = [row[name] for name in ("first", "median_seeds", "median_seconds")]
         cells += ["" if figure is None else figure for figure in figures]
         page += "| " + " | ".join(map(str, cells)) + " |\n"
@@ -209,9 +214,11 @@ def main(
     for mutant in all_mutants():
         if (ids and mutant.id not in ids) or mutant.name in there:
             continue
-        row = row_of(mutant, simulate(mutant, seeds, jobs=jobs, finds=finds))
+        result = simulate(mutant, seeds, jobs=jobs, finds=finds) if not mutant.equivalent else NONE
+        row = row_of(mutant, result)
         rows.append(row)
         verdict = "found by " + ", ".join(row["rules"]) if row["found"] else "not found"
+        verdict = "equivalent: " if row["equivalent"] else verdict
         where = f"{row['found']} of {row['seeds']} seeds, {row['median_seconds']} s"
         click.echo(f"{mutant.id:3} {verdict} in {where}: {mutant.what}")
         if kept is not None:

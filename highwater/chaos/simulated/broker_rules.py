@@ -71,6 +71,10 @@ class BrokerRules:
                 f"{new.leader_epoch}, HW {new.hw}, LEO {replica.mirror.end}",
             )
             self._check_epochs(who, partition)
+        if new.hw > replica.mirror.end:
+            self._book.broken(
+                "R3", f"{who} has HW {new.hw}, above its own LEO {replica.mirror.end}"
+            )
         if old is None:
             self._check_checkpoint(truth, replica, new)
         else:
@@ -96,6 +100,10 @@ class BrokerRules:
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if next_epoch <= epoch or next_start <= start:
                 self._book.broken("R8", f"{who}: epoch entries do not rise: {entries}")
+        if entries and entries[-1][1] > log.log_end_offset:
+            self._book.broken(
+                "R8", f"{who}: an epoch begins above its LEO {log.log_end_offset}: {entries}"
+            )
         if partition.is_leader and (not entries or entries[-1][0] != partition.leader_epoch):
             self._book.broken(
                 "R8", f"{who} leads in epoch {partition.leader_epoch} without an entry: {entries}"

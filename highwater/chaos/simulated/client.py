@@ -33,6 +33,7 @@ from highwater.common.wire.messages import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     ElectLeadersRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -159,6 +160,10 @@ class SimClient:
         if leader not in self._brokers:
             raise Failed("LEADER_NOT_AVAILABLE")
         return self._brokers[leader], epoch
+
+    def known_term(self, tp: TopicPartition) -> tuple[int, int]:
+        """The leader that the last metadata named, and its epoch; -1 for nobody."""
+        return self._leaders.get(tp, (-1, -1))
 
     def known_leader(self, tp: TopicPartition) -> int:
         """Whom the last metadata named; -1 for nobody."""
@@ -328,6 +333,20 @@ class SimClient:
         answer = await self._call(await self._controller(), request, 0)
         _check(answer.error_code)
         _check(answer.responses[0].partitions[0].error_code)
+
+    async def describe_topic(self, address: tuple[str, int], topic: str) -> None:
+        """Its configuration, which the broker reads from ZooKeeper."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=topic, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        await self._call(address, request, 1)
+
+    def close(self) -> None:
+        """Every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     async def control(self, host: str, port: int, sent: ControlRequest) -> int:
         """A controller's request as it is; gives the error of its answer."""

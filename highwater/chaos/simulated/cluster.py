@@ -41,6 +41,7 @@ class Shape:
     control_plane: bool = True
     flush_every_batch: bool = False
     cleaner_backoff_ms: int = 15_000
+    queued_max_requests: int = 500
 
     def config(self, broker_id: int, host: str) -> Config:
         listeners = f"PLAINTEXT://{host}:{PORT}"
@@ -56,6 +57,7 @@ class Shape:
             zookeeper_session_timeout_ms=self.session_timeout_ms,
             num_network_threads=1,
             num_io_threads=2,
+            queued_max_requests=self.queued_max_requests,
             auto_create_topics_enable=False,
             default_replication_factor=min(3, self.brokers),
             min_insync_replicas=self.min_isr,

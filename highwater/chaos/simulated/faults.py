@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.chaos.simulated.client import SimClient
+from highwater.chaos.simulated.full_channel import FullChannel
 from highwater.chaos.simulated.staged_faults import NothingToBreak, StagedFaults
 from highwater.common.types import TopicPartition
 
@@ -71,6 +72,7 @@ WEIGHTS = {
     "reset clients": 2,
     "full disk": 1,
     "failing disk": 1,
+    "full channel": 2,
 }
 CARELESS_ONE_IN = 8
 """In one of so many seeds power is lost at any time, several brokers at once: then loss is expected
@@ -112,6 +114,7 @@ class Faults:
         self._active: dict[object, str] = {}
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
+        self._channel = FullChannel(cluster, tps[0].topic)
         self._verbs: dict[str, Callable[[Fault, BrokerNode], Awaitable[None]]] = {
             "kill": self._kill,
             "bounce": self._bounce,
@@ -139,6 +142,7 @@ class Faults:
             "reset clients": self._reset_clients,
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
+            "full channel": self._full_channel,
         }
 
     async def run(self, planned: list[Fault]) -> None:
@@ -391,3 +395,8 @@ class Faults:
         disk.broken["/data"] = errno.EIO
         await trio.sleep(fault.seconds)
         disk.broken.clear()
+
+    async def _full_channel(self, fault: Fault, node: BrokerNode) -> None:
+        why = await self._channel.fill(node)
+        if why is not None:
+            raise NothingToBreak(why)

@@ -138,6 +138,7 @@ def shape_of(kernel: Kernel, flush: bool) -> Shape:
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
         flush_every_batch=random.random() < FLUSHED_SHARE or flush,
+        queued_max_requests=random.choice((500, 8)),
     )
 
 

@@ -30,6 +30,7 @@ OPERATIONS = (
     "lost as expected",
     "polled",
     "sends",
+    "too large",
     "topics created",
     "topics deleted",
     "zombie producers",

@@ -80,6 +80,8 @@ class WireTap:
         self._holds: list[Hold] = []
         self.control: dict[str, deque[Sent]] = {name: deque(maxlen=_KEPT) for name in brokers}
         """What controllers sent to each broker lately."""
+        self.told = dict.fromkeys(brokers, 0)
+        """How often."""
         self.on_request: list[Callable[[str, str, int], None]] = []
         """Called with the source, the target and the API of each request."""
 
@@ -187,3 +189,4 @@ class _Stream:
         head = parse_request_header(frame)
         body = frame[head.body_position :]
         self._tap.control[self._target].append(Sent(head.api_key, head.api_version, body))
+        self._tap.told[self._target] += 1

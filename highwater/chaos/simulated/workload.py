@@ -3,8 +3,10 @@
 Each producer owns its values (`producer.sequence`) and sends batches of a few.
 
 * `produce`: one batch at a time, tried again until its outcome is known.  With a producer id the
-  brokers must recognise what they already have; without one ("plain") a repeated value is counted
-  and allowed.  acks=1 and acks=0 go to a topic of their own, where loss is expected.
+  brokers must recognise what they already have; now and then a batch is too large for a segment, is
+  refused, and comes again in a smaller form with the sequence that it had.  Without an id ("plain")
+  a repeated value is counted and allowed.  acks=1 and acks=0 go to a topic of their own, where loss
+  is expected.
 * `pipelined` (in `pipelined.py`): an idempotent producer with up to five batches in flight.
 
 The rules hear of every acknowledged and every consumed record at once (R4, R6); what only the whole
@@ -14,6 +16,7 @@ the SQL of the checks.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,7 +32,17 @@ if TYPE_CHECKING:
     from highwater.chaos.simulated.rules import Rules
 
 GIVE_UP_S = 20.0
+LARGE = b"." * 2500
+LARGE_ONE_IN = 40
 _LATEST, _EARLIEST = -1, -2
+
+
+class Outcome(Enum):
+    """Of one batch."""
+
+    DONE = "its sequence is used, or nobody asks for one"
+    REFUSED = "it certainly failed, and the sequence is the next batch's"
+    GIVEN_UP = "unknown"
 
 
 class Workload:
@@ -55,7 +68,7 @@ class Workload:
         rate: float,
     ) -> None:
         """Sends until cancelled."""
-        random = client.random
+        random, name = client.random, client.name.encode()
         sequences: dict[TopicPartition, int] = {}
         producer: tuple[int, int] | None = None
         count = 0
@@ -65,14 +78,18 @@ class Workload:
                 producer = await self.producer_id(client)
                 sequences.clear()
             tp = random.choice(tps)
-            values = [f"{client.name}.{count + i}".encode() for i in range(random.randint(1, 4))]
-            count += len(values)
-            sequence = sequences.get(tp, 0)
-            batch = make_batch(values, producer, sequence)
-            known = await self._send(client, tp, values, batch, idempotent, acks)
-            if known:
-                sequences[tp] = sequence + len(values)
-            else:
+            n, sequence = random.randint(1, 4), sequences.get(tp, 0)
+            large = idempotent and random.randrange(LARGE_ONE_IN) == 0
+            for padding in (LARGE, b"") if large else (b"",):
+                values = [b"%s.%d%s" % (name, count + i, padding) for i in range(n)]
+                count += n
+                batch = make_batch(values, producer, sequence)
+                outcome = await self._send(client, tp, values, batch, idempotent, acks)
+                if outcome is not Outcome.REFUSED:
+                    break
+            if outcome is Outcome.DONE:
+                sequences[tp] = sequence + n
+            elif outcome is Outcome.GIVEN_UP:
                 producer = None  # its sequence is lost; start anew with another id
 
     async def producer_id(self, client: SimClient) -> tuple[int, int]:
@@ -117,8 +134,8 @@ class Workload:
         batch: bytes,
         idempotent: bool,
         acks: int,
-    ) -> bool:
-        """Until acknowledged, or certain to have failed; False where it was given up."""
+    ) -> Outcome:
+        """Until acknowledged, or certain to have failed, or given up."""
         history = self.history
         lines = self.sending(client, tp, values, acks=acks, idempotent=idempotent)
         attempts, give_up, error = 0, trio.current_time() + GIVE_UP_S, "GIVEN_UP"
@@ -134,12 +151,14 @@ class Workload:
                     break
                 if acks in (0, 1) and attempts > 3:
                     lines.info(error, attempts)
-                    return True
-                if attempts == 1 and not idempotent and _certain(error, acks):
+                    return Outcome.DONE
+                too_large = error in TOO_LARGE  # for whoever leads, so no attempt has succeeded
+                if too_large or (attempts == 1 and not idempotent and _certain(error, acks)):
                     for value in values:
                         history.sent[value].failed = True
                     lines.fail(error)
-                    return True
+                    history.count["too large"] += too_large
+                    return Outcome.REFUSED if too_large else Outcome.DONE
                 await client.pause()
                 continue
             if acks == 0:
@@ -147,9 +166,9 @@ class Workload:
             else:
                 self.acknowledged(tp, base, values, acks)
                 lines.ok(base, attempts)
-            return True
+            return Outcome.DONE
         lines.info(error, attempts)
-        return False
+        return Outcome.GIVEN_UP
 
     def acknowledged(self, tp: TopicPartition, base: int, values: list[bytes], acks: int) -> None:
         history = self.history
@@ -182,6 +201,7 @@ class Workload:
             self.history.line(client.name, "assign", "ok", tp, offset=0, phase="run")
         while True:
             for tp in tps:
+                fenced = self._fenced(client, tp)
                 try:
                     polled = await client.fetch(tp, positions[tp], 100)
                 except Failed as failed:
@@ -193,9 +213,24 @@ class Workload:
                     await client.pause()
                     continue
                 self.history.count["polls"] += 1
+                if fenced is not None:
+                    self.rules.broken("R10", f"{tp}: {client.name} was given records, {fenced}")
                 self._polled(client.name, tp, polled.records, final=False)
                 positions[tp] = max(positions[tp], polled.next_offset)
             await client.pause(0.02, 0.1)
+
+    def _fenced(self, client: SimClient, tp: TopicPartition) -> str | None:
+        """Why a request that names the leader epoch the client knows must be refused (KIP-320): the
+        broker that it will go to is in a later one."""
+        leader, epoch = client.known_term(tp)
+        truth = self.rules.partitions.get(tp)
+        replica = truth.replicas.get(leader) if truth is not None else None
+        view = replica.view if replica is not None else None
+        if view is None or not 0 <= epoch < view.leader_epoch:
+            return None
+        return (
+            f"asking broker {leader} in leader epoch {epoch}, when that was in {view.leader_epoch}"
+        )
 
     def _polled(
         self,
@@ -241,6 +276,7 @@ class Workload:
         truth = self.rules.partitions.get(tp)
         agreed = truth.state.leader_epoch if truth and truth.state else -1
         known = self.history.known_end.get(tp, 0)
+        fenced = self._fenced(client, tp)
         try:
             offset, epoch = await client.list_offset_and_epoch(tp, which)
         except Failed as failed:
@@ -249,6 +285,8 @@ class Workload:
         self.history.line(
             client.name, "list_offsets", "ok", tp, offset=offset, leader_epoch=epoch, **common
         )
+        if fenced is not None:
+            self.rules.broken("R10", f"{tp}: {client.name} was told an offset, {fenced}")
         # a leader that was replaced before the call may still answer for its own epoch
         stale = which == _LATEST and epoch >= agreed and offset < known
         if stale and not self.given_up(tp, known - 1):
@@ -326,6 +364,7 @@ class Workload:
             rules.broken("C7", f"{value!r} was acknowledged at {sent.offset}, and is at {places}")
 
 
+TOO_LARGE = {"RECORD_LIST_TOO_LARGE", "MESSAGE_TOO_LARGE"}
 FATAL = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
 
 

@@ -167,8 +167,8 @@ class ZooKeeperRules:
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
         """A follower joined the ISR by its leader's word."""
         replica = self._book.replica(truth, broker)
+        replica.lossy = False  # whatever a power loss took from it, it must have followed by now
         self._book.hold(truth, replica, truth.end, "R1", "joined the ISR")
-        replica.lossy = False
         leader = truth.replicas.get(truth.state.leader) if truth.state else None
         if leader is None or leader.view is None or not leader.view.leads:
             return
