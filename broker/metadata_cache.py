@@ -33,9 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.metadata_encoding import EncodedTopics, encode_answer
+from broker.partition_metadata import PartitionMetadata
 from highwater.common.config_listeners import SECURITY_PROTOCOLS
 from highwater.common.types import (
     LEADER_DURING_DELETE,
@@ -43,29 +44,12 @@ from highwater.common.types import (
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
-    ControllerEpoch,
     Endpoint,
-    LeaderEpoch,
     TopicPartition,
-    ZkVersion,
 )
 
 _MAX_ANSWERS = 256
 _NOTHING: Mapping[int, PartitionMetadata] = {}
-
-
-class PartitionMetadata(NamedTuple):
-    """One partition as the controller last described it."""
-
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    replicas: tuple[BrokerId, ...]
-    offline: tuple[BrokerId, ...] = ()
-    zk_version: ZkVersion = ZkVersion(0)
-    controller_epoch: ControllerEpoch = ControllerEpoch(0)
-
-
 _NOBODY: Mapping[int, tuple[int, int]] = {}
 LATEST = 1 << 31
 STEP = 200

@@ -3,7 +3,7 @@
 The schema's fields by version: v1 rack, controller id, is_internal; v2 cluster id; v3 throttle
 time; v5 offline replicas; v7 leader epoch; v8 authorized operations of topics, and v8 to v10 of the
 cluster; v9 compact forms and tagged fields; v10 topic ids (all zero here: none are kept below
-inter.broker.protocol. version 2.8).
+inter.broker.protocol.version 2.8).
 
 Errors of a partition: LEADER_NOT_AVAILABLE where its leader is not alive; LISTENER_NOT_FOUND
 (before v6 LEADER_NOT_AVAILABLE) where the leader has no listener of the name that the question came
@@ -21,7 +21,7 @@ from highwater.common.errors import ErrorCode
 from highwater.common.types import BrokerId, BrokerInfo
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import PartitionMetadata
+    from broker.partition_metadata import PartitionMetadata
 
 FLEXIBLE = 9
 NO_TOPIC_ID = bytes(16)
