@@ -67,6 +67,11 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
             "which": "STRING",
             "group_id": "STRING",
             "member": "STRING",
+            "isolation": "STRING",
+            "transactional_id": "STRING",
+            "txn": "STRING",
+            "amount": "BIGINT",
+            "copy_of": "STRING",
         },
     ),
     "faults": (

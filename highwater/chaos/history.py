@@ -41,7 +41,7 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    "f": "STRING",  # send, poll, assign, commit, committed, list_offsets, create_topic
+    "f": "STRING",  # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file
     "phase": "STRING",  # run, final
@@ -67,9 +67,14 @@ COLUMNS: Final[dict[str, str]] = {
     "api": "STRING",
     "poll_id": "BIGINT",  # one call of poll; unique in the file
     "n": "INT",  # records of that poll
-    "which": "STRING",  # list_offsets: earliest, latest
+    "which": "STRING",  # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort
     "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
     "member": "STRING",  # its member id, where the client tells it
+    "isolation": "STRING",  # of a poll: read_committed, or none
+    "transactional_id": "STRING",  # of init_txn and end_txn
+    "txn": "STRING",  # a transaction's name: of its sends and its end_txn (`which`: commit, abort)
+    "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
+    "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
 }
 """Every field a line may have, and its SQL type.  A field without a value is left out of the line
 (NULL)."""

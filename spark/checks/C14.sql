@@ -37,6 +37,6 @@ SELECT
   'is followed by offset ' || CAST(min(p.offset) AS STRING) || ' for one consumer and by '
     || CAST(max(p.offset) AS STRING) || ' for another' AS detail
 FROM poll_steps p
-WHERE p.offset > p.before_offset
+WHERE p.offset > p.before_offset AND NOT p.committed
 GROUP BY p.topic, p.partition, p.before_offset
 HAVING min(p.offset) < max(p.offset)

@@ -4,7 +4,7 @@
 -- The same consumer, with no assign between: its next record of a partition lies beyond an offset that exists
 -- (somebody read it).  Offsets that nobody ever read may be holes: control batches, compaction.
 -- :examined
-SELECT count(*) AS examined FROM poll_steps p
+SELECT count(*) AS examined FROM poll_steps p WHERE NOT p.committed
 -- :findings
 SELECT
   'violation' AS kind,
@@ -18,4 +18,4 @@ JOIN (
     lag(o.offset) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_offset
   FROM (SELECT DISTINCT r.topic, r.partition, r.offset FROM reads r) o
 ) e ON e.topic = p.topic AND e.partition = p.partition AND e.offset = p.offset
-WHERE e.before_offset > p.before_offset
+WHERE e.before_offset > p.before_offset AND NOT p.committed

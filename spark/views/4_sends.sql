@@ -3,10 +3,12 @@
 -- An acknowledgement *binds* when it was given for acks=all on a topic that promises to lose nothing.
 -- Clients book an unknown offset as -1 (a duplicate that the broker recognised): NULL here.
 -- seen: some witness read the value; deleted: it lay below the log start offset at the end.
+-- txn, amount, copy_of: where a transaction sent it, what it moves, and what it is a copy of.
 -- tries: how often the application attempted this value; two attempts may leave two copies by right.
 SELECT
   s.op, s.topic, s.value, s.process, s.client, s.key, s.asked_partition, s.partition, s.offset, s.leader_epoch,
   s.outcome, s.place, s.started_ns, s.acked_ns, s.acks, s.idempotent, s.in_order,
+  s.txn, s.amount, s.copy_of,
   coalesce(t.expect_loss OR t.unclean, false) AS expect_loss,
   coalesce(t.unclean, false) AS unclean,
   s.outcome = 'ok' AND s.acks <> 0 AS acked,
@@ -36,7 +38,10 @@ FROM (
     min(CASE WHEN h.type = 'ok' THEN h.t_ns END) AS acked_ns,
     coalesce(max(h.acks), -1) AS acks,
     max(CASE WHEN h.idempotent THEN 1 ELSE 0 END) = 1 AS idempotent,
-    max(CASE WHEN h.idempotent OR h.max_in_flight = 1 THEN 1 ELSE 0 END) = 1 AS in_order
+    max(CASE WHEN h.idempotent OR h.max_in_flight = 1 THEN 1 ELSE 0 END) = 1 AS in_order,
+    max(h.txn) AS txn,
+    max(h.amount) AS amount,
+    max(h.copy_of) AS copy_of
   FROM history h
   WHERE h.f = 'send'
   GROUP BY h.op, h.topic, h.value

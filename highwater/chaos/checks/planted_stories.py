@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from highwater.chaos.checks import planted_groups
+from highwater.chaos.checks import planted_groups, planted_transactions
 from highwater.chaos.checks.planted import PLANTS, Story, finish, plant, sound, v
 
-__all__ = ["PLANTS", "finish", "planted_groups", "sound"]
+__all__ = ["PLANTS", "finish", "planted_groups", "planted_transactions", "sound"]
 
 
 # --- clean: what a careless check would flag

@@ -133,7 +133,7 @@ def test_without_a_full_read_at_the_end_nothing_is_called_lost(tmp_path: Path) -
     verdict = judge(tmp_path, told(cut_short), final_read=False)
     assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
     undecided = [i for i, c in verdict.checks.items() if c.status == "unknown"]
-    assert undecided == ["C3", "C4", "C5", "C15"]
+    assert undecided == ["C3", "C4", "C5", "C15", "T3", "T4", "T5", "T7"]
 
 
 def test_a_cluster_that_did_not_heal_is_a_violation(tmp_path: Path) -> None:
