@@ -6,8 +6,8 @@ machine takes is the `Answer`; the caller keeps the others in its queue (see `bu
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, assert_never
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from controller import brokers, failover, leaders, partitions, reassignment, topic_deletion, topics
 from controller.effects import Effect, Procedure, Question, Resign
@@ -41,6 +41,9 @@ from controller.events import (
 from controller.state import PartitionPhase, ReplicaPhase, Settings, State
 from highwater.common.errors import ErrorCode
 
+_STALE = int(ErrorCode.STALE_CONTROLLER_EPOCH)
+_Answered = LeaderAndIsrAnswered | StopReplicaAnswered | UpdateMetadataAnswered
+
 
 class Machine:
     """`state` is to be looked at by tests and metrics only."""
@@ -60,7 +63,7 @@ class Machine:
             self._go_on(event.value)
         else:
             assert self._running is None, f"{event} while a procedure runs"
-            self._running = self._procedure(event)
+            self._running = PROCEDURES[type(event)](self.state, event)
             if self._running is not None:
                 self._go_on(None)
         effects, self.state.effects = self.state.effects, []
@@ -75,84 +78,54 @@ class Machine:
         else:
             self.state.effects.append(question)
 
-    def _procedure(self, event: Event) -> Procedure[object] | None:
-        state = self.state
-        match event:
-            case Elected():
-                return failover.take_over(state, event)
-            case BrokerChange():
-                return brokers.changed(state)
-            case BrokerModification(broker_id):
-                return brokers.modified(state, broker_id)
-            case TopicChange():
-                return topics.changed(state)
-            case PartitionModification(topic):
-                return topics.modified(state, topic)
-            case TopicDeletion():
-                return topic_deletion.requested(state)
-            case IsrChangeNotification():
-                return leaders.isr_changed(state)
-            case LogDirEventNotification():
-                return brokers.log_dir_failed(state)
-            case PreferredElectionZnode():
-                return leaders.preferred_znode(state)
-            case ReassignmentZnode():
-                return reassignment.znode_changed(state)
-            case ReassignmentIsrChange(tp):
-                return reassignment.isr_changed(state, tp)
-            case Suspected(broker_id):
-                return brokers.suspect(state, broker_id)
-            case Recovered(broker_id):
-                return brokers.recover(state, broker_id)
-            case ChannelOverflowed(broker_id):
-                return brokers.resend_all(state, broker_id)
-            case UncleanElectionEnabled(topic):
-                return partitions.trigger_online(state, topic)
-            case AutoPreferredElection():
-                return leaders.auto_preferred(state)
-            case _:
-                return self._answered_or_requested(event)
 
-    def _answered_or_requested(
-        self,
-        event: LeaderAndIsrAnswered
-        | StopReplicaAnswered
-        | UpdateMetadataAnswered
-        | ElectLeaders
-        | AlterReassignments
-        | ListReassignments
-        | ControlledShutdown
-        | Answer,
-    ) -> Procedure[object] | None:
-        state = self.state
-        match event:
-            case LeaderAndIsrAnswered():
-                self._fence(event.error, event.broker_id)
-                return brokers.leader_and_isr_answered(state, event)
-            case StopReplicaAnswered():
-                self._fence(event.error, event.broker_id)
-                return brokers.stop_replica_answered(state, event)
-            case UpdateMetadataAnswered():
-                self._fence(event.error, event.broker_id)
-                return None
-            case ElectLeaders():
-                return leaders.elect(state, event)
-            case AlterReassignments():
-                return reassignment.requested(state, event)
-            case ListReassignments():
-                reassignment.listed(state, event)
-                return None
-            case ControlledShutdown():
-                return leaders.controlled_shutdown(state, event)
-            case Answer():
-                raise AssertionError("handled by step")
-            case _:
-                assert_never(event)
+def _fence(state: State, event: _Answered) -> None:
+    """A broker that knows a later controller epoch: this controller is a zombie."""
+    if event.error == _STALE:
+        state.effects.append(Resign(f"broker {event.broker_id} knows a newer controller"))
 
-    def _fence(self, error: int, broker_id: int) -> None:
-        """A broker that knows a later controller epoch: this controller is a zombie."""
-        if error == ErrorCode.STALE_CONTROLLER_EPOCH:
-            self.state.effects.append(Resign(f"broker {broker_id} knows a newer controller"))
+
+def _leader_and_isr_answered(state: State, event: LeaderAndIsrAnswered) -> Procedure[object]:
+    _fence(state, event)
+    return brokers.leader_and_isr_answered(state, event)
+
+
+def _stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedure[object]:
+    _fence(state, event)
+    return brokers.stop_replica_answered(state, event)
+
+
+def _listed(state: State, event: ListReassignments) -> None:
+    reassignment.listed(state, event)
+
+
+PROCEDURES: Mapping[type[Any], Callable[[State, Any], Procedure[object] | None]] = {
+    Elected: failover.take_over,
+    BrokerChange: lambda state, _: brokers.changed(state),
+    BrokerModification: lambda state, event: brokers.modified(state, event.broker_id),
+    TopicChange: lambda state, _: topics.changed(state),
+    PartitionModification: lambda state, event: topics.modified(state, event.topic),
+    TopicDeletion: lambda state, _: topic_deletion.requested(state),
+    IsrChangeNotification: lambda state, _: leaders.isr_changed(state),
+    LogDirEventNotification: lambda state, _: brokers.log_dir_failed(state),
+    PreferredElectionZnode: lambda state, _: leaders.preferred_znode(state),
+    ReassignmentZnode: lambda state, _: reassignment.znode_changed(state),
+    ReassignmentIsrChange: lambda state, event: reassignment.isr_changed(state, event.tp),
+    Suspected: lambda state, event: brokers.suspect(state, event.broker_id),
+    Recovered: lambda state, event: brokers.recover(state, event.broker_id),
+    ChannelOverflowed: lambda state, event: brokers.resend_all(state, event.broker_id),
+    UncleanElectionEnabled: lambda state, event: partitions.trigger_online(state, event.topic),
+    AutoPreferredElection: lambda state, _: leaders.auto_preferred(state),
+    LeaderAndIsrAnswered: _leader_and_isr_answered,
+    StopReplicaAnswered: _stop_replica_answered,
+    UpdateMetadataAnswered: _fence,
+    ElectLeaders: leaders.elect,
+    AlterReassignments: reassignment.requested,
+    ListReassignments: _listed,
+    ControlledShutdown: leaders.controlled_shutdown,
+}
+"""What is to be done for each kind of event but `Answer`; a busy controller is mostly told that
+brokers have answered, so this is no chain of comparisons."""
 
 
 def gauges(state: State) -> dict[str, int]:
