@@ -117,7 +117,6 @@ class Context:
     now_ms: int
     """Monotonic milliseconds (trio's clock)."""
     services: Services
-    client_software: tuple[str, str] = ("unknown", "unknown")
 
 
 Handler = Callable[[Context, Any], Reply | Awaitable[Reply]]

@@ -32,7 +32,6 @@ from highwater.common.znodes import PartitionState
 
 log = logging.getLogger("controller")
 
-Targets = Mapping[TopicPartition, tuple[BrokerId, ...] | None]
 _OK: Outcome = (ErrorCode.NONE, None)
 _UNKNOWN: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from controller.effects import Get, Procedure, read, write
 from controller.state import State
@@ -31,9 +30,6 @@ class Failed:
     """A change of state that did not happen, and why."""
 
     reason: str
-
-
-K = TypeVar("K")
 
 
 def read_states(

@@ -46,14 +46,6 @@ def _version_of(api: Api) -> Any:
     return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=low, max_version=high)
 
 
-def unsupported_version() -> bytes:
-    """The body, in v0, for a version of this API that is not known."""
-    answer = ApiVersionsResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[_version_of(API)]
-    )
-    return bytes(answer.encode(version=0))
-
-
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     answer = ApiVersionsResponse(error_code=int(code), api_keys=[])
     return Response(answer, error_names=(code.name,))

@@ -27,7 +27,6 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-PARTITION_METADATA = "partition.metadata"
 LOCK = ".lock"
 
 _VERSION = 0

@@ -210,12 +210,6 @@ class Config:
         return parse_listeners(self)
 
     @property
-    def zookeeper_connection_timeout(self) -> int:
-        """How long to wait for a first connection: the session time-out if nothing is given."""
-        given = self.zookeeper_connection_timeout_ms
-        return self.zookeeper_session_timeout_ms if given is None else given
-
-    @property
     def segment_ms(self) -> int:
         given = self.log_roll_ms
         return self.log_roll_hours * HOUR_MS if given is None else given

@@ -244,19 +244,6 @@ def _build(merged: Mapping[str, str], given: Mapping[str, str], warnings: list[s
     return Loaded(config, tuple(warnings))
 
 
-def differences(config: Config, other: Config | None = None) -> list[tuple[str, str, str]]:
-    """(property, value here, value there) where they differ; `other` is Kafka's own values by
-    default.
-    """
-    other = other or _build({**profile_properties("kafka")}, {}, []).config
-    found = []
-    for name, field in known_properties().items():
-        here, there = getattr(config, field.name), getattr(other, field.name)
-        if here != there:
-            found.append((name, text_of(here), text_of(there)))
-    return found
-
-
 def text_of(value: Any) -> str:
     """A value as a properties file spells it."""
     if value is None:

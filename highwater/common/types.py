@@ -19,8 +19,6 @@ BrokerEpoch = NewType("BrokerEpoch", int)
 ZkVersion = NewType("ZkVersion", int)
 """A znode's data version; of a partition's state znode it is the partition epoch.  -1 means "any".
 """
-Offset = NewType("Offset", int)
-"""A record's place in its partition's log; LEO, HW and LSO are offsets too."""
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 

@@ -20,10 +20,6 @@ class Waker:
     def __init__(self) -> None:
         self._task: lowlevel.Task | None = None
 
-    @property
-    def asleep(self) -> bool:
-        return self._task is not None
-
     async def sleep(self) -> None:
         """Until `wake`.  A checkpoint."""
         assert self._task is None, "a waker has one sleeper"

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 _CLIENT = b"probe"
@@ -72,33 +70,3 @@ def _parse(body: bytes) -> View:
         brokers[broker_id] = (host, port)
     (controller,) = struct.unpack_from(">i", body, position)
     return View(brokers, controller)
-
-
-def wait_for_cluster(
-    addresses: Iterable[tuple[str, int]],
-    timeout_s: float,
-    still_running: Callable[[], None] = lambda: None,
-) -> None:
-    """Returns once every one of the brokers names all of them and a controller; TimeoutError says
-    which did not.
-
-    `still_running` is called in between, and raises where waiting on is of no use.
-    """
-    waiting = list(addresses)
-    wanted = len(waiting)
-    last = "it was not asked"
-    deadline = time.monotonic() + timeout_s
-    while waiting:
-        host, port = waiting[0]
-        try:
-            seen = view(host, port)
-            if len(seen.brokers) >= wanted and seen.controller in seen.brokers:
-                waiting.pop(0)
-                continue
-            last = f"it names the brokers {sorted(seen.brokers)} and controller {seen.controller}"
-        except OSError as error:
-            last = str(error)
-        still_running()
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{host}:{port} was not ready after {timeout_s:.0f} s: {last}")
-        time.sleep(0.02)

@@ -52,7 +52,6 @@ _RESET = struct.pack("ii", 1, 0)
 _BROKER_ID = re.compile(
     r"^(?:(?:highwater-)?(?:broker|replica|controller)[-_](\d+)(?:\D.*)?|(\d+))$", re.IGNORECASE
 )
-Chooser = Callable[[str | None], str]
 PRODUCE, FETCH = 0, 1
 
 
@@ -158,7 +157,6 @@ class Proxy:
         self.target_port = target_port
         self.owner = owner
         self.zookeeper = zookeeper
-        self._scopes: set[trio.CancelScope] = set()
 
     async def serve(
         self,
@@ -172,22 +170,14 @@ class Proxy:
             listeners += await trio.open_tcp_listeners(port, host=host, backlog=128)
         await trio.serve_listeners(self._connection, listeners, task_status=task_status)
 
-    def reset_all(self) -> None:
-        """Ends every connection that runs through here, as a reboot of a switch would."""
-        for scope in list(self._scopes):
-            scope.cancel()
-
     async def _connection(self, near: trio.SocketStream) -> None:
-        with trio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                with contextlib.suppress(
-                    OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
-                ):
-                    await self._carry(near)
-            finally:
-                self._scopes.discard(scope)
-                _reset(near)
+        try:
+            with contextlib.suppress(
+                OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
+            ):
+                await self._carry(near)
+        finally:
+            _reset(near)
 
     async def _carry(self, near: trio.SocketStream) -> None:
         frames = _Frames(near)

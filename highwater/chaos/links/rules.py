@@ -113,9 +113,6 @@ class Links:
         }
         self._change()
 
-    def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cut
-
     @property
     def cuts(self) -> list[tuple[str, str]]:
         return sorted(self._cut)

@@ -21,10 +21,9 @@ from typing import IO, Any
 
 from highwater.chaos.clusters import apache
 from highwater.chaos.clusters.zookeeper import find_java
-from highwater.chaos.workloads.group_member import CLIENTS, Member
+from highwater.chaos.workloads.group_member import Member
 
 JAVA = "java"
-ALL_CLIENTS = (*CLIENTS, JAVA)
 END_S = 30
 _CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 

@@ -122,7 +122,6 @@ class Producer:
         self._room = trio.Event()
         self._news = trio.Event()
         self._finished = trio.Event()
-        self._identifying = False
         self._round_robin: dict[str, int] = {}
 
     # --- for the caller

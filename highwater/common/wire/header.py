@@ -201,8 +201,3 @@ def response_body_position(api_key: int, version: int, view: Buffer) -> int:
     if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER) and api_key != API_VERSIONS:
         return skip_tags(view, 4)
     return 4
-
-
-def correlation_id_of(view: Buffer) -> int:
-    """The correlation id of an answer."""
-    return int(_INT32.unpack_from(view)[0])

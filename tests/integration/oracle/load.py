@@ -31,8 +31,6 @@ class Load:
         self._stop = threading.Event()
         self._news = threading.Condition()
         self._by_partition = [0] * partitions
-        self._last = [time.monotonic()] * partitions
-        self._gaps = [0.0] * partitions
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -69,26 +67,13 @@ class Load:
             if error is not None:
                 self.failed.append(str(error))
             else:
-                partition, now = message.partition(), time.monotonic()
+                partition = message.partition()
                 if message.offset() is None or message.offset() < 0:
                     self.placeless.append(message.value())
                 else:
                     self.acked[partition, message.offset()] = message.value()
                 self._by_partition[partition] += 1
-                self._gaps[partition] = max(self._gaps[partition], now - self._last[partition])
-                self._last[partition] = now
             self._news.notify_all()
-
-    def new_gaps(self) -> None:
-        """From here on `gaps` counts anew."""
-        with self._news:
-            self._gaps = [0.0] * self._partitions
-            self._last = [time.monotonic()] * self._partitions
-
-    @property
-    def gaps(self) -> list[float]:
-        """For each partition the longest time between two acknowledgements, in seconds."""
-        return list(self._gaps)
 
     def more(self, count: int = 30, within_s: float = 40) -> None:
         """Waits until every partition has acknowledged so many more."""

@@ -10,7 +10,7 @@ from highwater.common.wire.records import Record, build_batch
 from tests.integration.oracle.asking import Case
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, EPOCH_END = 0, 1, 2, 3, 23
-DELETE_RECORDS, PRODUCER_ID, PRODUCERS = 21, 22, 61
+DELETE_RECORDS, PRODUCERS = 21, 61
 NOBODY = "no-such-topic"
 T0 = 1_600_000_000_000
 

@@ -24,7 +24,6 @@ from highwater.common import znodes
 from highwater.common.errors import ErrorCode
 from highwater.common.reassignment import ReplicaAssignment
 from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition
-from highwater.common.wire.codec import decode_response
 from highwater.common.wire.control import ControlledShutdownRequest, UpdateMetadataRequest
 from highwater.common.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -280,9 +279,3 @@ def test_api_versions(in_broker: Any, version: int) -> None:
             assert found.error_code == ErrorCode.INVALID_REQUEST
 
     in_broker(body)
-
-
-def test_unsupported_api_versions_names_its_own_range() -> None:
-    found = decode_response(18, 0, api_versions.unsupported_version())
-    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(k.api_key, k.min_version, k.max_version) for k in found.api_keys] == [(18, 0, 4)]

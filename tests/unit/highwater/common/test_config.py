@@ -7,7 +7,6 @@ import pytest
 from highwater.common.config import Config
 from highwater.common.config_checks import ConfigError, known_properties, shown
 from highwater.common.config_sources import (
-    differences,
     environment_properties,
     load,
     parse_properties,
@@ -159,7 +158,6 @@ def test_derived_values() -> None:
     assert config_of("log.roll.hours=1").segment_ms == 3_600_000
     assert config_of("log.roll.ms=10").segment_ms == 10
     assert config_of("log.flush.scheduler.interval.ms=9").flush_ms == 9
-    assert config_of("zookeeper.session.timeout.ms=77").zookeeper_connection_timeout == 77
 
 
 def test_aliases() -> None:
@@ -176,13 +174,6 @@ def test_profiles() -> None:
     config_of("", profile="test")
     with pytest.raises(ConfigError, match="no such profile"):
         config_of("", profile="production")
-
-
-def test_differences_from_kafka() -> None:
-    assert ("replica.lag.time.max.ms", "10000", "30000") in differences(Config())
-    assert differences(config_of("replica.lag.time.max.ms=30000", profile="kafka")) == [
-        ("zookeeper.connect", "localhost:2181", "127.0.0.1:2181")
-    ]
 
 
 def test_every_property_name_is_kafkas_or_our_own() -> None:

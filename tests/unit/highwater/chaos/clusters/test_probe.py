@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 
-from highwater.chaos.clusters.probe import View, view, wait_for_cluster
+from highwater.chaos.clusters.probe import View, view
 from highwater.cli.healthcheck import check, main
 
 
@@ -69,21 +69,6 @@ def test_brokers_and_controller_are_read() -> None:
 def test_what_is_no_broker_is_an_os_error(answer: bytes) -> None:
     with answering(answer) as port, pytest.raises(OSError):
         view("127.0.0.1", port)
-
-
-def test_waits_for_a_controller_and_says_what_is_missing() -> None:
-    with answering(metadata({1: ("a", 9092, None)}, -1)) as port:
-        address = ("127.0.0.1", port)
-        with pytest.raises(TimeoutError, match=rf"127.0.0.1:{port} .*brokers \[1\].*controller -1"):
-            wait_for_cluster([address], 0.0)
-
-
-def test_waiting_ends_where_a_process_has_ended() -> None:
-    def ended() -> None:
-        raise RuntimeError("broker 1 ended")
-
-    with answering(b"") as port, pytest.raises(RuntimeError):
-        wait_for_cluster([("127.0.0.1", port)], 60.0, ended)
 
 
 def test_the_health_check_wants_the_broker_itself_and_a_controller() -> None:
