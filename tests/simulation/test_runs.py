@@ -65,6 +65,17 @@ def test_shards_are_merged_and_a_seed_counts_once(tmp_path: Path) -> None:
         run_log.read([one, tmp_path / "3.jsonl"])
 
 
+def test_a_run_that_goes_on_at_another_commit_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "run.jsonl"
+    for seed, commit in enumerate(("abc0001", "abc0001", "abc0002")):
+        monkeypatch.setattr(run_log, "commit", lambda commit=commit: commit)
+        RunLog(log, Options()).add(outcome(seed))
+    assert "- commit abc0001, abc0002, begun 20" in run_log.page([log])
+    assert len(log.read_text().splitlines()) == 5
+
+
 def test_what_never_happened_is_said() -> None:
     summary = Summary()
     summary.add(outcome(0))

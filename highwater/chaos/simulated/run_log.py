@@ -1,6 +1,7 @@
 """The log of a long run: one JSON line a seed, so that a run that was cut off goes on.
 
-The first line says what was asked (the options and the commit).  Shards of a run, made on several
+The first line says what was asked (the options and the commit); a run that goes on at another
+commit says so in a line of its own.  Shards of a run, made on several
 machines or by Spark, are several such files, or one that is their concatenation: what is asked of
 all of them must be the same, and a seed counts once.  `page` renders what is kept in the docs:
 
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from highwater.chaos.simulated.faults import WEIGHTS
 from highwater.chaos.simulated.run import Options, Outcome
 from highwater.chaos.simulated.seeds import Summary
 
@@ -61,8 +63,9 @@ class RunLog:
                     f"{path} was made with other options ({head['asked']}): name another file"
                 )
             _cut_torn_line(path)
-        else:
-            self._write({"asked": asked(options), "commit": commit(), "started": _now()})
+            if commit() in head["commits"]:
+                return
+        self._write({"asked": asked(options), "commit": commit(), "started": _now()})
 
     def add(self, outcome: Outcome) -> None:
         self._write(outcome.as_dict())
@@ -123,7 +126,10 @@ def page(paths: Iterable[Path]) -> str:
     first, last = outcomes[0].seed, outcomes[-1].seed
     missing = last - first + 1 - len(outcomes)
     never = summary.never()
+    kinds = len(WEIGHTS)
+    possible = kinds * (kinds + 1) // 2
     virtual = summary.virtual_seconds
+    hours = summary.simulated_seconds / 3600
     rate = virtual / max(summary.simulated_seconds, 1e-9)
     given = [
         f"--{name.replace('_', '-')}"
@@ -143,22 +149,27 @@ def page(paths: Iterable[Path]) -> str:
         f"- {len(outcomes)} seeds of {head['asked']['seconds']:g} s of load and faults, "
         f"{missing or 'none'} missing in between",
         f"- **{len(summary.broken)} with a broken rule**",
-        f"- {virtual:.0f} virtual seconds, {rate:.1f} a real second and core; "
+        f"- {virtual:.0f} virtual seconds in {hours:.1f} hours of one core, {rate:.1f} a second; "
         f"{summary.steps} steps, {summary.checks} checks",
         f"- never happened: {', '.join(never) or 'nothing of what is counted'}",
-        f"- {len(summary.pairs)} pairs of kinds of faults at the same time",
+        f"- {len(summary.pairs)} of {possible} pairs of kinds of faults at the same time, "
+        f"{summary.pairs.total()} times",
         f"- {summary.expected_losses} losses where loss is expected (acks=1, acks=0, power losses "
         "beyond what acks=all promises)",
         "",
     ]
     lines += [f"- seed {o.seed}: {o.violation}; `{o.replay}`" for o in summary.broken]
     for title, counts in (
-        ("Faults", summary.faults),
+        ("Faults, and what was held", summary.faults),
+        ("Faults that found nothing to break", summary.skipped),
         ("Seen in the cluster", summary.seen),
         ("Operations of clients", summary.operations),
+        ("Errors that clients met", summary.errors),
     ):
         lines += ["", f"| {title} | times |", "|---|---|"]
         lines += [f"| {name} | {count} |" for name, count in sorted(counts.items())]
+    lines += ["", "Two faults at once, and how often:", ""]
+    lines += [", ".join(f"{pair} {count}" for pair, count in sorted(summary.pairs.items()))]
     return "\n".join(lines) + "\n"
 
 

@@ -53,7 +53,7 @@ class Summary:
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     simulated_seconds: float = 0.0
-    """Real seconds spent inside simulations, on all processes together."""
+    """Of the processor, spent inside simulations, on all processes together."""
     steps: int = 0
     checks: int = 0
     started: float = field(default_factory=time.perf_counter)
