@@ -117,6 +117,7 @@ class Context:
     now_ms: int
     """Monotonic milliseconds (trio's clock)."""
     services: Services
+    client_software: tuple[str, str] = ("unknown", "unknown")
 
 
 Handler = Callable[[Context, Any], Reply | Awaitable[Reply]]
