@@ -22,6 +22,7 @@ from broker.admin.client_quotas import write_entity
 from broker.admin.topic_config import PROPERTIES, check_overrides, effective
 from broker.admin.topic_names import check_name
 from broker.admin.topics import zookeeper_errors
+from broker.replica.throttles import RATES
 from highwater.common import znodes
 from highwater.common.config_checks import is_secret, kind_of, known_properties
 from highwater.common.config_sources import text_of
@@ -142,6 +143,10 @@ def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
         kind, fixed = _TYPES.get(kind_of(field), 0), name not in DYNAMIC
         entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms))
+    for name in RATES:
+        if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
+            value, source = synonyms[0].value, synonyms[0].source
+            entries.append(Entry(name, value, source, _TYPES["long"], True, False, synonyms))
     return entries
 
 
@@ -172,13 +177,14 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
 def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
     """What is set for all brokers."""
     fields, source = known_properties(), Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    rates = dict.fromkeys(RATES, _TYPES["long"])
     return [
         Entry(
             name,
             None if is_secret(name) else text,
             source,
-            _TYPES.get(kind_of(fields[name]), 0) if name in fields else 0,
-            False,
+            _TYPES.get(kind_of(fields[name]), 0) if name in fields else rates.get(name, 0),
+            name in RATES,
             is_secret(name),
             (Synonym(name, None if is_secret(name) else text, source),),
         )

@@ -15,6 +15,7 @@ from broker.handlers import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
@@ -92,6 +93,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     alter_partition_reassignments,
     list_partition_reassignments,
     describe_log_dirs,
+    alter_replica_log_dirs,
     describe_producers,
     # groups
     find_coordinator,

@@ -2,18 +2,25 @@
 replica.
 
 A directory that has failed has the error KAFKA_STORAGE_ERROR.  The lag is how far a log ends before
-its HW.  Deviation: the volume's total and usable bytes (v4) are not known, -1.
+its HW, and of a replica that is being moved here (KIP-113) how far it ends before the current one.
+From v4 on the size of the volume is told, and how much of it can still be used (KIP-827).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
 from broker.admin.requests import by_topic, error_names
 from broker.context import Api, Context, Reply, Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import DescribeLogDirsResponse
+
+if TYPE_CHECKING:
+    from broker.log.manager import LogManager
+
+log = logging.getLogger(__name__)
 
 API = Api(key=35, name="DescribeLogDirs", versions=(0, 4))
 
@@ -30,48 +37,58 @@ def handle(ctx: Context, request: Any) -> Reply:
     logs = ctx.services.logs
     results, codes = [], []
     for folder in ctx.services.config.log_dirs:
-        if folder in logs.offline_dirs:
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append(_result(folder, code, []))
-        else:
-            code = ErrorCode.NONE
-            found = {
-                tp: log
-                for tp, log in sorted(logs.logs.items())
-                if (wanted is None or tp in wanted) and log.dir.rpartition("/")[0] == folder
-            }
-            results.append(_result(folder, code, _topics(found)))
+        code, topics, space = ErrorCode.KAFKA_STORAGE_ERROR, [], (UNKNOWN_BYTES, UNKNOWN_BYTES)
+        if folder not in logs.offline_dirs:
+            try:
+                space = ctx.services.world.disk.space(folder)
+            except OSError as e:
+                log.warning("the size of the volume of %s is not known: %s", folder, e)
+            code, topics = ErrorCode.NONE, _topics(_replicas(logs, folder, wanted))
+        results.append(
+            _Dir(
+                error_code=int(code),
+                log_dir=folder,
+                topics=topics,
+                total_bytes=space[0],
+                usable_bytes=space[1],
+            )
+        )
         codes.append(code)
     answer = DescribeLogDirsResponse(error_code=0, results=results)
     return Response(answer, error_names=error_names(codes))
 
 
-def _topics(logs: dict[TopicPartition, Any]) -> list[Any]:
-    return [
-        _Topic(
-            name=topic,
-            partitions=[
-                _Partition(
-                    partition_index=index,
-                    partition_size=log.size,
-                    offset_lag=max(log.high_watermark - log.log_end_offset, 0),
-                    is_future_key=False,
-                )
-                for index, log in partitions
-            ],
+def _replicas(
+    logs: LogManager, folder: str, wanted: set[TopicPartition] | None
+) -> dict[TopicPartition, Any]:
+    """Those in one directory, current and future ones: no partition has both in the same."""
+    found = {
+        tp: _Partition(
+            partition_index=tp.partition,
+            partition_size=of.size,
+            offset_lag=max(of.high_watermark - of.log_end_offset, 0),
+            is_future_key=False,
         )
-        for topic, partitions in by_topic(logs).items()
+        for tp, of in logs.logs.items()
+        if (wanted is None or tp in wanted) and logs.dir_of(of) == folder
+    }
+    for tp, of in logs.futures.logs.items():
+        current = logs.get(tp)
+        if (wanted is None or tp in wanted) and logs.dir_of(of) == folder and current is not None:
+            found[tp] = _Partition(
+                partition_index=tp.partition,
+                partition_size=of.size,
+                offset_lag=current.log_end_offset - of.log_end_offset,
+                is_future_key=True,
+            )
+    return dict(sorted(found.items()))
+
+
+def _topics(replicas: dict[TopicPartition, Any]) -> list[Any]:
+    return [
+        _Topic(name=topic, partitions=[replica for _, replica in found])
+        for topic, found in by_topic(replicas).items()
     ]
-
-
-def _result(folder: str, code: ErrorCode, topics: list[Any]) -> Any:
-    return _Dir(
-        error_code=int(code),
-        log_dir=folder,
-        topics=topics,
-        total_bytes=UNKNOWN_BYTES,
-        usable_bytes=UNKNOWN_BYTES,
-    )
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -111,13 +111,15 @@ class LogCleaner:
     # ------------------------------------------------------------------------------ choosing
 
     def candidates(self) -> list[Candidate]:
-        """Every compacted log that is not being cleaned, and not known to be damaged."""
+        """Every compacted log that is not being cleaned or moved, and not known to be damaged."""
         now = self._clock.wall_ms()
         for tp in [tp for tp in self.uncleanable if tp not in self._logs.logs]:
             del self.uncleanable[tp]
         found = []
-        for tp, log in sorted(self._logs.logs.items()):
-            if log.config.compacts and tp not in self._logs.cleaning and tp not in self.uncleanable:
+        logs = self._logs
+        passed_over = (logs.cleaning, self.uncleanable, logs.futures.logs)
+        for tp, log in sorted(logs.logs.items()):
+            if log.config.compacts and not any(tp in those for those in passed_over):
                 found.append(inspect(log, self._logs.cleaned_to(log), now))
         return found
 

@@ -26,14 +26,15 @@ class Flusher:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._lock = trio.Lock()
+        self.lock = trio.Lock()
+        """Who holds it keeps the recovery point where it is."""
         self._names_synced = self._truncations_synced = 0
         self._folder_synced = False
 
     async def flush(self, up_to: int | None) -> None:
         """All below `up_to` (or simply all, truncations too)."""
         log = self._log
-        async with self._lock:
+        async with self.lock:
             end = log.log_end_offset
             target = end if up_to is None else min(up_to, end)
             truncations = log.truncations

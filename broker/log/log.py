@@ -88,7 +88,7 @@ class Log:
         self.truncations = 0
         self.name_changes = 1
         """Counts files made, renamed and removed since the log was opened."""
-        self._flusher = Flusher(self)
+        self.flusher = Flusher(self)
 
     def __repr__(self) -> str:
         return f"Log({self.tp}, {self.log_start_offset}..{self.log_end_offset} in {self.dir})"
@@ -466,7 +466,7 @@ class Log:
 
     async def flush(self, up_to: int | None = None) -> None:
         """Everything below `up_to` (all of it) survives a power loss; moves the recovery point."""
-        await self._flusher.flush(up_to)
+        await self.flusher.flush(up_to)
 
     def trim_memory(self) -> None:
         """Inactive segments that nobody reads give their indexes back."""

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
 
 from broker.log import checkpoints
 from broker.log.config import LogConfig
 from broker.log.directory import LogDirectory, LogDirectoryError, Offsets
+from broker.log.futures import FutureLogs
+from broker.log.guard import Guard
 from broker.log.loading import UnsupportedFormatError, load_log
 from broker.log.log import Log
 from broker.log.trash import Trash
@@ -56,6 +58,7 @@ class LogManager:
         high_watermark: Callable[[TopicPartition], int] = lambda tp: 0,
     ) -> None:
         self.disk = disk
+        self.clock = clock
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: Offsets = {}
         """As the checkpoints had them at `load`."""
@@ -63,7 +66,7 @@ class LogManager:
         """Logs that a cleaner works on: their old segments stay until it is done."""
         self.offline_dirs: set[str] = set()
         self.default_config = LogConfig.of(config)
-        self._clock = clock
+        self.futures = FutureLogs(self)
         self._config = config
         self._on_dir_failure = on_dir_failure
         self._high_watermark = high_watermark
@@ -113,12 +116,13 @@ class LogManager:
         self._overrides = overrides or {}
         try:
             for directory in self._live():
-                with _Guard(self, directory):
+                with Guard(self, directory):
                     directory.lock()
                     await directory.claim(cluster_id, broker_id)
             for directory in self._live():
-                with _Guard(self, directory):
+                with Guard(self, directory):
                     await self._load_dir(directory)
+            await self.futures.load()
         except LogDirectoryError:
             for directory in self._live():
                 directory.release()
@@ -163,7 +167,7 @@ class LogManager:
             log = await self.disk.run(
                 lambda: load_log(
                     self.disk,
-                    self._clock,
+                    self.clock,
                     folder,
                     tp,
                     self.topic_config(self._overrides.get(tp.topic, {})),
@@ -189,8 +193,8 @@ class LogManager:
             if leaving is not None:
                 if leaving[1] == "delete":
                     self._trash.add((), (folder,), 0)
-                else:
-                    logger.warning("%s is left alone: Highwater does not move replicas", folder)
+                elif not self.futures.found(folder):
+                    logger.warning("%s is left alone", folder)
             elif match is not None:
                 found.append((TopicPartition(match["topic"], int(match["partition"])), folder))
             else:
@@ -207,35 +211,39 @@ class LogManager:
             if not live:
                 raise OSError(f"no log directory is left for {tp}")
             counts = dict.fromkeys((d.path for d in live), 0)
-            for other in self.logs.values():
+            for other in self.logs.values() if len(live) > 1 else ():
                 counts[self.dir_of(other)] += 1
             path = min(counts, key=lambda p: counts[p])
+            path = wish if (wish := self.futures.preferred.pop(tp, "")) in counts else path
             log = self._create(tp, path, config)
             self.logs[tp] = log
         return log
 
     def _create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
         try:
-            return load_log(self.disk, self._clock, f"{path}/{tp}", tp, config, hooks=self)
+            return load_log(self.disk, self.clock, f"{path}/{tp}", tp, config, hooks=self)
         except OSError as error:
             self.fail_dir(path, error)
             raise
 
     def delete(self, tp: TopicPartition) -> None:
         """Removes a log: at once from sight, later from the disk.  Raises OSError."""
+        self.futures.discard_one(tp)
+        self.remove(tp)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """As `delete`, of the current log alone."""
         log = self.logs.pop(tp)
         self.high_watermarks.pop(tp, None)
         self._rolled.pop(tp, None)
         path = self.dir_of(log)
         self._deletions += 1
-        unique = f"{self._clock.wall_ms():016x}{self._deletions:016x}"
+        unique = f"{self.clock.wall_ms():016x}{self._deletions:016x}"
         suffix = f"-{tp.partition}.{unique}-delete"
         gone = f"{path}/{tp.topic[: 255 - len(suffix)]}{suffix}"
         try:
             self.disk.rename(log.dir, gone)
-            self._trash.add(
-                [s.file for s in log.segments], (gone,), log.config.file_delete_delay_ms
-            )
+            self.discard(log, [s.file for s in log.segments], (gone,))
             log.deleted = True
             # a topic of the same name must not find the offsets of this one
             directory = self._dirs[path]
@@ -258,12 +266,14 @@ class LogManager:
             self.logs.pop(log.tp, None)
             log.deleted = True
             log.close_files()
+        self.futures.dir_failed(path, [log.tp for log in gone])
         self._dirs[path].release()
 
     # ------------------------------------------------------------------------- hooks of logs
 
     def before_truncation(self, log: Log, offset: int) -> None:
         """The files must not know offsets above the cut: recovery would trust what comes there."""
+        self.futures.cut(log.tp, offset)
         directory = self._dirs[self.dir_of(log)]
         for name, value in (
             (checkpoints.RECOVERY_POINTS, log.recovery_point),
@@ -277,6 +287,33 @@ class LogManager:
             ):
                 directory.write(name, {**known, log.tp: value})
                 self._planned.set()
+
+    def throw_away_folder(self, folder: str) -> None:
+        """One of a log that nobody reads.  Raises OSError."""
+        gone = f"{folder.rpartition('-')[0]}-delete"
+        self.disk.rename(folder, gone)
+        self._trash.add((), (gone,), 0)
+
+    async def load_moved(self, tp: TopicPartition, path: str) -> None:
+        """A log that got its name a moment ago."""
+        directory = self._dirs[path]
+        starts, marks, cleaned = map(directory.current, _CHECKPOINTS[1:])
+        await self._load_one(
+            directory, tp, f"{path}/{tp}", 0, starts.get(tp, 0), cleaned.get(tp, 0)
+        )
+        if tp in marks:
+            self.high_watermarks[tp] = marks[tp]
+
+    def note_moved(
+        self, path: str, tp: TopicPartition, start: int, mark: int, cleaned: int | None
+    ) -> None:
+        """A log is about to live in this directory: what its checkpoints are to say of it."""
+        for name, value in zip(_CHECKPOINTS[1:], (start, mark, cleaned), strict=True):
+            known = {k: v for k, v in self._dirs[path].current(name).items() if k != tp}
+            if value is not None:
+                known[tp] = value
+            self._dirs[path].write(name, known)
+        self._planned.set()
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         self._trash.add(files, paths, log.config.file_delete_delay_ms)
@@ -367,14 +404,14 @@ class LogManager:
         """One log after the other, and other tasks between them; a failure costs its directory."""
         for log in logs:
             if not log.deleted:
-                with _Guard(self, self._dirs[self.dir_of(log)], log):
+                with Guard(self, self._dirs[self.dir_of(log)], log):
                     result = work(log)
                     if result is not None:
                         await result  # type: ignore[misc]
             await trio.lowlevel.checkpoint()
 
     async def _retention(self) -> None:
-        now = self._clock.wall_ms()
+        now = self.clock.wall_ms()
 
         def clean(log: Log) -> None:
             if log.tp in self.cleaning:
@@ -389,7 +426,7 @@ class LogManager:
         await self._each([log for _, log in sorted(self.logs.items())], clean)
 
     def _expire_producers(self) -> None:
-        now = self._clock.wall_ms()
+        now = self.clock.wall_ms()
         for log in self.logs.values():
             log.producers.expire(now)
 
@@ -401,7 +438,7 @@ class LogManager:
         """Writes the checkpoints that were asked for."""
         self._planned = trio.Event()
         for directory in self._live():
-            with _Guard(self, directory):
+            with Guard(self, directory):
                 await directory.settle()
 
     async def _settle(self) -> None:
@@ -428,7 +465,7 @@ class LogManager:
 
     async def _shut_down_dir(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._in_dir(directory.path)
-        with _Guard(self, directory):
+        with Guard(self, directory):
             async with trio.open_nursery() as nursery:
                 for log in logs:
                     nursery.start_soon(log.flush_for_good)
@@ -438,37 +475,3 @@ class LogManager:
                 log.close_files()
             await directory.sign_clean_shutdown(broker_epoch)
         directory.release()
-
-
-class _Guard:
-    """What is inside is about one directory: an OSError takes that offline, and ends here."""
-
-    def __init__(
-        self, manager: LogManager, directory: LogDirectory, log: Log | None = None
-    ) -> None:
-        self._manager = manager
-        self._path = directory.path
-        self._log = log
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        if isinstance(error, BaseExceptionGroup):
-            if error.split(OSError)[1] is not None:
-                return False
-            error = next(_leaves(error))
-        if not isinstance(error, OSError):
-            return False
-        if self._log is None or not self._log.deleted:  # deleted meanwhile: its files are closed
-            self._manager.fail_dir(self._path, error)
-        return True
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from broker.replica.dir_moves import DirMoves
 from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
@@ -46,6 +47,10 @@ log = logging.getLogger(__name__)
 
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
+NEW_COSTS = 10
+"""To host a partition (a folder, its files) takes so many times as long as to change its role."""
+WORK_AT_ONCE = 50
+"""What a LeaderAndIsr does before others get their turn: about 5 ms."""
 
 
 def monotonic_ms() -> int:
@@ -81,6 +86,7 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topic_stats = BrokerTopicStats()
         self.throttles = ReplicationThrottles(config)
+        self.moves = DirMoves(self)
         self.controller_epoch = ControllerEpoch(0)
         self.fetchers = FetcherManager(self)
         self.isr_writer = IsrWriter(self, zk)
@@ -270,9 +276,12 @@ class ReplicaManager:
             leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
-            for n, (tp, state) in enumerate(partition_states(request)):
+            work = 0
+            for tp, state in partition_states(request):
+                work += 1 if tp in self.partitions else NEW_COSTS
                 errors[tp] = self._apply(tp, state, leaders, follow)
-                if n % 50 == 49:
+                if work >= WORK_AT_ONCE:
+                    work = 0
                     await trio.lowlevel.checkpoint()
             self.fetchers.follow(follow)
             return errors
@@ -439,12 +448,16 @@ class ReplicaManager:
             for tp, p in self.partitions.items()
             if p.log is not None and self.logs.dir_of(p.log) == log_dir
         ]
-        self.fetchers.stop(gone)
         for tp in gone:
-            self.partitions[tp].go_offline()
-            self._role_changed(self.partitions[tp])
-            self.high_watermark_moved(tp)
+            self.partition_lost(self.partitions[tp])
         return len(gone)
+
+    def partition_lost(self, partition: Partition) -> None:
+        """Its log is not there any more."""
+        self.fetchers.stop((partition.tp,))
+        partition.go_offline()
+        self._role_changed(partition)
+        self.high_watermark_moved(partition.tp)
 
     def checkpoint_high_watermarks(self) -> None:
         marks = {
@@ -465,6 +478,7 @@ class ReplicaManager:
             await nursery.start(self.fetchers.run)
             nursery.start_soon(self.isr_writer.run)
             nursery.start_soon(self._flush)
+            nursery.start_soon(self.moves.run)
             nursery.start_soon(self._upkeep, self.config.replica_lag_time_max_ms / 2000, "shrink")
             interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
             nursery.start_soon(self._upkeep, interval, "checkpoint")

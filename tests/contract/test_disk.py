@@ -98,6 +98,17 @@ def test_folders(world_case: Case) -> None:
     world_case(body)
 
 
+def test_the_volume_has_a_size(world_case: Case) -> None:
+    async def body(env: Env) -> None:
+        total, usable = env.world.disk.space(env.folder)
+        assert total > 0
+        assert 0 <= usable <= total
+        with pytest.raises(FileNotFoundError):
+            env.world.disk.space(f"{env.folder}/nowhere")
+
+    world_case(body)
+
+
 def test_rename_replaces(world_case: Case) -> None:
     async def body(env: Env) -> None:
         disk = env.world.disk

@@ -142,6 +142,9 @@ class Disk(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that has this folder: all, and those that can still be used."""
+
     def read_all(self, path: str) -> bytes: ...
 
     def rename(self, old: str, new: str) -> None:

@@ -189,6 +189,8 @@ def normal(value: Any, facts: Mapping[str, Any], name: str = "") -> Any:
             return sorted(items)
         return items
     if name in _BY_LOT:
+        if name == "producer_id" and value == 0:
+            return "*"  # the first that there is
         return "none" if value in (None, -1, "", 0, "00000000-0000-0000-0000-000000000000") else "*"
     if name == "controller_id":
         return "the controller" if value == facts.get("controller") else value

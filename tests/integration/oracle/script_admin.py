@@ -8,7 +8,7 @@ from tests.integration.oracle.asking import Case
 
 CREATE, DELETE, GROW, ELECT = 19, 20, 37, 43
 DESCRIBE_CONFIGS, ALTER, INCREMENTAL = 32, 33, 44
-REASSIGN, REASSIGNMENTS, LOG_DIRS = 45, 46, 35
+REASSIGN, REASSIGNMENTS, LOG_DIRS, MOVE = 45, 46, 35, 34
 TOPIC, BROKER = 2, 4
 NOBODY = "no-such-topic"
 
@@ -279,6 +279,70 @@ def configs() -> list[Case]:
     ]
 
 
+def throttles() -> list[Case]:
+    """Replication throttles, and unclean election by the cluster's default."""
+
+    def change(kind: int, name: str, *ops: tuple[str, int, Any]) -> dict[str, Any]:
+        entries = [{"name": k, "config_operation": op, "value": v} for k, op, v in ops]
+        resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+        return {"resources": [resource], "validate_only": False}
+
+    def describe(kind: int, name: str, *keys: str) -> dict[str, Any]:
+        resource = {
+            "resource_type": kind,
+            "resource_name": name,
+            "configuration_keys": list(keys),
+        }
+        return {"resources": [resource], "include_synonyms": True}
+
+    def is_set(name: str, value: str | None) -> Any:
+        def test(answer: Any) -> bool:
+            (result,) = answer["results"]
+            found = {c["name"]: c["value"] for c in result["configs"]}
+            return found.get(name) == value
+
+        return test
+
+    listed, rate = "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+    moves, unclean = (
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "unclean.leader.election.enable",
+    )
+
+    def case(name: str, *op: Any, kind: int = TOPIC, of: str = "altered") -> Case:
+        return Case(name, INCREMENTAL, change(kind, of, op), "1")
+
+    def seen(name: str, kind: int, of: str, key: str, value: str | None) -> Case:
+        body = describe(kind, of, key)
+        return Case(name, DESCRIBE_CONFIGS, body, "1", until=is_set(key, value))
+
+    return [
+        case("throttle replicas", listed, 0, "0:1,1:2"),
+        seen("throttled replicas", TOPIC, "altered", listed, "0:1,1:2"),
+        case("throttle one more", listed, 2, "3:1"),
+        seen("one more throttled", TOPIC, "altered", listed, "0:1,1:2,3:1"),
+        case("throttle all", listed, 0, "*"),
+        case("throttle: no pair", listed, 0, "0"),
+        case("throttle: a word", listed, 0, "none"),
+        case("throttle: all and one", listed, 0, "*,0:1"),
+        case("throttle none", listed, 0, ""),
+        case("a rate", rate, 0, "1000000", kind=BROKER, of="1"),
+        seen("the rate", BROKER, "1", rate, "1000000"),
+        case("a negative rate", rate, 0, "-1", kind=BROKER, of="1"),
+        case("a rate of words", rate, 0, "fast", kind=BROKER, of="1"),
+        case("no rate", rate, 1, None, kind=BROKER, of="1"),
+        case("a rate of moves", moves, 0, "1000000", kind=BROKER, of=""),
+        seen("the rate of moves", BROKER, "", moves, "1000000"),
+        case("no rate of moves", moves, 1, None, kind=BROKER, of=""),
+        case("unclean: perhaps", unclean, 0, "perhaps", kind=BROKER, of=""),
+        case("unclean by default", unclean, 0, "true", kind=BROKER, of=""),
+        seen("it is unclean", BROKER, "", unclean, "true"),
+        seen("topics are unclean", TOPIC, "two", unclean, "true"),
+        case("clean again", unclean, 1, None, kind=BROKER, of=""),
+        seen("topics are clean", TOPIC, "two", unclean, "false"),
+    ]
+
+
 def deletions() -> list[Case]:
     def named(*names: str) -> Any:
         def body(version: int, _: Any) -> dict[str, Any]:
@@ -316,6 +380,13 @@ def others() -> list[Case]:
     def dirs(topics: Any) -> dict[str, Any]:
         return {"topics": [{"topic": t, "partitions": p} for t, p in topics.items()]}
 
+    def move(path: str, topic: str, *partitions: int) -> dict[str, Any]:
+        named = [{"name": topic, "partitions": list(partitions)}]
+        return {"dirs": [{"path": path, "topics": named}]}
+
+    def where(_: int, answer: Any, facts: dict[str, Any]) -> None:
+        facts["log dir"] = answer["results"][0]["log_dir"]
+
     acl = {
         "resource_type": 2, "resource_name": "two", "resource_pattern_type": 3,
         "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3,
@@ -325,7 +396,13 @@ def others() -> list[Case]:
         "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
     }  # fmt: skip
     return [
-        Case("a partition", LOG_DIRS, dirs({"empty": [0]})),
+        Case("a partition", LOG_DIRS, dirs({"empty": [0]}), keep=where),
+        Case("to where it is", MOVE, lambda _, facts: move(facts["log dir"], "empty", 0)),
+        Case("an unknown partition", MOVE, lambda _, facts: move(facts["log dir"], "empty", 9)),
+        Case("an unknown topic", MOVE, lambda _, facts: move(facts["log dir"], NOBODY, 0)),
+        Case("a long name", MOVE, lambda _, facts: move(facts["log dir"], "x" * 249, 0)),
+        Case("an unknown directory", MOVE, move("/no/such/directory", "empty", 0)),
+        Case("nothing to move", MOVE, {"dirs": []}),
         Case("unknown topic", LOG_DIRS, dirs({NOBODY: [0]})),
         Case("no topics", LOG_DIRS, dirs({})),
         Case("describe", 29, found),
@@ -344,6 +421,7 @@ def cases() -> list[Case]:
         *growth(),
         *reassignments(),
         *configs(),
+        *throttles(),
         *deletions(),
         *others(),
     ]

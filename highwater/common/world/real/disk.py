@@ -161,6 +161,10 @@ class RealDisk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def read_all(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()

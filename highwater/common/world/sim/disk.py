@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE_BYTES = 512
+UNBOUNDED = 1 << 40
+"""What a disk says to have that has no limit."""
 """Smaller than a real page, so that small files tear, too."""
 
 
@@ -365,6 +367,12 @@ class ProcessDisk:
 
     def size(self, path: str) -> int:
         return len(self._enter(path).file(path).data)
+
+    def space(self, path: str) -> tuple[int, int]:
+        disk = self._enter(path)
+        disk.folder(path)
+        total = UNBOUNDED if disk.capacity is None else disk.capacity
+        return total, max(0, total - disk.used)
 
     def read_all(self, path: str) -> bytes:
         return bytes(self._enter(path).file(path).data)

@@ -1,0 +1,57 @@
+"""AlterReplicaLogDirs, API 34, v0-2: this broker's replicas move between its log directories.
+
+The answer tells that the move has begun; DescribeLogDirs shows the copy as a future replica until
+it has taken the old one's place.  A partition that is not here yet is REPLICA_NOT_AVAILABLE, and
+will be made in that directory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin.requests import by_topic, error_names
+from broker.context import Api, Context, Reply, Response
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import AlterReplicaLogDirsResponse
+
+API = Api(key=34, name="AlterReplicaLogDirs", versions=(0, 2))
+
+_Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+_Partition = _Topic.AlterReplicaLogDirPartitionResult
+
+
+def _wanted(request: Any) -> dict[TopicPartition, str]:
+    return {
+        TopicPartition(topic.name, p): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for p in topic.partitions
+    }
+
+
+def handle(ctx: Context, request: Any) -> Reply:
+    codes = {}
+    for tp, path in _wanted(request).items():
+        codes[tp] = ErrorCode.NONE
+        try:
+            ctx.services.replicas.moves.alter(tp, path)
+        except ApiError as e:
+            codes[tp] = e.code
+    return _answer(codes)
+
+
+def _answer(codes: dict[TopicPartition, ErrorCode]) -> Response:
+    results = [
+        _Topic(
+            topic_name=topic,
+            partitions=[_Partition(partition_index=p, error_code=int(c)) for p, c in found],
+        )
+        for topic, found in by_topic(codes).items()
+    ]
+    answer = AlterReplicaLogDirsResponse(results=results)
+    return Response(answer, error_names=error_names(codes.values()))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return _answer(dict.fromkeys(_wanted(request), code))

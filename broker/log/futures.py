@@ -1,0 +1,187 @@
+"""Future logs: copies of partitions' logs that are being made in another log directory (KIP-113).
+
+A future log is `<topic>-<partition>.<unique>-future` beside the partitions of its directory, and at
+every moment a prefix of the current log: who fills it (`replica/dir_moves`) copies batches as they
+are, and a cut of the current log cuts the future one in the same step.  Nobody reads it, and it
+counts for nothing until it takes the current log's place.
+
+That is two renames: the old folder goes to `-delete`, then the new one gets the partition's name.
+A crash between them leaves a future log and no current one, which cannot come about in another way
+while every directory is there: the next start completes it.
+
+Source: kafka.log.LogManager.replaceCurrentWithFutureLog (which renames in the other order, and asks
+for help after a crash in between).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker.log.loading import load_log
+from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.log.config import LogConfig
+    from broker.log.log import Log
+    from broker.log.manager import LogManager
+    from highwater.common.world.api import File
+
+logger = logging.getLogger(__name__)
+
+MOST_PREFERRED = 10_000
+_FUTURE = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)\.[0-9a-f]{32}-future$")
+
+
+class FutureLogs:
+    """Of one log manager; also the hooks of its future logs."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.preferred: dict[TopicPartition, str] = {}
+        """Where a partition is to be made that is not here yet; the oldest wishes go."""
+        self._manager = manager
+        self._found: list[tuple[TopicPartition, str]] = []
+        self._made = 0
+
+    def prefer(self, tp: TopicPartition, path: str) -> None:
+        self.preferred.pop(tp, None)
+        self.preferred[tp] = path
+        if len(self.preferred) > MOST_PREFERRED:
+            del self.preferred[next(iter(self.preferred))]
+
+    # ------------------------------------------------------------------------------- loading
+
+    def found(self, folder: str) -> bool:
+        """A folder of a log directory; False where it is none of a future log."""
+        match = _FUTURE.match(folder.rpartition("/")[2])
+        if match is None:
+            return False
+        tp = TopicPartition(match["topic"], int(match["partition"]))
+        self._found.append((tp, folder))
+        return True
+
+    async def load(self) -> None:
+        """After all current logs.  An OSError costs the future log's directory."""
+        manager, found, self._found = self._manager, self._found, []
+        for tp, folder in found:
+            path = folder.rpartition("/")[0]
+            if path in manager.offline_dirs:
+                continue
+            try:
+                await self._load_one(tp, folder, path)
+            except OSError as error:
+                manager.fail_dir(path, error)
+
+    async def _load_one(self, tp: TopicPartition, folder: str, path: str) -> None:
+        manager = self._manager
+        current = manager.get(tp)
+        if current is None:
+            if manager.offline_dirs:
+                logger.warning("%s waits for the log directory that has its partition", folder)
+                return
+            logger.warning("%s takes the place of its partition, as it was about to", folder)
+            manager.disk.rename(folder, f"{path}/{tp}")
+            await manager.load_moved(tp, path)
+        elif tp in self.logs or manager.dir_of(current) == path:
+            manager.throw_away_folder(folder)
+        else:
+            config = current.config
+            self.logs[tp] = await manager.disk.run(
+                lambda: load_log(manager.disk, manager.clock, folder, tp, config, hooks=self)
+            )
+
+    # ----------------------------------------------------------------------- making, removing
+
+    def create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
+        """An empty one; raises OSError, and then its directory is offline."""
+        manager = self._manager
+        self._made += 1
+        name = f"{tp}.{manager.clock.wall_ms():016x}{self._made:016x}-future"
+        try:
+            log = load_log(manager.disk, manager.clock, f"{path}/{name}", tp, config, hooks=self)
+        except OSError as error:
+            manager.fail_dir(path, error)
+            raise
+        self.logs[tp] = log
+        return log
+
+    def discard_one(self, tp: TopicPartition) -> None:
+        """The move is given up, or its partition is deleted."""
+        log = self.logs.pop(tp, None)
+        if log is None:
+            return
+        log.deleted = True
+        log.close_files()
+        try:
+            self._manager.throw_away_folder(log.dir)
+        except OSError as error:
+            self._manager.fail_dir(self._manager.dir_of(log), error)
+
+    def dir_failed(self, path: str, gone: Iterable[TopicPartition]) -> None:
+        """What was to go there goes nowhere; where the current log is lost, the copy stays on the
+        disk until that directory is back."""
+        lost = [tp for tp, log in self.logs.items() if self._manager.dir_of(log) == path]
+        for tp in dict.fromkeys([*lost, *gone]):
+            log = self.logs.pop(tp, None)
+            if log is not None:
+                log.deleted = True
+                log.close_files()
+
+    def cut(self, tp: TopicPartition, offset: int) -> None:
+        """The current log is being cut here."""
+        log = self.logs.get(tp)
+        if log is None or offset >= log.log_end_offset:
+            return
+        try:
+            log.truncate_to(offset)
+        except OSError as error:
+            self._manager.fail_dir(self._manager.dir_of(log), error)
+
+    def replace_current(self, tp: TopicPartition, high_watermark: int) -> Log:
+        """The future log, which holds all that the current one does, is the current one from here
+        on.  Raises OSError, and then the directory that failed is offline, and the partition.
+        """
+        manager = self._manager
+        current, future = manager.logs[tp], self.logs[tp]
+        path, start = manager.dir_of(future), current.log_start_offset
+        cleaned = manager.cleaned_to(current)
+        try:
+            future.write_all()
+            future.close_files()
+            manager.note_moved(path, tp, start, high_watermark, cleaned)
+        except OSError as error:
+            manager.fail_dir(path, error)
+            raise
+        del self.logs[tp]
+        manager.remove(tp)
+        try:
+            manager.disk.rename(future.dir, f"{path}/{tp}")
+            log = load_log(
+                manager.disk, manager.clock, f"{path}/{tp}", tp, current.config,
+                clean=True, log_start_offset=start, hooks=manager,
+            )  # fmt: skip
+            log.recovery_point = min(future.recovery_point, log.log_end_offset)
+            log.epochs.restore(current.epochs.entries)
+        except OSError as error:
+            manager.fail_dir(path, error)
+            raise
+        log.producers.verifications = current.producers.verifications
+        log.update_high_watermark(high_watermark)
+        manager.logs[tp] = log
+        return log
+
+    # --------------------------------------------------------------------------------- hooks
+
+    def before_truncation(self, log: Log, offset: int) -> None:
+        """No checkpoint knows of a future log."""
+
+    def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
+        self._manager.discard(log, files, paths)
+
+    def rolled(self, log: Log) -> None:
+        """It is flushed before it counts."""

@@ -1,0 +1,45 @@
+"""An OSError from a log directory takes it offline, and goes no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.log.directory import LogDirectory
+    from broker.log.log import Log
+    from broker.log.manager import LogManager
+
+
+class Guard:
+    """What is inside is about one directory: an OSError takes that offline, and ends here."""
+
+    def __init__(
+        self, manager: LogManager, directory: LogDirectory, log: Log | None = None
+    ) -> None:
+        self._manager = manager
+        self._path = directory.path
+        self._log = log
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, BaseExceptionGroup):
+            if error.split(OSError)[1] is not None:
+                return False
+            error = next(_leaves(error))
+        if not isinstance(error, OSError):
+            return False
+        if self._log is None or not self._log.deleted:  # deleted meanwhile: its files are closed
+            self._manager.fail_dir(self._path, error)
+        return True
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

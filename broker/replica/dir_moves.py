@@ -1,0 +1,205 @@
+"""Moves of replicas between the log directories of one broker (AlterReplicaLogDirs, KIP-113).
+
+A move is a copy that catches up, and then takes the place of what it was made of.  One task fills
+all future logs (`log/futures`) in turn, a piece at a time: batches go over as they are, leader and
+followers notice nothing.  When a copy has everything, and has it as safe on the disk as the current
+log does, the two are exchanged in one step of the event loop, so that no append falls between: the
+partition has another log object, of the same offsets, epochs and producers, and nothing else of it
+changes (role, HW, ISR).
+
+As safe: a follower's fetch, and with flush.messages=1 the HW, say that records would survive a
+power loss; the exchange must not take that back.  The current log's flushes are held up for the
+last piece, so that this end is reached under load too.
+
+A restart finds the future log, and the move goes on: after a crash the copy may hold what the
+current log lost, so it is brought in line by epochs first, as a follower is with its leader.
+
+Source: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.log.parts import UnexpectedOffsetError
+from broker.replica.fetch_state import truncation_step
+from broker.replica.partition import Partition, Role
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+from highwater.common.wire.records import validate_fetched
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+    from broker.replica.manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 256 * 1024
+LAST_PIECES = 20
+WAIT_S = 0.1
+LONGEST_NAME = 255
+_FUTURE_SUFFIX = len(".") + 32 + len("-future")
+
+
+class DirMoves:
+    """One broker's."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._futures = manager.logs.futures
+        self._in_line: dict[TopicPartition, Log] = {}
+        self._wanted = trio.Event()
+        self.moved = 0
+
+    def alter(self, tp: TopicPartition, path: str) -> None:
+        """Has the replica live in this log directory; raises ApiError.
+
+        Asking again is no error, and asking for another directory, or for the one where it is, ends
+        the move that was under way.
+        """
+        logs, futures = self._manager.logs, self._futures
+        if len(str(tp)) + _FUTURE_SUFFIX > LONGEST_NAME:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        if path not in self._manager.config.log_dirs:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+        if path in logs.offline_dirs:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
+        partition = self._manager.partitions.get(tp)
+        if partition is not None and partition.role is Role.OFFLINE:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline")
+        future = futures.logs.get(tp)
+        if future is not None and logs.dir_of(future) == path:
+            return
+        futures.discard_one(tp)
+        if partition is None or partition.log is None:
+            futures.prefer(tp, path)
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp} has no replica here yet")
+        if logs.dir_of(partition.log) == path:
+            return
+        if logs.offline_dirs:
+            which = ", ".join(sorted(logs.offline_dirs))
+            detail = f"no replica is moved while a log directory is offline: {which}"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, detail)
+        try:
+            self._in_line[tp] = futures.create(tp, path, partition.log.config)
+        except OSError as e:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        log.info("%s: moves from %s to %s", tp, partition.log.dir, path)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            if not self._futures.logs:
+                self._in_line.clear()
+                self._wanted = trio.Event()
+                await self._wanted.wait()
+            progress = False
+            for tp in sorted(self._futures.logs):
+                progress |= await self._advance(tp)
+            await trio.sleep(0 if progress else WAIT_S)
+
+    async def _advance(self, tp: TopicPartition) -> bool:
+        """One piece of one move; False where there is nothing to do for it just now."""
+        partition, future = self._manager.partitions.get(tp), self._futures.logs.get(tp)
+        if partition is None or partition.log is None or future is None:
+            return False
+        try:
+            if self._in_line.get(tp) is not future:
+                _bring_in_line(partition.log, future)
+                self._in_line[tp] = future
+            now_ms = int(trio.current_time() * 1000)
+            if self._manager.throttles.log_dirs.exceeded(now_ms):
+                return False
+            if self._copy(partition, future):
+                return True
+            return await self._finish(partition, future)
+        except OSError as e:
+            if not future.deleted:
+                self._manager.logs.fail_dir(self._manager.logs.dir_of(future), e)
+        except (ApiError, UnexpectedOffsetError) as e:
+            log.error("%s: the copy in %s is given up: %s", tp, future.dir, e)
+            self._futures.discard_one(tp)
+        return False
+
+    def _copy(self, partition: Partition, future: Log) -> int:
+        """The next batches, from the current log to the future one; gives their bytes.
+
+        Raises OSError where the future log's disk fails; the current one's is dealt with here.
+        """
+        current = partition.require_log()
+        offset, start = future.log_end_offset, current.log_start_offset
+        if offset < start:
+            future.truncate_fully_and_start_at(start)
+            offset = start
+        if offset >= current.log_end_offset:
+            return 0
+        with self._manager.disk_of(partition):
+            piece = current.read(offset, PIECE_BYTES, current.log_end_offset)
+            data = piece.file.read(piece.position, piece.size)
+        if not data:
+            return 0
+        view = memoryview(data)
+        future.append_as_follower(view, validate_fetched(view))
+        self._manager.throttles.log_dirs.record(len(data), int(trio.current_time() * 1000))
+        return len(data)
+
+    async def _finish(self, partition: Partition, future: Log) -> bool:
+        """The copy has (nearly) everything: makes it safe, and exchanges the two."""
+        current = partition.require_log()
+        async with current.flusher.lock:
+            for _ in range(LAST_PIECES):
+                await future.flush()
+                if (
+                    partition.log is not current
+                    or self._futures.logs.get(partition.tp) is not future
+                ):
+                    return False
+                while self._copy(partition, future) == PIECE_BYTES:
+                    await trio.lowlevel.checkpoint()
+                if self._is_whole(current, future):
+                    break
+            else:
+                return True
+            self._exchange(partition, current)
+        moved = partition.log
+        if moved is not None:
+            await moved.flush()
+            await moved.disk.sync_dir(current.dir.rpartition("/")[0])
+        return True
+
+    def _is_whole(self, current: Log, future: Log) -> bool:
+        return (
+            future.log_end_offset == current.log_end_offset
+            and future.recovery_point >= current.recovery_point
+            and not future.flush_due
+            and current.tp not in self._manager.logs.cleaning
+        )
+
+    def _exchange(self, partition: Partition, current: Log) -> None:
+        manager, tp = self._manager, partition.tp
+        try:
+            moved = self._futures.replace_current(tp, partition.high_watermark)
+        except OSError as e:
+            log.error("%s: could not be moved: %s", tp, e)
+            if current.deleted:  # neither of the two is there any more
+                manager.partition_lost(partition)
+            return
+        partition.log = moved
+        self.moved += 1
+        log.info("%s: moved to %s", tp, moved.dir)
+        if moved.flush_due:
+            manager.flush_soon(partition)
+
+
+def _bring_in_line(current: Log, future: Log) -> None:
+    """After a restart: what the future log holds beyond the current one's history goes."""
+    while future.epochs.latest >= 0:
+        epoch, end = current.epochs.end_offset_for(future.epochs.latest, current.log_end_offset)
+        step = truncation_step(future, 0, epoch, end)
+        future.truncate_to(step.offset)
+        if step.done:
+            break
+    future.truncate_to(min(future.log_end_offset, current.log_end_offset))
