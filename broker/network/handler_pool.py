@@ -204,6 +204,7 @@ class HandlerPool:
             self.plane,
             int(trio.current_time() * 1000),
             self._services,
+            connection.software,
         )
         request.metrics = self._labels_of(request)
         if self._request_log.enabled:
