@@ -65,6 +65,7 @@ class SeedRange(click.ParamType[range]):
 @click.option(
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )
+@click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -81,6 +82,7 @@ def sim(
     flush: bool,
     compacted: bool,
     transactions: bool,
+    groups: bool,
     scenario: str | None,
     shrink: bool,
     only: str | None,
@@ -112,6 +114,7 @@ def sim(
         flush=flush,
         compacted=compacted,
         transactions=transactions,
+        groups=groups,
         only=_numbers(only),
         trace=click.echo if trace else None,
     )

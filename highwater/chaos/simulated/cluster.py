@@ -78,6 +78,8 @@ class Shape:
             transaction_state_log_replication_factor=min(3, self.brokers),
             transaction_abort_timed_out_transaction_cleanup_interval_ms=1000,
             offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=0,
+            group_min_session_timeout_ms=1000,
             offsets_topic_replication_factor=min(3, self.brokers),
         )
         if self.flush_every_batch:

@@ -1,9 +1,7 @@
-"""A client that asks: end offsets, groups' offsets, and topics that come and go.
+"""A client that asks: end offsets, and topics that come and go.
 
 End offsets (C13) must never fall behind what is known.  A topic of its own is made, written to and
-deleted again and again, so that the controller moves within such operations.  And a group's offset
-is committed, higher each time, and asked for: whatever an acknowledged commit said must be there
-(G4), however the coordinator moves and loads.
+deleted again and again, so that the controller moves within such operations.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.chaos.simulated.faults import Fault, Faults, schedule
+from highwater.chaos.simulated.groups import MEMBERS, PARTITIONS, GroupClient, Groups
+from highwater.chaos.simulated.groups import TOPIC as GROUPED
+from highwater.chaos.simulated.losses import GROUPS
 from highwater.chaos.simulated.pipelined import Pipelined
 from highwater.chaos.simulated.prober import Prober
 from highwater.chaos.simulated.rules import Violation
@@ -57,6 +60,8 @@ class Options:
     """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
+    groups: bool = False
+    """A consumer group whose members come and go."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
@@ -174,7 +179,7 @@ class _Run:
                 cluster.rules.on_violation = end
                 if self._options.compacted:
                     cluster.rules.compacted |= {COMPACTED}
-                if self._options.transactions:
+                if self._options.transactions or self._options.groups:
                     cluster.rules.compacted |= INTERNAL_TOPICS
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
@@ -219,10 +224,13 @@ class _Run:
         workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
         compacted = CompactedTopic(cluster.rules)
         transactions = Transactions(cluster.rules, self._history.count, self._history.errors)
+        groups = Groups(cluster.rules, self._history.count, self._history.errors)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:
                 self._start_transactions(cluster, transactions, clients)
+            if self._options.groups:
+                self._start_group(cluster, groups, clients)
             if self._options.compacted:
                 keyed = self._keyed_client(cluster, "producer-keyed")
                 clients.start_soon(keyed.run, partial(compacted.produce, keyed))
@@ -237,7 +245,9 @@ class _Run:
         with trio.move_on_after(READ_S) as scope:
             if self._options.transactions:
                 await transactions.judge(self._txn_client(cluster, "txn-reader"))
-            plain = [tp for tp in tps if tp.topic != TOPIC]
+            if self._options.groups:
+                await groups.judge(self._group_client(cluster, "group-reader"))
+            plain = [tp for tp in tps if tp.topic not in (TOPIC, GROUPED)]
             await workload.read_all(self._client(cluster, "reader"), plain)
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
@@ -289,6 +299,16 @@ class _Run:
     def _txn_client(self, cluster: SimCluster, name: str) -> TxnClient:
         return TxnClient(*self._place(cluster, name))
 
+    def _group_client(self, cluster: SimCluster, name: str) -> GroupClient:
+        return GroupClient(*self._place(cluster, name))
+
+    def _start_group(self, cluster: SimCluster, groups: Groups, nursery: trio.Nursery) -> None:
+        for number in range(MEMBERS):
+            client = self._group_client(cluster, f"member-{number}")
+            nursery.start_soon(client.run, partial(groups.member, client))
+        stranger = self._group_client(cluster, "stranger")
+        nursery.start_soon(stranger.run, partial(groups.stranger, stranger))
+
     def _start_transactions(
         self, cluster: SimCluster, transactions: Transactions, nursery: trio.Nursery
     ) -> None:
@@ -309,6 +329,8 @@ class _Run:
         wanted = {SAFE: random.randint(1, 2), LOSSY: 1}
         if self._options.transactions:
             wanted[TOPIC] = 2
+        if self._options.groups:
+            wanted[GROUPED] = PARTITIONS
         deadline = trio.current_time() + START_S
         replicas = min(3, cluster.shape.brokers)
         calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}
@@ -364,7 +386,10 @@ class _Run:
         options = self._options
         random = cluster.kernel.random("faults")
         admin = self._client(cluster, "admin")
-        self._faults = Faults(cluster, admin, tps, random)
+        targets = [tp for tp in tps if tp.topic != GROUPED]
+        if self._options.groups:  # half of what is aimed at a leader hits the group's coordinator
+            targets += [TopicPartition(GROUPS, 0)] * len(targets)
+        self._faults = Faults(cluster, admin, targets, random)
         planned = schedule(random, options.seconds, options.power_loss or options.flush)
         if options.only is not None:
             planned = [planned[n] for n in options.only if n < len(planned)]

@@ -143,6 +143,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --compacted"
     if options.transactions:
         command += " --transactions"
+    if options.groups:
+        command += " --groups"
     if not options.faults:
         command += " --no-faults"
     if options.only is not None:

@@ -1,0 +1,27 @@
+"""A consumer group under faults: one owner in a generation, and commits that stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from highwater.chaos.simulated.run import Options, simulate
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_commits_survive_and_late_ones_are_refused(seed: int) -> None:
+    outcome = simulate(seed, Options(seconds=10, groups=True))
+    assert outcome.violation is None, str(outcome.violation)
+    seen = outcome.operations
+    assert seen["group seats"] >= 5, "there were rebalances"
+    assert seen["group commits"] >= 20
+    assert seen["group answers"] >= 50
+    assert seen["group late commits"], "a commit of an earlier generation was tried"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_with_power_losses(seed: int) -> None:
+    options = Options(groups=True, transactions=True, power_loss=True)
+    outcome = simulate(seed, options)
+    assert outcome.violation is None, str(outcome.violation)
+    assert outcome.operations["group commits"]
