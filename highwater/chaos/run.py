@@ -17,7 +17,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,10 +41,13 @@ from highwater.chaos.witnesses import disk, rules
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.chaos.witnesses.zookeeper import ZooKeeperWitness
 from highwater.chaos.workloads.control import Workload
+from highwater.chaos.workloads.crew import Crew
 from highwater.chaos.workloads.recorder import Spec, Topic
+from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 
+TRANSACTIONS, GROUPS = "transactions", "groups"
 HEAL_S = 60.0
 FINAL_READ_S = 60.0
 
@@ -63,6 +66,8 @@ class Options:
     program: Program = field(default_factory=Highwater)
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
+    workloads: tuple[str, ...] = ()
+    """Beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
     engine: str = "auto"
     properties: dict[str, str] = field(default_factory=dict)
 
@@ -103,6 +108,8 @@ class Run:
             TopicInfo("safe", 3, 3, 2),
             TopicInfo("lossy", 1, 3, 1, expect_loss=True),
         ]
+        if TRANSACTIONS in options.workloads:
+            self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
         self.info = RunInfo(
             run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
             seed=options.seed,
@@ -166,6 +173,8 @@ class Run:
         stage = Stage(
             cluster, witness, deaths, workload, self.topics, random.Random(self.options.seed)
         )
+        spec = workload.spec
+        crew = Crew(self.folder.path, spec.bootstrap, spec.run, spec.seed, spec.safe.name)
         faults_log = LineLog(self.folder.faults)
         engine = Engine(stage, faults_log, self.progress.say)
         try:
@@ -173,6 +182,9 @@ class Run:
                 nursery.start_soon(workload.run)
                 nursery.start_soon(_settle_often, stage)
                 await workload.wait_for("started", 30)
+                with_groups = trio.CancelScope()
+                if GROUPS in self.options.workloads:
+                    nursery.start_soon(_within, with_groups, crew.run)
                 schedule = self._schedule()
                 self.info.loss_arranged = any(f.name == "lose_unreplicated" for f in schedule)
                 self.progress.phase("workload runs, faults are injected", self.options.duration_s)
@@ -182,12 +194,16 @@ class Run:
                 await engine.mend()
                 await self._wait_whole(stage)
                 self.progress.phase("producers flush, consumers catch up")
+                with_groups.cancel()
+                self.info.problems += await trio.to_thread.run_sync(crew.stop)
                 await workload.order("stop")
                 late = (await workload.wait_for("stopped", 120))["late"]
                 self.info.problems += [f"client {name} did not stop" for name in late]
                 await self._final_read(workload)
+                await trio.to_thread.run_sync(crew.add_to, self.folder.history)
                 nursery.cancel_scope.cancel()
         finally:
+            crew.kill()
             faults_log.close()
             await workload.close()
 
@@ -199,7 +215,7 @@ class Run:
     async def _final_read(self, workload: Workload) -> None:
         self.progress.phase("reading everything back")
         await workload.order("final", timeout_s=FINAL_READ_S)
-        problems = (await workload.wait_for("final", FINAL_READ_S + 30))["problems"]
+        problems = (await workload.wait_for("final", 2 * FINAL_READ_S + 30))["problems"]
         self.info.final_read = not problems
         self.info.problems += [f"final read: {p}" for p in problems]
         await workload.order("exit")
@@ -212,7 +228,7 @@ class Run:
         return generate(self.options.seed, self.options.duration_s, partitions)
 
     def _spec(self, cluster: Cluster) -> Spec:
-        safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics)
+        safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics[:2])
         return Spec(
             run=self.info.run,
             seed=self.options.seed,
@@ -223,6 +239,7 @@ class Run:
             rate=self.options.rate,
             producers=self.options.producers,
             consumers=self.options.consumers,
+            transactions=TRANSACTIONS in self.options.workloads,
         )
 
     def _count(
@@ -298,6 +315,11 @@ class Run:
         for folder in self.folder.cluster.iterdir():
             for name in ("data",):
                 shutil.rmtree(folder / name, ignore_errors=True)
+
+
+async def _within(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
+    with scope:
+        await work()
 
 
 async def _settle_often(stage: Stage) -> None:

@@ -44,6 +44,14 @@ _OPTIONS = [
         show_default=True,
         help="Who runs the checks; auto is Spark where it is there.",
     ),
+    click.option(
+        "--workload",
+        "workloads",
+        type=click.Choice(["transactions", "groups"]),
+        multiple=True,
+        help="Beside the writers; may be given several times.  transactions: tellers that move "
+        "money, and an exactly-once copier; groups: members that come, leave and crash.",
+    ),
     click.option("--rate", default=100.0, show_default=True, help="Records a second per producer."),
     click.option(
         "--override",
@@ -114,6 +122,7 @@ def chaos(**options: Any) -> None:
     \b
     Examples:
       highwater chaos --seed 3 --duration 120
+      highwater chaos --workload transactions --workload groups
       highwater chaos --faults my-faults.json --out runs/mine
     """
     _run(**options)
@@ -129,6 +138,7 @@ def _run(
     keep: bool,
     engine: str,
     rate: float,
+    workloads: tuple[str, ...],
     overrides: dict[str, str],
     apache: Path | None,
     broker_source: Path | None,
@@ -151,6 +161,7 @@ def _run(
             schedule=load(faults) if faults is not None else None,
             keep=keep,
             rate=rate,
+            workloads=workloads,
             engine=engine,
             program=program,
             properties=overrides,

@@ -18,6 +18,7 @@ def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> dict
     where = folder or spark_folder()
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
+        db.execute("SET enable_progress_bar = false")  # its line would stand in ours
         tables.register(db, run)
         for name, query in catalog().views(where):
             db.execute(f"CREATE TEMP TABLE {name} AS {query}")

@@ -24,6 +24,7 @@ class Workload:
     def __init__(
         self, spec: Spec, folder: Path, on_stats: Callable[[dict[str, Any]], None]
     ) -> None:
+        self.spec = spec
         self.stats: dict[str, Any] = {}
         self._on_stats = on_stats
         self._output = folder / "workload.log"

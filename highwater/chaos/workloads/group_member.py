@@ -26,6 +26,8 @@ from typing import Any
 
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
 NO_OFFSET = -1
+Record = tuple[int, int, str, str | None]
+"""Partition, offset, value, key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,12 @@ class Diary:
         """All that it has now: for the harness, which waits for it (not part of the history)."""
         self.write("assigned_all", "ok", partitions=sorted(partitions))
 
-    def polled(self, records: Sequence[tuple[int, int, str]]) -> None:
-        """(partition, offset, value)"""
+    def polled(self, records: Sequence[Record]) -> None:
         op = self.op()
-        for partition, offset, value in records:
+        for partition, offset, value, key in records:
             self.write(
                 "poll", "ok", op=op, poll_id=op, n=len(records), partition=partition,
-                offset=offset, value=value,
+                offset=offset, value=value, key=key,
             )  # fmt: skip
 
     def begin(self, f: str, offsets: dict[int, int]) -> dict[int, int]:
@@ -113,10 +114,14 @@ class Diary:
             )  # fmt: skip
 
 
-def positions(records: Iterable[tuple[int, int, str]]) -> dict[int, int]:
+def _text(key: bytes | None) -> str | None:
+    return None if key is None else key.decode()
+
+
+def positions(records: Iterable[Record]) -> dict[int, int]:
     """What to commit after these."""
     found: dict[int, int] = {}
-    for partition, offset, _ in records:
+    for partition, offset, _, _ in records:
         found[partition] = max(found.get(partition, 0), offset + 1)
     return found
 
@@ -173,7 +178,9 @@ def kafka_python(member: Member, diary: Diary) -> None:
                 raise
             continue
         records = [
-            (r.partition, r.offset, r.value.decode()) for some in polled.values() for r in some
+            (r.partition, r.offset, r.value.decode(), _text(r.key))
+            for some in polled.values()
+            for r in some
         ]
         _take(diary, records, commit)
     diary.write("leaving", "ok")
@@ -231,7 +238,8 @@ def confluent(member: Member, diary: Diary) -> None:
     while not diary.stopping:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            record = (message.partition(), message.offset(), message.value().decode())
+            value, key = message.value().decode(), _text(message.key())
+            record = (message.partition(), message.offset(), value, key)
             diary.polled([record])
             pending.update(positions([record]))
             taken += 1
@@ -244,7 +252,7 @@ def confluent(member: Member, diary: Diary) -> None:
 
 def _take(
     diary: Diary,
-    records: list[tuple[int, int, str]],
+    records: list[Record],
     commit: Callable[[dict[int, int]], None],
 ) -> None:
     if not records:
@@ -303,7 +311,9 @@ async def aiokafka(member: Member, diary: Diary) -> None:
         while not diary.stopping:
             polled = await consumer.getmany(timeout_ms=200)
             records = [
-                (r.partition, r.offset, r.value.decode()) for some in polled.values() for r in some
+                (r.partition, r.offset, r.value.decode(), _text(r.key))
+                for some in polled.values()
+                for r in some
             ]
             if not records:
                 continue

@@ -237,7 +237,7 @@ def _assigned(said: dict[str, Any], write: Write, op: int) -> None:
 def _record(said: dict[str, Any], write: Write, op: int) -> None:
     write(
         "poll", "ok", op=op, poll_id=op, n=1, partition=said["partition"], offset=said["offset"],
-        value=said["value"],
+        value=said["value"], key=said.get("key"),
     )  # fmt: skip
 
 

@@ -53,6 +53,10 @@ class Workload:
         self.producers: list[Client] = [self._producer(kind) for kind in spec.producers]
         self.producers.append(self._lossy())
         self.consumers: list[Client] = [self._consumer(kind) for kind in spec.consumers]
+        self.copiers: list[Client] = []
+        self.transactional: list[Topic] = []
+        if spec.transactions:
+            self._transactions()
         self._out = threading.Lock()
 
     def _producer(self, kind: str) -> Client:
@@ -91,12 +95,27 @@ class Workload:
 
         return ConfluentConsumer(self.recorder, self.topics, name)
 
+    def _transactions(self) -> None:
+        from highwater.chaos.workloads import transactional as t
+        from highwater.chaos.workloads.confluent import ConfluentProducer
+        from highwater.chaos.workloads.native import NativeConsumer
+
+        partitions = self.spec.safe.partitions
+        bank, source, target = (Topic(n, partitions) for n in (t.BANK, t.COPY_IN, t.COPY_OUT))
+        self.transactional = [bank, source, target]
+        self.producers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
+        name, pace = "producer-copy-in", Pace(self.spec.rate / 2)
+        self.producers.append(ConfluentProducer(self.recorder, source, pace, acks=-1, name=name))
+        self.copiers.append(t.Copier(self.recorder, source, target))
+        topics, name = [bank, target], "consumer-committed"
+        self.consumers.append(NativeConsumer(self.recorder, topics, name, read_committed=True))
+
     def tell(self, event: str, **fields: Any) -> None:
         with self._out:
             print(json.dumps({"event": event, **fields}), flush=True)
 
     def start(self) -> None:
-        for client in (*self.consumers, *self.producers):
+        for client in (*self.consumers, *self.copiers, *self.producers):
             client.thread.start()
         threading.Thread(target=self._stats, daemon=True).start()
         self.tell("started")
@@ -108,29 +127,35 @@ class Workload:
             time.sleep(0.25)
 
     def stop(self) -> None:
-        """Producers flush; consumers get a moment to see what was acknowledged last."""
-        for client in self.producers:
-            client.stopping.set()
-        deadline = time.monotonic() + self.spec.delivery_timeout_s + 5
-        late = []
-        for client in self.producers:
-            client.thread.join(max(0.1, deadline - time.monotonic()))
-            if client.thread.is_alive():
-                late.append(client.name)
+        """Producers flush, copiers copy what is left; consumers get a moment to see what was
+        acknowledged last.
+        """
+        late = self._end(self.producers, self.spec.delivery_timeout_s + 5)
+        late += self._end(self.copiers, self.spec.delivery_timeout_s + 5)
         time.sleep(1.0)
-        for client in self.consumers:
-            client.stopping.set()
-        for client in self.consumers:
-            client.thread.join(10)
-            if client.thread.is_alive():
-                late.append(client.name)
+        late += self._end(self.consumers, 10)
         self.tell("stopped", late=late)
+
+    def _end(self, clients: list[Client], within_s: float) -> list[str]:
+        """Those that did not end in time."""
+        for client in clients:
+            client.stopping.set()
+        deadline = time.monotonic() + within_s
+        for client in clients:
+            client.thread.join(max(0.1, deadline - time.monotonic()))
+        return [client.name for client in clients if client.thread.is_alive()]
 
     def final(self, timeout_s: float) -> None:
         from highwater.chaos.workloads.confluent import final_read
 
         self.recorder.phase = "final"
         problems = final_read(self.recorder, self.topics, timeout_s)
+        if self.transactional:
+            import trio
+
+            from highwater.chaos.workloads.native import final_reads
+
+            problems += trio.run(final_reads, self.recorder, self.transactional, timeout_s)
         self.tell("final", problems=problems)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ own.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -105,10 +106,16 @@ def _reporter(sender: Sender, op: int) -> Callable[[Delivery], None]:
 
 
 class NativeConsumer:
-    """Reads all partitions from the start, and lists their end offsets every second."""
+    """Reads all partitions from the start, and lists their end offsets every second.
 
-    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
+    Under read_committed the end that is listed is the LSO.
+    """
+
+    def __init__(
+        self, recorder: Recorder, topics: list[Topic], name: str, *, read_committed: bool = False
+    ) -> None:
         self.recorder = recorder
+        self.read_committed = read_committed
         self.tps = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
         self.name = name
         self.stopping = threading.Event()
@@ -118,69 +125,115 @@ class NativeConsumer:
         cluster = _cluster(self.recorder, self.name)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._list_offsets)
-            consumer = Consumer(cluster, max_wait_ms=200)
+            consumer = Consumer(cluster, max_wait_ms=200, read_committed=self.read_committed)
             reader = Reader(self.recorder, self.name, CLIENT)
             for tp in self.tps:
                 reader.assign(tp.topic, tp.partition, 0)
             consumer.assign(dict.fromkeys(self.tps, 0))
             while not self.stopping.is_set():
-                await self._poll(consumer, reader)
+                await poll_once(consumer, reader)
             nursery.cancel_scope.cancel()
         cluster.close()
-
-    async def _poll(self, consumer: Consumer, reader: Reader) -> None:
-        poll_id = reader.poll_invoke()
-        try:
-            fetches = await consumer.poll(0.2)
-        except (ApiError, OSError) as error:
-            reader.poll_end(poll_id, 0, _name(error))
-            await trio.sleep(0.1)
-            return
-        n = sum(len(fetch.records) for fetch in fetches)
-        for fetch in fetches:
-            for record in fetch.records:
-                reader.record(
-                    poll_id,
-                    n,
-                    fetch.tp.topic,
-                    fetch.tp.partition,
-                    record.offset,
-                    record.key,
-                    record.value,
-                    leader_epoch=record.leader_epoch,
-                    hw=fetch.high_watermark,
-                    lso=fetch.last_stable_offset,
-                    producer_id=record.producer_id,
-                    producer_epoch=record.producer_epoch,
-                    sequence=record.sequence,
-                )
-        errors = [f.error.name for f in fetches if f.error is not ErrorCode.NONE]
-        if n == 0:
-            reader.poll_end(poll_id, 0, errors[0] if errors else None)
 
     async def _list_offsets(self) -> None:
         """A client of its own, so that a slow answer delays no poll."""
         name = f"{self.name}-offsets"
         cluster = _cluster(self.recorder, name)
-        consumer = Consumer(cluster)
+        consumer = Consumer(cluster, read_committed=self.read_committed)
         reader = Reader(self.recorder, name, CLIENT)
         try:
             while True:
                 await trio.sleep(LIST_EVERY_S)
                 for tp in self.tps:
-                    await self._list_one(consumer, reader, tp)
+                    await list_end(consumer, reader, tp)
         finally:
             cluster.close()
 
-    async def _list_one(self, consumer: Consumer, reader: Reader, tp: TopicPartition) -> None:
-        op = reader.recorder.writer.new_id()
-        reader.list_offsets(*tp, "latest", op)
-        try:
-            offset, epoch = (await consumer.offsets([tp], LATEST, timeout_s=2.0))[tp]
-        except (ApiError, OSError) as error:
-            reader.list_offsets(*tp, "latest", op, error=_name(error))
-            return
-        reader.list_offsets(*tp, "latest", op, offset=offset, leader_epoch=epoch)
+
+async def poll_once(consumer: Consumer, reader: Reader) -> None:
+    """One poll into the history."""
+    poll_id = reader.poll_invoke()
+    try:
+        fetches = await consumer.poll(0.2)
+    except (ApiError, OSError) as error:
+        reader.poll_end(poll_id, 0, _name(error))
+        await trio.sleep(0.1)
+        return
+    n = sum(len(fetch.records) for fetch in fetches)
+    for fetch in fetches:
+        for record in fetch.records:
+            reader.record(
+                poll_id,
+                n,
+                fetch.tp.topic,
+                fetch.tp.partition,
+                record.offset,
+                record.key,
+                record.value,
+                leader_epoch=record.leader_epoch,
+                hw=fetch.high_watermark,
+                lso=fetch.last_stable_offset,
+                producer_id=record.producer_id,
+                producer_epoch=record.producer_epoch,
+                sequence=record.sequence,
+                isolation="read_committed" if consumer.read_committed else None,
+            )
+    errors = [f.error.name for f in fetches if f.error is not ErrorCode.NONE]
+    if n == 0:
+        reader.poll_end(poll_id, 0, errors[0] if errors else None)
+
+
+async def list_end(consumer: Consumer, reader: Reader, tp: TopicPartition) -> int | None:
+    """Where the partition ends, and under read_committed its LSO; into the history."""
+    which = "stable" if consumer.read_committed else "latest"
+    op = reader.recorder.writer.new_id()
+    reader.list_offsets(*tp, which, op)
+    try:
+        offset, epoch = (await consumer.offsets([tp], LATEST, timeout_s=2.0))[tp]
+    except (ApiError, OSError) as error:
+        reader.list_offsets(*tp, which, op, error=_name(error))
+        return None
+    reader.list_offsets(*tp, which, op, offset=offset, leader_epoch=epoch)
+    return offset
+
+
+async def _read_to(
+    recorder: Recorder, tps: list[TopicPartition], deadline: float, *, committed: bool
+) -> list[str]:
+    name = f"final-{'committed' if committed else 'native'}"
+    cluster = _cluster(recorder, name)
+    consumer = Consumer(cluster, max_wait_ms=100, read_committed=committed)
+    whole = Consumer(cluster)
+    reader = Reader(recorder, name, CLIENT)
+    ends: dict[TopicPartition, int] = {}
+    for tp in tps:
+        # whatever was left open is aborted by its time-out: then the LSO is the end (T7)
+        while tp not in ends and time.monotonic() < deadline:
+            end, whole_end = await list_end(consumer, reader, tp), await list_end(whole, reader, tp)
+            if end is not None and whole_end is not None and end >= whole_end:
+                ends[tp] = end
+            else:
+                await trio.sleep(0.2)
+    for tp in tps:
+        reader.assign(tp.topic, tp.partition, 0)
+    consumer.assign(dict.fromkeys(ends, 0))
+
+    def behind() -> list[TopicPartition]:
+        return [tp for tp, end in ends.items() if (consumer.position(tp) or 0) < end]
+
+    while behind() and time.monotonic() < deadline:
+        await poll_once(consumer, reader)
+    problems = [f"{tp} was read to {consumer.position(tp)} of {ends[tp]}" for tp in behind()]
+    cluster.close()
+    return problems + [f"{tp}: the LSO did not come to the end" for tp in tps if tp not in ends]
+
+
+async def final_reads(recorder: Recorder, topics: list[Topic], timeout_s: float) -> list[str]:
+    """Everything, and everything that is committed; what could not be read, in words."""
+    tps = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
+    deadline = time.monotonic() + timeout_s
+    problems = await _read_to(recorder, tps, deadline, committed=True)
+    return problems + await _read_to(recorder, tps, deadline, committed=False)
 
 
 def _name(error: ApiError | OSError) -> str:

@@ -38,6 +38,8 @@ class Spec:
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     max_outstanding: int = 200
     delivery_timeout_s: float = 30.0
+    transactions: bool = False
+    """Tellers, a copier, and readers under read_committed (`transactional`)."""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class Sender:
     def outstanding(self) -> int:
         return len(self._open)
 
-    def invoke(self, topic: Topic, partition: int) -> tuple[int, str, str]:
+    def invoke(self, topic: Topic, partition: int, **more: Any) -> tuple[int, str, str]:
         """(op, key, value) of the next record, which is now in the history."""
         t_ns = time.monotonic_ns()
         spec = self.recorder.spec
@@ -105,6 +107,7 @@ class Sender:
             "acks": self.acks,
             "idempotent": self.idempotent,
             "expect_loss": topic.expect_loss,
+            **more,
         }
         with self._lock:
             self._open[op] = fields

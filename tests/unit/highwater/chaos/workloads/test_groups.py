@@ -21,14 +21,14 @@ def lines_of(path: str) -> list[dict[str, Any]]:
 
 
 def test_positions_are_one_after_the_last_record() -> None:
-    assert positions([(0, 5, "a"), (1, 2, "b"), (0, 6, "c")]) == {0: 7, 1: 3}
+    assert positions([(0, 5, "a", None), (1, 2, "b", "k"), (0, 6, "c", "k")]) == {0: 7, 1: 3}
 
 
 def test_a_diary_names_operations(tmp_path: Path) -> None:
     one = member(tmp_path)
     diary = Diary(one)
     diary.assigned([(0, None), (1, 4)], 3, "id")
-    diary.polled([(0, 0, "v")])
+    diary.polled([(0, 0, "v", "k")])
     operations = diary.begin("commit", {0: 1})
     diary.end("commit", operations, {0: 1}, "NOT_COORDINATOR")
     assigned, other, polled, invoked, ended = lines_of(one.out)
@@ -66,7 +66,7 @@ def test_one_history_of_all_members(tmp_path: Path) -> None:
     for number in (1, 2):
         diary = Diary(member(tmp_path, number))
         diary.assignment([number])
-        diary.polled([(number, 0, f"v{number}")])
+        diary.polled([(number, 0, f"v{number}", None)])
     with (tmp_path / "g-2.jsonl").open("a") as out:
         out.write('{"torn')
     assert collect(tmp_path / "run", [group]) == 2

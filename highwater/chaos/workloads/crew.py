@@ -1,0 +1,99 @@
+"""Consumer groups in a chaos run: members come, leave and crash while the faults go on (G2-G4).
+
+One group of each kind of client reads the safe topic.  The members write files of their own, as
+they are killed; what they say is added to the run's history when it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.chaos.workloads.groups import GroupRun
+
+CLIENTS = ("kafka-python", "confluent-kafka")
+AT_FIRST, AT_MOST = 2, 3
+EVERY_S = 3.0
+OPERATIONS_FROM = 1 << 40
+"""Above whatever the other clients of the run have numbered."""
+
+
+class Crew:
+    """The members of all groups."""
+
+    def __init__(self, folder: Path, bootstrap: str, run: str, seed: int, topic: str) -> None:
+        self._random = random.Random(f"{seed} crew")
+        self._lock = threading.Lock()
+        self._stopped = False
+        self.common = {"run": run, "seed": seed, "phase": "run", "expect_loss": False}
+        self.groups = [
+            GroupRun(folder / f"group-{client}", bootstrap, f"{run}-{client}", topic, client)
+            for client in CLIENTS
+        ]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for group in self.groups:
+            for _ in range(AT_FIRST):
+                await trio.to_thread.run_sync(group.join)
+        while True:
+            await trio.sleep(EVERY_S)
+            await trio.to_thread.run_sync(self._step, self._random.choice(self.groups))
+
+    def _step(self, group: GroupRun) -> None:
+        with self._lock:
+            members = sorted(group.members)
+            if self._stopped:
+                return
+            if len(members) < AT_FIRST or (len(members) < AT_MOST and self._random.random() < 0.5):
+                group.join()
+            elif self._random.random() < 0.5:
+                group.crash(self._random.choice(members))
+            else:
+                _leave(group, self._random.choice(members))
+
+    def stop(self) -> list[str]:
+        """All members leave; what went wrong, in words."""
+        problems = []
+        with self._lock:
+            self._stopped = True
+            for group in self.groups:
+                problems += group.dead()
+                for number in sorted(group.members):
+                    problems += _leave(group, number)
+        return problems
+
+    def kill(self) -> None:
+        for group in self.groups:
+            group.end()
+
+    def add_to(self, history: Path) -> None:
+        """Appends the members' lines to the run's history, which nobody writes to any more."""
+        with history.open("rb") as lines:
+            count = sum(1 for _ in lines)
+        with history.open("a", encoding="utf-8") as out:
+            for number, group in enumerate(self.groups, 1):
+                for line in group.lines():
+                    if line["f"] in ("assigned_all", "leaving"):
+                        continue  # for the harness alone
+                    out.write(json.dumps(self._line(line, number * OPERATIONS_FROM, count)) + "\n")
+                    count += 1
+
+    def _line(self, line: dict[str, Any], base: int, index: int) -> dict[str, Any]:
+        moved: dict[str, Any] = {n: line[n] + base for n in ("op", "poll_id") if n in line}
+        return {"index": index, **self.common, **line, **moved}
+
+
+def _leave(group: GroupRun, number: int) -> list[str]:
+    name = group.members[number].member.process
+    try:
+        group.leave(number)
+    except subprocess.TimeoutExpired:
+        return [f"{name} did not leave its group in time"]
+    return []

@@ -1,0 +1,312 @@
+"""Transactions under way: tellers that move money, and a copier, both by librdkafka.
+
+* A **teller** has a transactional id.  Each of its transactions takes from one account (a partition
+  of `bank`) what it gives to the other, and is committed, aborted, or left alone.  Now and then
+  another instance takes the transactional id over while the first one goes on, not knowing: what it
+  does from then on must come to nothing (T4).
+* The **copier** reads `copy-in` and writes each value to `copy-out`, in transactions with its
+  offsets.  It crashes now and then, and begins again from what is committed (T5).
+
+Every send names its transaction; `init_txn` and `end_txn` are operations of their own.  A commit
+that did not succeed for certain is `info`: whether it was done is for the checks to find out.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from highwater.chaos.history import INFO, INVOKE, OK
+from highwater.chaos.workloads.confluent import CLIENT, _common
+from highwater.chaos.workloads.recorder import Recorder, Sender, Topic
+
+BANK, COPY_IN, COPY_OUT = "bank", "copy-in", "copy-out"
+TELLERS = 2
+TIMEOUT_MS = 10_000
+"""transaction.timeout.ms: what is left alone is aborted by then."""
+CALL_S = 5.0
+GIVE_UP_S = 40.0
+PAUSE_S = 0.05
+DRAIN_S = 60.0
+
+
+class Ended(Exception):
+    """This instance cannot go on: it is fenced, or nobody knows what became of its transaction."""
+
+
+class Instance:
+    """One producer with a transactional id, and its lines in the history."""
+
+    def __init__(self, recorder: Recorder, process: str, transactional_id: str) -> None:
+        self.recorder = recorder
+        self.process = process
+        self.id = transactional_id
+        self.sender = Sender(recorder, process, CLIENT, acks=-1, idempotent=True)
+        self.txn = ""
+        self._count = 0
+        self._producer = Producer(
+            {
+                **_common(recorder.spec.bootstrap, process),
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TIMEOUT_MS,
+                "message.timeout.ms": TIMEOUT_MS,
+                "linger.ms": 0,
+            }
+        )
+
+    def _operation(self, f: str, call: Callable[[], Any], **fields: Any) -> None:
+        """With its lines; the call is repeated while its error says that this is safe."""
+        writer = self.recorder.writer
+        op = writer.new_id()
+        common = {"op": op, "phase": "run", "transactional_id": self.id, **fields}
+        writer.write(self.process, CLIENT, f, INVOKE, **common)
+        deadline = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                call()
+            except KafkaException as error:
+                failed = error.args[0]
+                if failed.retriable() and time.monotonic() < deadline:
+                    continue
+                name = failed.name()
+                self.recorder.count(self.process, "unknown", name)
+                writer.write(self.process, CLIENT, f, INFO, error=name, **common)
+                raise
+            writer.write(self.process, CLIENT, f, OK, **common)
+            return
+
+    def init(self) -> None:
+        self._operation("init_txn", lambda: self._producer.init_transactions(CALL_S))
+
+    def begin(self) -> None:
+        self._count += 1
+        self.txn = f"{self.recorder.spec.run}|{self.process}|{self._count}"
+        self._producer.begin_transaction()
+
+    def send(self, topic: Topic, partition: int, **fields: Any) -> None:
+        op, key, value = self.sender.invoke(topic, partition, txn=self.txn, **fields)
+
+        def delivered(error: Any, message: Message) -> None:
+            if error is None:
+                self.sender.ok(op, message.offset() or 0)
+            else:
+                self.sender.error(op, error.name())
+
+        self._producer.produce(
+            topic.name, value.encode(), key.encode(), partition, on_delivery=delivered
+        )
+
+    def flush(self) -> None:
+        self._producer.flush(TIMEOUT_MS / 1000)
+
+    def offsets(self, places: list[TopicPartition], consumer: Consumer) -> None:
+        self._producer.send_offsets_to_transaction(
+            places, consumer.consumer_group_metadata(), GIVE_UP_S
+        )
+
+    def commit(self) -> None:
+        self._operation(
+            "end_txn",
+            lambda: self._producer.commit_transaction(CALL_S),
+            txn=self.txn,
+            which="commit",
+        )
+
+    def abort(self) -> None:
+        self._operation(
+            "end_txn",
+            lambda: self._producer.abort_transaction(CALL_S),
+            txn=self.txn,
+            which="abort",
+        )
+
+    def transact(self, work: Callable[[], bool]) -> bool:
+        """`work` says whether to commit; True where it was committed.  Raises Ended."""
+        try:
+            self.begin()
+            if work():
+                self.commit()
+                return True
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise Ended from error
+        except BufferError as error:
+            raise Ended from error
+        try:
+            self.abort()
+        except KafkaException as error:
+            raise Ended from error
+        return False
+
+    def close(self) -> None:
+        self._producer.flush(0.1)
+        self.sender.abandon()
+
+
+class Teller:
+    """One transactional id, and one instance after the other under it."""
+
+    def __init__(self, recorder: Recorder, topic: Topic, number: int) -> None:
+        self.recorder = recorder
+        self.topic = topic
+        self.name = f"teller-{number}"
+        self.id = f"{recorder.spec.run}-{self.name}"
+        self.random = random.Random(f"{recorder.spec.seed} {self.name}")
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def _run(self) -> None:
+        zombies: list[threading.Thread] = []
+        number = 0
+        while not self.stopping.is_set():
+            instance = Instance(self.recorder, f"{self.name}-{number}", self.id)
+            number += 1
+            try:
+                instance.init()
+                self._transactions(instance, self.random.randint(2, 10))
+            except (Ended, KafkaException):
+                instance.close()
+                continue
+            # the next one takes over while this one goes on
+            zombie = threading.Thread(target=self._zombie, args=(instance,), daemon=True)
+            zombie.start()
+            zombies.append(zombie)
+        for zombie in zombies:
+            zombie.join(GIVE_UP_S)
+
+    def _zombie(self, instance: Instance) -> None:
+        try:
+            self._transactions(instance, 1000)
+        except (Ended, KafkaException):
+            pass
+        instance.close()
+
+    def _transactions(self, instance: Instance, count: int) -> None:
+        chance = random.Random(f"{self.recorder.spec.seed} {instance.process}")
+        for _ in range(count):
+            if self.stopping.is_set():
+                return
+            instance.transact(lambda: self._transfer(instance, chance))
+            time.sleep(chance.uniform(0, 2 * PAUSE_S))
+
+    def _transfer(self, instance: Instance, chance: random.Random) -> bool:
+        accounts = chance.sample(range(self.topic.partitions), 2)
+        amount = chance.randint(1, 100)
+        instance.send(self.topic, accounts[0], amount=-amount)
+        if chance.random() < 0.2:
+            time.sleep(chance.uniform(0, 0.5))
+        instance.send(self.topic, accounts[1], amount=amount)
+        choice = chance.random()
+        if choice < 0.03:
+            instance.flush()
+            raise Ended  # left alone: the next instance aborts it, or the time-out
+        if choice < 0.2:
+            instance.flush()
+            return False
+        return True
+
+
+class Copier:
+    """Consumes, writes, commits both as one; until it is stopped and has copied everything."""
+
+    def __init__(self, recorder: Recorder, source: Topic, target: Topic) -> None:
+        self.recorder = recorder
+        self.source = source
+        self.target = target
+        self.name = "copier"
+        self.id = f"{recorder.spec.run}-{self.name}"
+        self.random = random.Random(f"{recorder.spec.seed} {self.name}")
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    def _run(self) -> None:
+        number = 0
+        deadline: float | None = None
+        while deadline is None or time.monotonic() < deadline:
+            if deadline is None and self.stopping.is_set():
+                deadline = time.monotonic() + DRAIN_S
+            process = f"{self.name}-{number}"
+            number += 1
+            try:
+                if self._instance(process):
+                    return
+            except (Ended, KafkaException):
+                time.sleep(PAUSE_S)
+
+    def _instance(self, process: str) -> bool:
+        """True where it was stopped, and has copied everything; raises where it has to begin
+        again."""
+        instance = Instance(self.recorder, process, self.id)
+        consumer = Consumer(
+            {
+                **_common(self.recorder.spec.bootstrap, process),
+                "group.id": self.id,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        try:
+            instance.init()
+            positions = self._resume(consumer)
+            while True:
+                messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
+                if messages:
+                    self._copy(instance, consumer, messages, positions)
+                elif self.stopping.is_set() and self._done(consumer, positions):
+                    return True
+        finally:
+            instance.close()
+            consumer.close()
+
+    def _resume(self, consumer: Consumer) -> dict[int, int]:
+        """Where the group is, once nobody else can move it: our producer has fenced them all."""
+        places = [TopicPartition(self.source.name, p) for p in range(self.source.partitions)]
+        found = consumer.committed(places, timeout=GIVE_UP_S)
+        for place in found:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        positions = {place.partition: max(place.offset, 0) for place in found}
+        consumer.assign(
+            [TopicPartition(self.source.name, p, at) for p, at in sorted(positions.items())]
+        )
+        return positions
+
+    def _copy(
+        self,
+        instance: Instance,
+        consumer: Consumer,
+        messages: list[Message],
+        positions: dict[int, int],
+    ) -> None:
+        moved = dict(positions)
+
+        def work() -> bool:
+            for message in messages:
+                partition, value = message.partition() or 0, message.value() or b""
+                moved[partition] = (message.offset() or 0) + 1
+                instance.send(
+                    self.target, partition % self.target.partitions, copy_of=value.decode()
+                )
+            places = [TopicPartition(self.source.name, p, at) for p, at in moved.items()]
+            instance.offsets(places, consumer)
+            if self.random.random() < 0.02:
+                raise Ended  # a crash
+            return self.random.random() >= 0.05
+
+        if not instance.transact(work):
+            raise Ended  # read the same again
+        positions |= moved
+
+    def _done(self, consumer: Consumer, positions: dict[int, int]) -> bool:
+        for partition, at in positions.items():
+            place = TopicPartition(self.source.name, partition)
+            if at < consumer.get_watermark_offsets(place, timeout=CALL_S)[1]:
+                return False
+        return True
