@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_options import compare, comparing
+from highwater.cli.bench_options import Page, compare, comparing, markdown_option
 
 
 @click.command()
@@ -24,6 +24,7 @@ from highwater.cli.bench_options import compare, comparing
 )
 @click.option("--swap", is_flag=True, help="Move the leader, and kill nobody.")
 @click.option("--no-controller", is_flag=True, help="Leave out the kills of the controller.")
+@markdown_option
 @comparing
 def failover(
     kills: int,
@@ -34,6 +35,7 @@ def failover(
     against: str | None,
     json_file: Path | None,
     folder: Path | None,
+    markdown_file: Path | None,
 ) -> None:
     """Kill leaders under load: how long until the next write is acknowledged.
 
@@ -41,13 +43,16 @@ def failover(
     Examples:
       highwater bench failover --against apache --json failover.json
       highwater bench failover --swap --kills 10
+      highwater bench failover --against apache --markdown docs/failover.md
     """
     from highwater.chaos.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
     from highwater.chaos.bench.writes import CLIENTS
 
     kinds = (SWAP,) if swap else (LEADER,) if no_controller else (LEADER, CONTROLLER)
     plan = Plan(kills, their_kills, clients or CLIENTS, kinds)
-    compare(run, plan, against=against, json_file=json_file, folder=folder)
+    name, title = ("swap", "A leader is moved") if swap else ("failover", "A leader is killed")
+    page = Page(markdown_file, f"bench {name}", title) if markdown_file else None
+    compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)
 
 
 @click.command()
@@ -62,6 +67,7 @@ def failover(
 )
 @click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 3))
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@markdown_option
 @comparing
 def control(
     create: int,
@@ -71,14 +77,18 @@ def control(
     against: str | None,
     json_file: Path | None,
     folder: Path | None,
+    markdown_file: Path | None,
 ) -> None:
     """Create many partitions in one request, then kill the controller: time and CPU.
 
     \b
-    Example:
+    Examples:
       highwater bench control --against apache --json control.json
+      highwater bench control --against apache --markdown docs/failover.md
     """
     from highwater.chaos.bench.control import Plan, run
 
     plan = Plan(create, in_all, replicas, rounds=rounds)
-    compare(run, plan, against=against, json_file=json_file, folder=folder)
+    title = "Many partitions"
+    page = Page(markdown_file, "bench control", title) if markdown_file else None
+    compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +44,14 @@ _against_option = click.option(
 )
 
 
+markdown_option = click.option(
+    "--markdown",
+    "markdown_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Put the table into this page, in place of what this command put there before.",
+)
+
+
 def comparing(function: F) -> F:
     """The options of a benchmark that measures two sides: --against, --json, --dir."""
     return _against_option(json_option(dir_option(function)))
@@ -51,6 +64,7 @@ def compare(
     against: str | None,
     json_file: Path | None,
     folder: Path | None,
+    page: Page | None = None,
 ) -> None:
     """Runs a plan on Highwater, and on what it is compared with, and shows the rows."""
     import trio
@@ -64,7 +78,29 @@ def compare(
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
         rows = trio.run(run, plan, sides, say)
-        show_rows(rows, sides[1].name if len(sides) > 1 else "-", json_file)
+        theirs = sides[1].name if len(sides) > 1 else "-"
+        show_rows(rows, theirs, json_file)
+        if page is not None:
+            page.put(rows, theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of docs/, and the section of it that is this command's."""
+
+    file: Path
+    name: str
+    title: str
+
+    def put(self, rows: Sequence[Row], theirs: str) -> None:
+        from highwater.chaos.bench.markdown import put, section
+
+        command = " ".join(["highwater", *sys.argv[1:]])
+        command = re.sub(r" --(markdown|json|dir)[ =]\S+", "", command)
+        where = f"{time.strftime('%Y-%m-%d')}, on {os.cpu_count()} cores"
+        before = self.file.read_text() if self.file.exists() else ""
+        text = section(self.title, command, where, rows, theirs)
+        self.file.write_text(put(before, self.name, text))
 
 
 @contextmanager
