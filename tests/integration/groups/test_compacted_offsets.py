@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
 from highwater.chaos.clusters.background import BackgroundCluster
+from tests.waiting import eventually
 
 WITHIN_S = 60
 COMMITS = 400
@@ -43,10 +44,12 @@ def size_of(cluster: BackgroundCluster, number: int) -> int:
 
 def wait_for_full_isr(cluster: BackgroundCluster) -> None:
     """Without it the next kill could take the last replica that may lead."""
-    deadline = time.monotonic() + WITHIN_S
-    while any(len(isr) < 3 for isr in isrs(cluster)):
-        assert time.monotonic() < deadline, isrs(cluster)
-        time.sleep(0.05)
+    eventually(
+        lambda: all(len(isr) == 3 for isr in isrs(cluster)),
+        "all are in sync",
+        lambda: isrs(cluster),
+        WITHIN_S,
+    )
 
 
 def isrs(cluster: BackgroundCluster) -> list[list[int]]:
@@ -89,10 +92,12 @@ def test_commits_survive_compaction_and_kills(cluster: BackgroundCluster) -> Non
     for offset in range(1, COMMITS + 1):
         groups[offset % 3].commit(offset)
     expected = [max(o for o in range(1, COMMITS + 1) if o % 3 == n) for n in range(3)]
-    deadline = time.monotonic() + WITHIN_S
-    while not all(cleaned_to(cluster, n) > COMMITS // 2 for n in (1, 2, 3)):
-        assert time.monotonic() < deadline, [cleaned_to(cluster, n) for n in (1, 2, 3)]
-        time.sleep(0.05)
+    eventually(
+        lambda: all(cleaned_to(cluster, n) > COMMITS // 2 for n in (1, 2, 3)),
+        "all have cleaned it",
+        lambda: [cleaned_to(cluster, n) for n in (1, 2, 3)],
+        WITHIN_S,
+    )
     assert all(size_of(cluster, n) < COMMITS * 100 for n in (1, 2, 3)), "it got smaller"
     for number in (1, 2, 3):
         wait_for_full_isr(cluster)

@@ -6,9 +6,9 @@ Nothing here waits for a fixed time: each step is repeated until it holds, or th
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,16 +20,12 @@ from kafka.errors import CommitFailedError
 
 from broker.coordinator.group.records import partition_for
 from highwater.chaos.clusters.background import BackgroundCluster
+from tests import waiting
 
 PARTITIONS = 4
 RECORDS = 40
 WITHIN_S = 60
-
-
-def eventually(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}"
+eventually = partial(waiting.eventually, within_s=WITHIN_S)
 
 
 def fill(cluster: BackgroundCluster, topic: str) -> None:

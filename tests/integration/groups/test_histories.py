@@ -25,6 +25,7 @@ from highwater.chaos.checks import duck, tables
 from highwater.chaos.clusters.background import BackgroundCluster
 from highwater.chaos.workloads.groups import JAVA, GroupRun, collect
 from tests.integration.groups.test_groups import coordinator_of
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 PARTITIONS = 20
@@ -56,12 +57,12 @@ def producing(bootstrap: str, topic: str) -> Iterator[None]:
         thread.join()
 
 
-def eventually(holds: Callable[[], object], what: str, group: GroupRun) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
+def wait_until(holds: Callable[[], object], what: str, group: GroupRun) -> None:
+    def alive_and_holds() -> object:
         assert not group.dead(), group.dead()
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}: {group.owners()}"
-        time.sleep(0.1)
+        return holds()
+
+    eventually(alive_and_holds, what, group.owners, WITHIN_S)
 
 
 def settled(group: GroupRun) -> None:
@@ -72,7 +73,7 @@ def settled(group: GroupRun) -> None:
         owners = group.owners()
         return len(owners) == PARTITIONS and len(set(owners.values())) == wanted
 
-    eventually(balanced, f"{wanted} members share {PARTITIONS} partitions", group)
+    wait_until(balanced, f"{wanted} members share {PARTITIONS} partitions", group)
 
 
 def progress(group: GroupRun) -> None:
@@ -85,7 +86,7 @@ def progress(group: GroupRun) -> None:
             for line in group.lines()
         )
 
-    eventually(committed, "a commit succeeds", group)
+    wait_until(committed, "a commit succeeds", group)
 
 
 def stored_generations(bootstrap: str, group: str, topic: str) -> Iterator[dict[str, Any]]:

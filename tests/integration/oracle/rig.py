@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from highwater.chaos.faults import admin
 from highwater.chaos.witnesses import disk
 from highwater.common.types import TopicPartition
 from highwater.common.wire import records
+from tests import waiting
 
 PARTITIONS = 6
 APACHE, HIGHWATER = "apache", "highwater"
+eventually = partial(waiting.eventually, within_s=40)
 
 
 def program(kind: str) -> Program:
@@ -134,16 +136,6 @@ def create(mixed: Mixed, topic: str) -> None:
     wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
     admin.create_topics([wanted])[topic].result(30)
     eventually(lambda: mixed.whole(topic), "the topic is whole", lambda: mixed.state(topic))
-
-
-def eventually(
-    condition: Callable[[], object], what: str, state: Callable[[], object], within_s: float = 40
-) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s:g} s: {what}\n{state()}")
-        time.sleep(0.05)
 
 
 def log_bytes(folder: Path) -> bytes:

@@ -103,7 +103,7 @@ def make_controller(mixed: Mixed, kind: str) -> int:
             for number in others:
                 mixed.background.pause(number)
             zk.delete("/controller")
-            eventually(lambda: controller() >= 0, "another controller", lambda: "none", 3)
+            eventually(lambda: controller() >= 0, "another controller", lambda: "none", within_s=3)
             for number in others:
                 mixed.background.resume(number)
         eventually(known, f"{kind} is the controller", lambda: mixed.state(TOPIC))

@@ -13,8 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.pipeline.conftest import Jvm
-from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, eventually, fresh_port
+from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, fresh_port
 from tests.integration.robustness.test_metrics import get
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(120)]
 Brokers = Callable[..., BrokerProcess]

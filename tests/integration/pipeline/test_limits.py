@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, eventually, fresh_port
+from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, fresh_port
 from tests.integration.robustness.test_metrics import get
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(180)]
 Brokers = Callable[..., BrokerProcess]

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from highwater.chaos.clusters.ports import free_ports
 from highwater.chaos.clusters.processes import Pid
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
@@ -62,10 +63,12 @@ def alive(folder: Path) -> list[str]:
 
 
 def wait_until_gone(folder: Path, listed: dict[str, Any], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while any(Pid.from_json(raw).alive() for raw in listed.values()):
-        assert time.monotonic() < deadline, "processes were left behind"
-        time.sleep(0.02)
+    eventually(
+        lambda: not any(Pid.from_json(raw).alive() for raw in listed.values()),
+        "all processes end",
+        lambda: alive(folder),
+        within_s,
+    )
 
 
 def test_up_detached_status_down_and_up_again_on_the_same_ports(up: Up) -> None:

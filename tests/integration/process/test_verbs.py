@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -11,15 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from highwater.chaos.clusters.background import BackgroundCluster
 from highwater.chaos.witnesses import disk
 from highwater.common.types import TopicPartition as Tp
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-
-
-def eventually(condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(0.05)
 
 
 def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: object) -> list[str]:
@@ -157,7 +150,7 @@ def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCl
         for number in cluster.cluster.brokers:
             cluster.kill(number)
         cluster.mend()
-        eventually(lambda: cluster.leader_of("everything", 0) >= 0, "a leader", 30)
+        eventually(lambda: cluster.leader_of("everything", 0) >= 0, "a leader", within_s=30)
     assert len(acked) == 600
     assert read_all(cluster, "everything") == acked
 

@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.chaos.clusters.background import BackgroundCluster
-from tests.integration.robustness.rig import eventually, metadata
+from tests.integration.robustness.rig import metadata
+from tests.waiting import eventually
 
 TOPIC, PARTITIONS = "loaded", 6
 """Each broker leads two, and with two log directories one of them in each."""

@@ -7,8 +7,6 @@ import re
 import signal
 import socket
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +17,9 @@ from highwater.chaos.clusters.programs import Highwater
 from highwater.common.wire import messages
 from highwater.common.wire.codec import decode_response, encode_request
 from highwater.common.wire.header import request_header, response_body_position
+from tests.waiting import eventually
 
-POLL_S = 0.02
 Address = tuple[str, int]
-
-
-def eventually(
-    condition: Callable[[], object], what: str, state: Callable[[], object], within_s: float = 20
-) -> None:
-    """Waits for a condition; where it does not come about, shows the state as it is then."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s:g} s: {what}\n{state()}")
-        time.sleep(POLL_S)
 
 
 _given: set[int] = set()

@@ -22,12 +22,12 @@ from tests.integration.robustness.rig import (
     call,
     closed_by_broker,
     connect,
-    eventually,
     frame_of,
     leader_of,
     metadata,
     receive,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 IDLE_MS = 700

@@ -23,12 +23,8 @@ from tests.integration.robustness.load import (
     seen,
     state,
 )
-from tests.integration.robustness.rig import (
-    BrokerProcess,
-    ZooKeeper,
-    assert_one_line,
-    eventually,
-)
+from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, assert_one_line
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 DISK_BYTES = 1 << 20

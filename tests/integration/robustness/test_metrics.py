@@ -14,10 +14,10 @@ from tests.integration.robustness.rig import (
     BrokerProcess,
     ZooKeeper,
     assert_one_line,
-    eventually,
     fresh_port,
     leader_of,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 

@@ -18,11 +18,11 @@ from tests.integration.robustness.rig import (
     assert_one_line,
     closed_by_broker,
     connect,
-    eventually,
     fresh_port,
     leader_of,
     metadata,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 Brokers = Callable[..., BrokerProcess]

@@ -29,13 +29,8 @@ from tests.integration.robustness.load import (
     seen,
     state,
 )
-from tests.integration.robustness.rig import (
-    connect,
-    eventually,
-    frame_of,
-    metadata,
-    receive_all,
-)
+from tests.integration.robustness.rig import connect, frame_of, metadata, receive_all
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 SESSION_S = 3.0

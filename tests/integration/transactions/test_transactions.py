@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -19,19 +20,15 @@ from kafka.errors import KafkaError
 
 from broker.coordinator.group.records import partition_for
 from highwater.chaos.clusters.background import BackgroundCluster
+from tests import waiting
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3
 WITHIN_S = 60
+eventually = partial(waiting.eventually, within_s=WITHIN_S)
 STATE_TOPIC = "__transaction_state"
 STATE_PARTITIONS = 4
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def eventually(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}"
 
 
 def confluent(cluster: BackgroundCluster, name: str, timeout_ms: int = 60_000) -> Producer:

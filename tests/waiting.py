@@ -1,0 +1,22 @@
+"""The one way in which a test waits for another process: until a condition holds, or it fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+POLL_S = 0.02
+
+
+def eventually(
+    condition: Callable[[], object],
+    what: str,
+    state: Callable[[], object] = lambda: "",
+    within_s: float = 20,
+) -> None:
+    """Asks again and again; where it does not come about, shows the state as it is then."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}\n{state()}")
+        time.sleep(POLL_S)
