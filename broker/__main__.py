@@ -166,9 +166,12 @@ def _run(config: Config) -> int:
 async def _serve(config: Config) -> None:
     import trio
 
+    from broker.garbage import Collector
     from broker.loop_steps import StepInstrument
     from broker.server import serve
     from highwater.common.world.real import RealWorld
+    from highwater.common.world.real.clock import cpu_wait_clock
+    from highwater.common.world.real.process import process_numbers
 
     shutdown, started = trio.Event(), trio.Event()
     async with trio.open_nursery() as nursery:
@@ -191,8 +194,12 @@ async def _serve(config: Config) -> None:
 
         await nursery.start(signals)
         services = await nursery.start(broker)
-        steps = StepInstrument(services.metrics.steps, services.world.clock.perf_ns)
+        for name, read in process_numbers().items():
+            services.metrics.gauge(name, read)
+        clock = services.world.clock
+        steps = StepInstrument(services.metrics.steps, clock.perf_ns, cpu_wait_clock())
         trio.lowlevel.add_instrument(steps)
+        Collector(clock.perf_ns, services.metrics.steps.note).begin()
         started.set()
         print(f"started broker {config.broker_id} in process {os.getpid()}", flush=True)
 

@@ -6,11 +6,14 @@ Nothing is counted here: every number is looked up where it is kept, when somebo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from broker.purgatory import trio_now_ms
 from broker.replica.partition import Partition
-from highwater.common.metrics import Family, Labels, labels
+from highwater.common.metrics import Family, Labels, Sample, labels
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -25,16 +28,32 @@ _CONTROLLER = (
     "GlobalPartitionCount",
     "TopicsToDeleteCount",
     "ReplicasToDeleteCount",
+    "TopicsIneligibleToDeleteCount",
+    "ReplicasIneligibleToDeleteCount",
+    "ActiveBrokerCount",
     "EventQueueSize",
 )
 """Zero in a broker that is not the controller."""
 
 
+class BrokerState(IntEnum):
+    """KafkaServer's BrokerState, by Kafka's numbers."""
+
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
 def register_broker_metrics(
-    services: Services, controller_gauges: Callable[[], Mapping[str, int]]
+    services: Services,
+    controller_gauges: Callable[[], Mapping[str, int]],
+    state: Callable[[], BrokerState],
 ) -> None:
     """Registers gauges by Kafka's names; `controller_gauges` gives KafkaController's, by name."""
     metrics, replicas = services.metrics, services.replicas
+    metrics.gauge("kafka_server_kafkaserver_brokerstate", state)
     manager = "kafka_server_replicamanager_"
 
     def count(wanted: Callable[[Partition], bool]) -> Callable[[], float]:
@@ -68,8 +87,12 @@ def register_broker_metrics(
     metrics.collector(lambda: services.quotas.families(trio_now_ms()))
     _register_partitions(services)
     _register_logs(services)
-    for name in _CONTROLLER:
-        _register_controller(services, name, controller_gauges)
+    metrics.collector(lambda: _controller_families(controller_gauges()))
+    metrics.collector(lambda: _fetcher_families(services))
+    for kind, coordinator in (("group", services.groups), ("transaction", services.transactions)):
+        name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time_"
+        metrics.gauge(f"{name}max", partial(_of_loads, coordinator.load_times, max))
+        metrics.gauge(f"{name}avg", partial(_of_loads, coordinator.load_times, fmean))
 
 
 def _topic_families(services: Services) -> Iterable[Family]:
@@ -132,8 +155,41 @@ def _each(services: Services, read: Counted) -> Callable[[], Mapping[Labels, flo
     return values
 
 
-def _register_controller(
-    services: Services, name: str, gauges: Callable[[], Mapping[str, int]]
-) -> None:
-    kind = "controllereventmanager" if name == "EventQueueSize" else "kafkacontroller"
-    services.metrics.gauge(f"kafka_controller_{kind}_{name.lower()}", lambda: gauges().get(name, 0))
+def _controller_families(gauges: Mapping[str, int]) -> Iterable[Family]:
+    for name in _CONTROLLER:
+        kind = "controllereventmanager" if name == "EventQueueSize" else "kafkacontroller"
+        full = f"kafka_controller_{kind}_{name.lower()}"
+        yield Family(full, "gauge", "", [Sample("", (), gauges.get(name, 0))])
+    stats = "kafka_controller_controllerstats_"
+    for name, key in (
+        ("uncleanleaderelectionspersec", "UncleanLeaderElections"),
+        ("leaderelectionrateandtimems_count", "LeaderElections"),
+    ):
+        yield Family(stats + name, "counter", "", [Sample("", (), gauges.get(key, 0))])
+    text = "Requests to brokers that are not answered yet"
+    name = "kafka_controller_controllerchannelmanager_totalqueuesize"
+    yield Family(name, "gauge", text, [Sample("", (), gauges.get("TotalQueueSize", 0))])
+
+
+def _fetcher_families(services: Services) -> Iterable[Family]:
+    fetchers = services.replicas.fetchers.at_work()
+    lags, now_ms = [], trio_now_ms()
+    for fetcher in fetchers:
+        client = f"ReplicaFetcherThread-{fetcher.number}-{fetcher.leader}"
+        for tp, state in fetcher.states.items():
+            key = labels(clientid=client, topic=tp.topic, partition=tp.partition)
+            lags.append(Sample("", key, state.lag))
+    text = "Records that a follower's last fetch left below its leader's HW"
+    yield Family("kafka_server_fetcherlagmetrics_consumerlag", "gauge", text, lags)
+    manager, of_replica = "kafka_server_replicafetchermanager_", labels(clientid="Replica")
+    most = max((sample.value for sample in lags), default=0)
+    yield Family(f"{manager}maxlag", "gauge", text, [Sample("", of_replica, most)])
+    least = min((fetcher.fetches.rate(now_ms) for fetcher in fetchers), default=0)
+    text = "Fetches a second of the slowest fetcher"
+    yield Family(f"{manager}minfetchrate", "gauge", text, [Sample("", of_replica, least)])
+
+
+def _of_loads(times: Iterable[int], what: Callable[[list[int]], float]) -> float:
+    """Milliseconds, of the latest partitions that a coordinator has loaded."""
+    found = list(times)
+    return what(found) if found else 0.0

@@ -6,6 +6,12 @@ than 20 ms, but for what no worker thread can take; this says which was.
 
 `LoopSteps` is told (by the handler pool, of slow handlers) or sees for itself, as an instrument of
 trio (installed where a broker is a process; a simulation has no time that passes within a step).
+Python's own collections of garbage are told too: they fall into whichever step is running.
+
+On a machine with more to do than it has CPUs a step may take long though it does little: the thread
+was ready, and another process ran.  The kernel counts that time, so that it is known, and left out:
+a step is as long as it would have been with a CPU of its own.  Those that were longer than 20 ms by
+waiting alone are counted apart.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from highwater.common.metrics import WINDOW_NS, Family, Sample, labels
 NOTED_NS = 2_000_000
 """Shorter ones are of no interest, and not told apart."""
 LONG_NS = 20_000_000
+ASK_AGAIN_NS = 3_000_000
 
 
 class LoopSteps:
@@ -28,15 +35,23 @@ class LoopSteps:
 
     def __init__(self) -> None:
         self.over_limit: dict[str, int] = {}
+        self.waited: dict[str, int] = {}
+        """How many were over the limit only because the thread had to wait for a CPU."""
+        self.waited_ns: Callable[[], int] = lambda: 0
+        """For how long it has waited, about, since the running step began."""
         self._longest: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._rotated_ns = 0
 
     def note(self, name: str, ns: int) -> None:
-        if ns > self._longest.get(name, 0):
-            self._longest[name] = ns
+        if ns <= NOTED_NS:
+            return
+        own = max(ns - self.waited_ns(), 0)
+        if own > self._longest.get(name, NOTED_NS):
+            self._longest[name] = own
         if ns > LONG_NS:
-            self.over_limit[name] = self.over_limit.get(name, 0) + 1
+            counts = self.over_limit if own > LONG_NS else self.waited
+            counts[name] = counts.get(name, 0) + 1
 
     def longest(self) -> dict[str, int]:
         """Nanoseconds by name, the longest first."""
@@ -52,24 +67,44 @@ class LoopSteps:
         samples = [Sample("", labels(step=name), n) for name, n in sorted(self.over_limit.items())]
         text = "Steps of the loop that took more than 20 ms"
         yield Family("highwater_loop_longstepspersec", "counter", text, samples)
+        samples = [Sample("", labels(step=name), n) for name, n in sorted(self.waited.items())]
+        text = "Steps of the loop that took more than 20 ms because another process had the CPU"
+        yield Family("highwater_loop_stepswithoutcpupersec", "counter", text, samples)
         if now_ns - self._rotated_ns >= WINDOW_NS:
             self._before, self._longest = self._longest, {}
             self._rotated_ns = now_ns
 
 
 class StepInstrument(trio.abc.Instrument):
-    """Measures every step of every task; two clock reads each."""
+    """Measures every step of every task; two clock reads each.
 
-    def __init__(self, steps: LoopSteps, perf_ns: Callable[[], int]) -> None:
+    `cpu_wait_ns` is how long this thread has ever waited for a CPU.  Asking costs a system call, so
+    that the last answer is taken for a few milliseconds: little enough to miss no long wait.
+    """
+
+    def __init__(
+        self,
+        steps: LoopSteps,
+        perf_ns: Callable[[], int],
+        cpu_wait_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._steps = steps
         self._perf_ns = perf_ns
+        self._cpu_wait_ns = cpu_wait_ns
         self._began = 0
+        self._wait_before = 0
+        self._asked = -ASK_AGAIN_NS
+        steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = self._perf_ns()
+        self._began = began = self._perf_ns()
+        if began - self._asked > ASK_AGAIN_NS:
+            self._wait_before = self._cpu_wait_ns()
+            self._asked = began
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         began, self._began = self._began, 0
         took = self._perf_ns() - began
         if took > NOTED_NS and began:  # installed in the midst of a step, it has not seen it begin
             self._steps.note(task.name, took)
+            self._asked = -ASK_AGAIN_NS  # what this one has waited is not the next one's

@@ -8,7 +8,7 @@ Recording one request costs about a microsecond and a half.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker.loop_steps import LoopSteps
@@ -134,9 +134,9 @@ class Metrics(Registry):
             found = self.requests[name] = ApiMetrics()
         return found
 
-    def families(self, now_ns: int) -> Iterable[Family]:
+    def collect(self, now_ns: int) -> Iterator[Family]:
         self._now_ns = now_ns
-        return super().families(now_ns)
+        return super().collect(now_ns)
 
     def by_name(self) -> dict[str, ApiMetrics]:
         """Fetch is the sum of its two kinds."""

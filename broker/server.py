@@ -24,7 +24,7 @@ from broker import handlers
 from broker.admin.broker_config import LOGS, SOCKETS, THREADS, UNCLEAN_ELECTION
 from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
-from broker.broker_metrics import register_broker_metrics
+from broker.broker_metrics import BrokerState, register_broker_metrics
 from broker.controlled_shutdown import leave_cluster
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.metrics import register_group_metrics
@@ -54,6 +54,7 @@ from broker.registration import (
 from broker.replica.manager import ReplicaManager
 from broker.services import Services
 from broker.session_watch import SessionWatch
+from broker.zookeeper_metrics import ZooKeeperMetrics
 from controller.candidate import Candidate
 from highwater.common import znodes
 from highwater.common.config import Config
@@ -143,6 +144,7 @@ class Broker:
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
+        self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
         self.services.dynamic.on_change = self._reconfigured
         self.services.levels_changed.append(self.server.request_log.refresh)
@@ -153,6 +155,7 @@ class Broker:
         self._serving = trio.CancelScope()
         self._ready = False
         self._controller_gauges: Callable[[], Mapping[str, int]] = dict
+        self._state = BrokerState.STARTING
         self._served = trio.Event()
 
     def _dir_failed(self, log_dir: str, error: OSError) -> None:
@@ -167,7 +170,9 @@ class Broker:
             ready=lambda: self._ready,
             trace=lambda query: trace(self.server, query),
         )
-        register_broker_metrics(self.services, lambda: self._controller_gauges())
+        register_broker_metrics(
+            self.services, lambda: self._controller_gauges(), lambda: self._state
+        )
         register_group_metrics(self.services.metrics, self.services.groups)
         register_cleaner_metrics(
             self.services.metrics, self.cleaner, self.config.log_dirs, self.world.clock
@@ -193,9 +198,9 @@ class Broker:
                 self.services.broker_epoch,
             )
             task_status.started(self.services)
-            self._ready = True
+            self._ready, self._state = True, BrokerState.RUNNING
             await shutdown.wait()
-            self._ready = False
+            self._ready, self._state = False, BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await self._leave()
             nursery.cancel_scope.cancel()
 
@@ -239,8 +244,9 @@ class Broker:
         timeout = config.zookeeper_session_timeout_ms
         async with self.world.zookeeper(
             config.zookeeper_connect, timeout, config.zookeeper_connection_timeout_ms or timeout
-        ) as zk:
+        ) as session:
             opened.set()
+            zk = self._zk_metrics.measured(session)
             watch = SessionWatch(zk, config, self.world)
             log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
             stored = stored_cluster(self.world.disk, config.log_dirs)
@@ -256,7 +262,7 @@ class Broker:
     async def _load(self, zk: ZooKeeper, nursery: trio.Nursery) -> None:
         """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
         founded = await cluster_id(zk, self.world)
-        self._loaded = True
+        self._loaded, self._state = True, BrokerState.RECOVERY
         self.services.cluster_id = self.metadata.cluster_id = founded
         try:
             await self.logs.load(founded, self.broker_id, self.replicas.topic_overrides)
@@ -358,6 +364,7 @@ class Broker:
         log.info("broker %d shuts down", self.broker_id)
         if self.config.controlled_shutdown_enable:
             await leave_cluster(self.services, self.listeners.inter_broker)
+        self._state = BrokerState.SHUTTING_DOWN
         await self.server.drain()
         self._serving.cancel()
         await self._served.wait()

@@ -158,4 +158,6 @@ def gauges(state: State) -> dict[str, int]:
             phases.get(r) is ReplicaPhase.DELETION_INELIGIBLE for r in deleting
         ),
         "ActiveBrokerCount": len(state.brokers),
+        "LeaderElections": state.elections,
+        "UncleanLeaderElections": state.unclean_elections,
     }

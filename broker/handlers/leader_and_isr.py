@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import trio
+
 from broker.admin.dynamic_config import load_new_topics
 from broker.context import Api, Context, Plane, Reply, Response
 from broker.control import check_broker_epoch
@@ -19,6 +21,8 @@ from highwater.common.types import TopicPartition
 from highwater.common.wire.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
 
 API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
+AT_ONCE = 500
+"""Partitions; between so many others get their turn."""
 
 
 def _new_topics(request: Any) -> list[str]:
@@ -33,33 +37,38 @@ def _new_topics(request: Any) -> list[str]:
     return list(dict.fromkeys(p.topic_name for p in states if p.is_new))
 
 
-def _expect(ctx: Context, request: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-    """Clients that ask for the metadata now are better told of what this has just changed."""
-    for topic in request.topic_states or ():
-        for p in topic.partition_states:
-            tp = TopicPartition(topic.topic_name, p.partition_index)
-            if errors.get(tp) is ErrorCode.NONE:
-                ctx.services.metadata.expect(tp, p.leader_epoch, ctx.now_ms)
-
-
 async def handle(ctx: Context, request: Any) -> Reply:
     try:
         check_broker_epoch(ctx, request.broker_epoch)
         await load_new_topics(ctx.services, _new_topics(request))
         errors = await ctx.services.replicas.leader_and_isr(request)
-        _expect(ctx, request, errors)
     except ApiError as e:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])
         return Response(answer, error_names=(e.code.name,))
+    await _expect(ctx, request, errors)
+    answered = []
+    for tp, code in errors.items():
+        answered.append(
+            LeaderAndIsrPartitionError(
+                topic_name=tp.topic, partition_index=tp.partition, error_code=int(code)
+            )
+        )
+        if len(answered) % AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()
     return Response(
-        LeaderAndIsrResponse(
-            error_code=0,
-            partition_errors=[
-                LeaderAndIsrPartitionError(
-                    topic_name=tp.topic, partition_index=tp.partition, error_code=int(code)
-                )
-                for tp, code in errors.items()
-            ],
-        ),
+        LeaderAndIsrResponse(error_code=0, partition_errors=answered),
         error_names=tuple(c.name for c in errors.values() if c is not ErrorCode.NONE),
     )
+
+
+async def _expect(ctx: Context, request: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    """Clients that ask for the metadata now are better told of what this has just changed."""
+    looked_at = 0
+    for topic in request.topic_states or ():
+        for p in topic.partition_states:
+            tp = TopicPartition(topic.topic_name, p.partition_index)
+            if errors.get(tp) is ErrorCode.NONE:
+                ctx.services.metadata.expect(tp, p.leader_epoch, ctx.now_ms)
+            looked_at += 1
+            if looked_at % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()

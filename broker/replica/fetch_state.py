@@ -36,6 +36,8 @@ class FetchState:
     """In a row; what was delayed is asked for again sooner or later by their number."""
     in_sync: bool = False
     """It had all below the HW at its last fetch: no throttle holds it back."""
+    lag: int = 0
+    """How far it was behind the leader's HW then."""
 
 
 class Truncation(NamedTuple):

@@ -22,6 +22,7 @@ from zlib import crc32
 import trio
 
 from broker.log.parts import UnexpectedOffsetError
+from broker.quota.rates import SampledRate
 from broker.replica.fetch_state import FetchState, truncation_step
 from broker.replica.follower_session import FollowerSession
 from highwater.common.client.connection import ClientConnection
@@ -48,6 +49,8 @@ OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
 LATEST, EARLIEST = -1, -2
 FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
+RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
+"""Of the fetches that metrics tell of: about a minute."""
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -70,6 +73,10 @@ class FetcherManager:
     @property
     def count(self) -> int:
         return len(self._fetchers)
+
+    def at_work(self) -> list[ReplicaFetcher]:
+        """Those that have partitions."""
+        return [fetcher for fetcher in self._fetchers.values() if fetcher.states]
 
     def follow(self, partitions: dict[TopicPartition, Address | None]) -> None:
         """Starts fetching; each partition's leader and epoch are read from the partition itself."""
@@ -124,6 +131,7 @@ class ReplicaFetcher:
         self.number = number
         self.address = address
         self.states: dict[TopicPartition, FetchState] = {}
+        self.fetches = SampledRate(RATE_SAMPLES, RATE_WINDOW_MS)
         self._session = FollowerSession()
         self._added = trio.Event()
         self._poll: trio.CancelScope | None = None
@@ -311,6 +319,7 @@ class ReplicaFetcher:
         with trio.CancelScope() as self._poll:
             view = await connection.call_raw(FETCH, FETCH_VERSION, [body], self._timeout)
         given_up, self._poll = self._poll.cancelled_caught, None
+        self.fetches.record(1, int(trio.current_time() * 1000))
         if given_up:
             self._disconnect()
             return
@@ -398,6 +407,7 @@ class ReplicaFetcher:
         state.offset = partition.require_log().log_end_offset
         state.failures = 0
         state.in_sync = fetched.high_watermark <= state.offset
+        state.lag = max(0, fetched.high_watermark - state.offset)
         if (quota := self.manager.throttles.follower).is_throttled(tp):
             quota.record(fetched.size, int(trio.current_time() * 1000))
 

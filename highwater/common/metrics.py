@@ -13,7 +13,7 @@ is written by hand: prometheus_client's own Counter would force `_total` on ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
@@ -186,25 +186,29 @@ class Registry:
         """Families that are made at the scrape."""
         self._collectors.append(collect)
 
-    def families(self, now_ns: int) -> Iterable[Family]:
-        """Everything, sorted by name."""
-        found = [*self._counter_families(), *self._gauge_families()]
-        found.extend(self._histogram_families(now_ns))
+    def collect(self, now_ns: int) -> Iterator[Family]:
+        """Everything, each family made when it is asked for."""
+        yield from self._counter_families()
+        yield from self._gauge_families()
+        yield from self._histogram_families(now_ns)
         for collect in self._collectors:
-            found.extend(collect())
-        return sorted(found, key=lambda family: family.name)
+            yield from list(collect())  # of one moment: whoever asks may do other things between
+
+    def families(self, now_ns: int) -> list[Family]:
+        """Everything, sorted by name."""
+        return sorted(self.collect(now_ns), key=lambda family: family.name)
 
     def _describe(self, name: str, help_: str) -> None:
         if help_ or name not in self._help:
             self._help[name] = help_
 
     def _counter_families(self) -> Iterable[Family]:
-        for name, family in self._counters.items():
+        for name, family in list(self._counters.items()):
             samples = [Sample("", key, counter.value) for key, counter in family.items()]
             yield Family(name, "counter", self._help[name], samples)
 
     def _gauge_families(self) -> Iterable[Family]:
-        for name, family in self._gauges.items():
+        for name, family in list(self._gauges.items()):
             samples: list[Sample] = []
             for key, read in family.items():
                 value = read()
@@ -215,7 +219,7 @@ class Registry:
             yield Family(name, "gauge", self._help[name], samples)
 
     def _histogram_families(self, now_ns: int) -> Iterable[Family]:
-        for name, family in self._histograms.items():
+        for name, family in list(self._histograms.items()):
             samples: list[Sample] = []
             for key, histogram in family.items():
                 samples.extend(histogram_samples(histogram, key, now_ns))
@@ -243,20 +247,21 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 def exposition(families: Iterable[Family], dialect: str = CONFLUENT) -> str:
     """The page of a scrape, in Prometheus's text format."""
-    lines: list[str] = []
-    for family in families:
-        name, kind = family.name, family.kind
-        if dialect == JMX_EXPORTER:
-            name = _JMX_NAMES.get(name, name)
-            if name.endswith("persec"):
-                name = name.removesuffix("persec") + "_total"
-        elif kind == "counter":
-            kind = "untyped"  # a counter's name would have to end in _total
-        if family.help:
-            lines.append(f"# HELP {name} {family.help}")
-        lines.append(f"# TYPE {name} {kind}")
-        for sample in family.samples:
-            pairs = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in sample.labels)
-            braces = f"{{{pairs}}}" if pairs else ""
-            lines.append(f"{name}{sample.suffix}{braces} {sample.value:.12g}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(line for family in families for line in family_lines(family, dialect)) + "\n"
+
+
+def family_lines(family: Family, dialect: str = CONFLUENT) -> Iterator[str]:
+    name, kind = family.name, family.kind
+    if dialect == JMX_EXPORTER:
+        name = _JMX_NAMES.get(name, name)
+        if name.endswith("persec"):
+            name = name.removesuffix("persec") + "_total"
+    elif kind == "counter":
+        kind = "untyped"  # a counter's name would have to end in _total
+    if family.help:
+        yield f"# HELP {name} {family.help}"
+    yield f"# TYPE {name} {kind}"
+    for sample in family.samples:
+        pairs = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in sample.labels)
+        braces = f"{{{pairs}}}" if pairs else ""
+        yield f"{name}{sample.suffix}{braces} {sample.value:.12g}"

@@ -29,7 +29,7 @@ from broker.coordinator.group.rebalance import Rebalancing
 from broker.coordinator.group.records import CommittedOffset, decode, encode, partition_for
 from broker.coordinator.group.shard import PendingMarker, PendingWrite, Shard
 from broker.coordinator.group.waiting import DelayedWrite, Waiting
-from broker.coordinator.loading import LoadError, load
+from broker.coordinator.loading import LoadError, load, load_times
 from broker.replica.manager import monotonic_ms
 from broker.replica.partition import Role
 from highwater.common.errors import ApiError, ErrorCode
@@ -73,6 +73,7 @@ class GroupCoordinator:
         self.purgatories = purgatories
         self.limits = Limits(config.group_initial_rebalance_delay_ms, config.group_max_size)
         self.shards: dict[int, Shard] = {}
+        self.load_times = load_times()
         self._nursery: trio.Nursery | None = None
         replicas.on_role_change.append(self.role_changed)
 
@@ -479,6 +480,7 @@ class GroupCoordinator:
         if not shard.leads:
             return
         shard.loaded = True
+        self.load_times.append(monotonic_ms() - started)
         for group in list(shard.groups.values()):
             shard.drop_if_unused(group)
             if group.group_id in shard.groups:

@@ -23,7 +23,7 @@ import trio
 from broker.admin.topic_names import TRANSACTION_STATE_TOPIC
 from broker.coordinator.group.records import partition_for
 from broker.coordinator.group.waiting import DelayedWrite, Waiting
-from broker.coordinator.loading import LoadError, load
+from broker.coordinator.loading import LoadError, load, load_times
 from broker.coordinator.transaction import steps
 from broker.coordinator.transaction.markers import MarkerSender
 from broker.coordinator.transaction.records import TransactionRecord, decode, encode
@@ -71,6 +71,7 @@ class TransactionCoordinator:
         self.shards: dict[int, Shard] = {}
         self.markers = MarkerSender(config, world, metadata, self.marked)
         self.verifier = Verifier(config, world, metadata, self)
+        self.load_times = load_times()
         self._nursery: trio.Nursery | None = None
         replicas.on_role_change.append(self.role_changed)
 
@@ -311,6 +312,7 @@ class TransactionCoordinator:
         if not shard.leads:
             return
         shard.loaded = True
+        self.load_times.append(monotonic_ms() - started)
         for txn in list(shard.transactions.values()):
             if txn.state.is_prepared:
                 log.info("transactional id %s: %s, markers are sent again",

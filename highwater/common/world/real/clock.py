@@ -1,8 +1,10 @@
-"""The wall clock, and a counter for measuring short spans."""
+"""The wall clock, a counter for measuring short spans, and the time that a thread waited."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 
 
 class RealClock:
@@ -13,3 +15,19 @@ class RealClock:
 
     def perf_ns(self) -> int:
         return time.perf_counter_ns()
+
+
+def cpu_wait_clock() -> Callable[[], int]:
+    """Of the calling thread: the nanoseconds in which it was ready to run and had no CPU.
+
+    Linux counts them in schedstat; 0 for ever where it does not.
+    """
+    try:
+        fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return lambda: 0
+
+    def waited_ns() -> int:
+        return int(os.pread(fd, 64, 0).split()[1])
+
+    return waited_ns

@@ -176,6 +176,29 @@ def test_the_instrument_sees_a_task_that_keeps_the_loop() -> None:
     assert list(steps.longest()) == ["hog"]
 
 
+def test_time_without_a_cpu_is_no_part_of_a_step() -> None:
+    steps, now, waited = LoopSteps(), 1, 0
+
+    async def hogging() -> None:
+        nonlocal now, waited
+        await trio.lowlevel.checkpoint()
+        now += LONG_NS + NOTED_NS
+        waited += NOTED_NS + 1
+        await trio.lowlevel.checkpoint()
+        now += LONG_NS + NOTED_NS
+        steps.note("handler Metadata", LONG_NS + NOTED_NS)
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hogging, name="hog")
+
+    trio.run(main, instruments=[StepInstrument(steps, lambda: now, lambda: waited)])
+    assert steps.waited == {"hog": 1}, "long because something else ran"
+    assert steps.over_limit == {"hog": 1, "handler Metadata": 1}, "and the next one by itself"
+    assert steps.longest() == {"hog": LONG_NS + NOTED_NS, "handler Metadata": LONG_NS + NOTED_NS}
+
+
 @pytest.mark.parametrize(
     ("body", "name"), [(b"\xff\xff\xff\xff", "FetchConsumer"), (b"\0\0\0\1", "FetchFollower")]
 )

@@ -21,7 +21,7 @@ from broker.context import (
     Response,
 )
 from broker.network.connection import PIPELINE
-from broker.network.socket_server import BindError
+from broker.network.socket_server import BindError, SocketServer
 from broker.purgatory import DelayedOperation
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage, decode_response, encode_request
@@ -317,19 +317,29 @@ async def test_api_versions_of_an_unknown_version_is_answered_in_v0(network: Net
 
 
 async def test_the_clients_software_is_known_after_api_versions(network: Net) -> None:
-    seen = []
+    name = "kafka_server_socketservermetrics_connections"
 
-    def handle(ctx: Context, request: Any) -> Reply:
-        seen.append(ctx.client_software)
-        return Response(parts=[b""])
+    def known(server: SocketServer) -> list[dict[str, str]]:
+        (family,) = (f for f in server.metrics.families(0) if f.name == name)
+        return [
+            {k: v for k, v in sample.labels if k.startswith("client")} for sample in family.samples
+        ]
 
-    async with serving(network, entry(handle, key=18, versions=(0, 4), raw=False)) as s:
+    async with serving(network, entry(echo, key=18, versions=(0, 4))) as s:
         client = await s.connect()
         request = ApiVersionsRequest(client_software_name="lib", client_software_version="1")
         body = bytes(encode_request(request, 3))
+        await client.call(body, key=18, version=0)
+        unknown = {"client_software_name": "unknown", "client_software_version": "unknown"}
+        assert known(s.server) == [unknown]
+    async with serving(network, entry(answer_18, key=18, versions=(0, 4), raw=False)) as s:
+        client = await s.connect()
         await client.call(body, key=18, version=3)
-        await client.call(body, key=18, version=3)
-    assert seen == [("unknown", "unknown"), ("lib", "1")]
+        assert known(s.server) == [{"client_software_name": "lib", "client_software_version": "1"}]
+
+
+def answer_18(ctx: Context, request: Any) -> Reply:
+    return Response(parts=[b""])
 
 
 async def test_a_full_channel_stops_reading_and_loses_nothing(network: Net) -> None:

@@ -1,0 +1,55 @@
+"""Python's garbage collector, kept from stopping the broker for long.
+
+Nearly everything is freed when its last reference goes.  What is left are cycles, and to find them
+a full collection walks through all objects there are: modules, codecs, every partition's state.
+With some thousands of partitions that takes 50 ms and more, in which the loop stands still, and no
+thread can take it, as it holds the interpreter.
+
+So what has survived a long full collection is *frozen*: later ones pass it over, and take as long
+as what came since is large.  A cycle that was frozen alive and has died is garbage nobody sees;
+therefore everything is thawed from time to time, for one collection that is long again.  It is
+counted among the loop's steps, by its name.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+
+LONG_NS = 5_000_000
+THAW_NS = 3_600_000_000_000
+OLDEST = 2
+
+
+class Collector:
+    """`begin` once the broker serves; `collecting` is for gc.callbacks."""
+
+    def __init__(self, perf_ns: Callable[[], int], note: Callable[[str, int], None]) -> None:
+        self._perf_ns = perf_ns
+        self._note = note
+        self._began = 0
+        self._thawed = 0
+
+    def begin(self) -> None:
+        """What a start leaves behind stays for good."""
+        gc.collect()
+        gc.freeze()
+        self._thawed = self._perf_ns()
+        gc.callbacks.append(self.collecting)
+
+    def end(self) -> None:
+        gc.callbacks.remove(self.collecting)
+        gc.unfreeze()
+
+    def collecting(self, phase: str, info: Mapping[str, int]) -> None:
+        now, oldest = self._perf_ns(), info["generation"] == OLDEST
+        if phase == "start":
+            self._began = now
+            if oldest and now - self._thawed >= THAW_NS:
+                self._thawed = now
+                gc.unfreeze()
+            return
+        took = now - self._began
+        self._note(f"garbage collection, generation {info['generation']}", took)
+        if oldest and took > LONG_NS:
+            gc.freeze()
