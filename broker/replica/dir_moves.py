@@ -76,7 +76,11 @@ class DirMoves:
         futures.discard_one(tp)
         if partition is None or partition.log is None:
             futures.prefer(tp, path)
-            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp} has no replica here yet")
+            known = self._manager.is_known(tp)
+            raise ApiError(
+                ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{tp} has no replica here yet",
+            )
         if logs.dir_of(partition.log) == path:
             return
         if logs.offline_dirs:

@@ -44,6 +44,8 @@ class Book:
         self.trace = trace
         self._disks = disks
         self._folder = data_folder
+        self.more_folders: tuple[str, ...] = ()
+        """Log directories that replicas may be moved to."""
         self._by_folder: dict[int, dict[str, TopicPartition]] = {broker: {} for broker in disks}
         self.partitions: dict[TopicPartition, PartitionTruth] = {}
         self.news: dict[int, News] = {broker: {} for broker in disks}
@@ -79,9 +81,10 @@ class Book:
     def replica(self, truth: PartitionTruth, broker: int) -> Replica:
         found = truth.replicas.get(broker)
         if found is None:
-            mirror = ReplicaMirror(self._disks[broker], f"{self._folder}/{truth.tp}")
+            folders = [f"{folder}/{truth.tp}" for folder in (self._folder, *self.more_folders)]
+            mirror = ReplicaMirror(self._disks[broker], *folders)
             found = truth.replicas[broker] = Replica(broker, mirror)
-            self._by_folder[broker][mirror.path] = truth.tp
+            self._by_folder[broker].update(dict.fromkeys(folders, truth.tp))
             mirror.refresh()
         return found
 

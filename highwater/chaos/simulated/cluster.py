@@ -41,6 +41,7 @@ class Shape:
     control_plane: bool = True
     flush_every_batch: bool = False
     cleaner_backoff_ms: int = 15_000
+    more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
 
     def config(self, broker_id: int, host: str) -> Config:
@@ -49,7 +50,7 @@ class Shape:
             listeners += f",CONTROLLER://{host}:{CONTROL_PORT}"
         config = Config(
             broker_id=broker_id,
-            log_dirs=(DATA,),
+            log_dirs=(DATA, *self.more_log_dirs),
             listeners=listeners,
             listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             control_plane_listener_name="CONTROLLER" if self.control_plane else None,
@@ -130,6 +131,7 @@ class SimCluster:
             DATA,
             min_isr=shape.min_isr,
         )
+        self.rules.more_folders = shape.more_log_dirs
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
@@ -145,7 +147,8 @@ class SimCluster:
         node.world = world
         node.shutdown, node.ready = trio.Event(), trio.Event()
         if not node.host.disk.broken:
-            world.disk.make_dirs(DATA)
+            for folder in (DATA, *self.shape.more_log_dirs):
+                world.disk.make_dirs(folder)
         self.rules.disk_changed(broker_id)
         self.rules.broker_started(broker_id, self._checkpoint(node))
         self.trace.add(node.name, "starts")

@@ -76,9 +76,11 @@ class _Segment:
 class ReplicaMirror:
     """One replica's log.  `refresh` tells what is no longer there."""
 
-    def __init__(self, disk: SimDisk, path: str) -> None:
+    def __init__(self, disk: SimDisk, path: str, *others: str) -> None:
+        """`others`: where it may be moved to, in other log directories."""
         self.disk = disk
         self.path = path
+        self.paths = (path, *others)
         self.batches: list[Batch] = []
         self.exists = False
         self.start = 0
@@ -99,6 +101,8 @@ class ReplicaMirror:
             logs = sorted(name for name in changed if name.endswith(".log"))
             if all(self._grew(name) for name in logs):
                 return []
+        there = [path for path in self.paths if isinstance(self.disk.find(path), dict)]
+        self.path = there[0] if there else self.path
         folder = self.disk.find(self.path)
         self.exists = isinstance(folder, dict)
         self._folder = folder if isinstance(folder, dict) else {}

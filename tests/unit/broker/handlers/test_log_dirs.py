@@ -64,8 +64,8 @@ def test_a_replica_moves(in_broker: Any, version: int) -> None:
         assert await replicas(b) == [("/a", 0, False)]
         assert await alter(b, version, "/b", ("t", [0, 1]), ("nobody", [0])) == {
             ("t", 0): "NONE",
-            ("t", 1): "REPLICA_NOT_AVAILABLE",
-            ("nobody", 0): "REPLICA_NOT_AVAILABLE",
+            ("t", 1): "UNKNOWN_TOPIC_OR_PARTITION",
+            ("nobody", 0): "UNKNOWN_TOPIC_OR_PARTITION",
         }
         assert await replicas(b) == [("/a", 0, False), ("/b", 3, True)]
         assert await alter(b, version, "/c", ("t", [0])) == {("t", 0): "LOG_DIR_NOT_FOUND"}

@@ -1,0 +1,123 @@
+"""Replicas move between log directories, and throttles come and go, under load, kills and leader
+swaps: the rules watch every step, and what was acknowledged is there at the end.
+
+The disk's view of the rules follows a replica from one directory to the other: a batch that was
+there before a move and is not there after it would be found in the step that lost it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+
+from broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
+from highwater.chaos.simulated.cluster import DATA, Shape, SimCluster
+from highwater.common.errors import ApiError
+from highwater.common.types import TopicPartition
+from highwater.common.world.sim import Kernel, run_simulation
+from tests.simulation.test_disk_faults import TPS, Scenario, client, whole
+
+SPARE = "/spare"
+SECONDS = 25
+
+
+class Moves(Scenario):
+    """Load all the time; every few tenths of a second something is moved, throttled or killed."""
+
+    def __init__(self, *, flush: bool) -> None:
+        super().__init__(lambda disk: None)
+        self.flush = flush
+        self.moved = self.kills = self.held = 0
+        self.folders: dict[tuple[int, TopicPartition], str] = {}
+
+    async def main(self, kernel: Kernel) -> None:
+        shape = Shape(more_log_dirs=(SPARE,), flush_every_batch=self.flush)
+        async with trio.open_nursery() as nursery:
+            cluster = SimCluster(kernel, shape, nursery)
+            await self.run(cluster)
+            assert cluster.rules.violation is None, str(cluster.rules.violation)
+            nursery.cancel_scope.cancel()
+
+    async def run(self, cluster: SimCluster) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        await whole(cluster)
+        await client(cluster, "admin").create_topic("safe", len(TPS), 3)
+        await whole(cluster)
+        async with trio.open_nursery() as load:
+            for tp in TPS:
+                producer = client(cluster, f"producer-{tp.partition}")
+                load.start_soon(producer.run, partial(self.produce, producer, tp))
+            load.start_soon(self.kill, cluster)
+            await self.move(cluster)
+            load.cancel_scope.cancel()
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        self.throttle(cluster, 0)
+        await whole(cluster)
+        for tp in TPS:
+            await self.check(client(cluster, f"reader-{tp.partition}"), tp)
+
+    async def move(self, cluster: SimCluster) -> None:
+        random, end = cluster.kernel.random("moves"), trio.current_time() + SECONDS
+        while trio.current_time() < end:
+            await trio.sleep(random.uniform(0.1, 0.5))
+            self.throttle(cluster, random.choice((0, 0, 2000)))
+            services = cluster.nodes[random.choice(list(cluster.nodes))].services
+            if services is None:
+                continue
+            tp, folder = random.choice(TPS), random.choice((DATA, SPARE))
+            try:
+                services.replicas.moves.alter(tp, folder)
+            except ApiError:
+                continue  # it has just been started, and has not heard of its replicas
+            self.count(cluster)
+
+    def count(self, cluster: SimCluster) -> None:
+        """The replicas that are elsewhere than when it was last looked."""
+        for broker_id, node in cluster.nodes.items():
+            for tp, log in node.services.logs.logs.items() if node.services else ():
+                if tp in TPS:
+                    folder = log.dir.rpartition("/")[0]
+                    self.moved += self.folders.get((broker_id, tp), folder) != folder
+                    self.folders[broker_id, tp] = folder
+
+    def throttle(self, cluster: SimCluster, rate: int) -> None:
+        """0: none."""
+        for broker_id, node in cluster.nodes.items():
+            if node.services is not None:
+                throttles = node.services.replicas.throttles
+                now_ms = int(trio.current_time() * 1000)
+                self.held += throttles.leader.exceeded(now_ms)
+                for quota in (throttles.leader, throttles.follower):
+                    quota.mark("safe", "*" if rate else "", broker_id)
+                throttles.bound({LEADER_RATE: rate, FOLLOWER_RATE: rate} if rate else {})
+
+    async def kill(self, cluster: SimCluster) -> None:
+        random = cluster.kernel.random("kills")
+        while True:
+            await trio.sleep(random.uniform(2, 5))
+            number = random.choice(list(cluster.nodes))
+            cluster.kill(number)
+            self.kills += 1
+            await trio.sleep(random.uniform(0.1, 2))
+            cluster.start(number)
+            await self.back_in_isr(cluster)
+
+    async def back_in_isr(self, cluster: SimCluster) -> None:
+        with trio.move_on_after(10):
+            while cluster.whole() is not None:
+                await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_moves_and_throttles_lose_nothing(seed: int, flush: bool) -> None:
+    scenario = Moves(flush=flush)
+    run_simulation(seed, scenario.main)
+    assert scenario.moved >= 5
+    assert scenario.kills >= 2
+    assert scenario.held, "no throttle was ever reached"
+    assert len(scenario.acked) > 300
