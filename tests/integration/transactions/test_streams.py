@@ -1,0 +1,164 @@
+"""Kafka Streams counts words exactly once while brokers, coordinators and the application die.
+
+The application writes a word's count each time it sees the word, in the same transaction as the
+offsets of its input and the changes of its store.  So the committed output of a word must be 1, 2,
+3, ... up to how often it is in the input: a number twice is a record counted twice or an aborted
+one shown, a number left out is one that was lost.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from broker.coordinator.group.records import partition_for
+from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.chaos.clusters.maven import Artifact, fetch_jars
+from highwater.chaos.clusters.zookeeper import cache_dir, find_java
+from tests.integration.transactions.test_transactions import (
+    PARTITIONS,
+    Run,
+    eventually,
+    reader,
+)
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.apache,
+    pytest.mark.timeout(240),
+]
+VERSION = "3.9.2"
+ARTIFACTS = (
+    Artifact("org.apache.kafka", "kafka-streams", VERSION),
+    Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
+)
+WORDS = [f"word{n}" for n in range(20)]
+OFFSETS_PARTITIONS = 4
+LINES = 450
+
+
+class Application:
+    """One instance of the word count, as a process."""
+
+    def __init__(self, bootstrap: str, folder: Path, number: int) -> None:
+        libs = cache_dir() / f"kafka-streams-{VERSION}" / "libs"
+        fetch_jars(f"Kafka Streams {VERSION}", ARTIFACTS, libs)
+        log4j = folder / "log4j.properties"
+        log4j.write_text(
+            "log4j.rootLogger=WARN, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.E.target=System.err\n"
+            "log4j.appender.E.layout=org.apache.log4j.SimpleLayout\n"
+        )
+        self.output = folder / f"application-{number}.out"
+        source = Path(__file__).with_name("WordCount.java")
+        command = [
+            find_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{libs}/*", str(source), bootstrap,
+            "count", "lines", "counts", str(folder / f"state-{number}"),
+        ]  # fmt: skip
+        with self.output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=sink, stderr=sink
+            )
+
+    def said(self, line: str) -> bool:
+        assert self.process.poll() is None, self.output.read_text(errors="replace")[-3000:]
+        return line in self.output.read_text(errors="replace").splitlines()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def applications(cluster: BackgroundCluster, folder: Path) -> Iterator[list[Application]]:
+    running = [Application(cluster.bootstrap_servers, folder, number) for number in range(2)]
+    try:
+        yield running
+    finally:
+        for application in running:
+            application.kill()
+
+
+class Output:
+    """What read_committed shows of the counts."""
+
+    def __init__(self, cluster: BackgroundCluster) -> None:
+        self._consumer: Consumer = reader(cluster, "counts")
+        self.counts: dict[str, list[int]] = {}
+        self.seen = 0
+
+    def take(self, wait_s: float = 0.2) -> bool:
+        message = self._consumer.poll(wait_s)
+        if message is None or message.error():
+            return False
+        word, count = (message.key() or b"").decode(), int(message.value() or b"0")
+        self.counts.setdefault(word, []).append(count)
+        self.seen += 1
+        return True
+
+    def reaches(self, count: int) -> bool:
+        self.take()
+        return self.seen >= count
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def send(cluster: BackgroundCluster, chance: random.Random, lines: int) -> Counter[str]:
+    """Lines of words, all acknowledged; how often each word is in them."""
+    source = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    counted: Counter[str] = Counter()
+    for n in range(lines):
+        words = chance.choices(WORDS, k=5)
+        counted.update(words)
+        source.produce("lines", " ".join(words).encode(), partition=n % PARTITIONS)
+        source.poll(0)
+    assert source.flush(60) == 0
+    return counted
+
+
+def kill(cluster: BackgroundCluster, topic: str, partition: int) -> None:
+    """The partition's leader, in the middle of what it does; it comes back once another leads."""
+    victim = cluster.leader_of(topic, partition)
+    cluster.kill(victim)
+    eventually(
+        lambda: cluster.leader_of(topic, partition) not in (victim, -1),
+        f"another leader of {topic}-{partition}",
+    )
+    cluster.start(victim)
+    eventually(lambda: len(cluster.isr_of(topic, partition)) == 3, "all replicas in sync")
+
+
+def test_words_are_counted_exactly_once(
+    cluster: BackgroundCluster, apache_tool: Run, tmp_path: Path
+) -> None:
+    chance = random.Random(0)
+    for topic in ("lines", "counts"):
+        cluster.create_topic(topic, partitions=PARTITIONS)
+    with applications(cluster, tmp_path) as running:
+        expected = send(cluster, chance, LINES // 3)
+        output = Output(cluster)
+        eventually(lambda: output.reaches(100), "the first counts")
+        kill(cluster, "__consumer_offsets", partition_for("count", OFFSETS_PARTITIONS))
+        expected += send(cluster, chance, LINES // 3)
+        kill(cluster, "counts", 0)
+        running.pop(0).kill()
+        running.append(Application(cluster.bootstrap_servers, tmp_path, 2))
+        expected += send(cluster, chance, LINES // 3)
+        kill(cluster, "__transaction_state", 0)
+        eventually(lambda: output.reaches(expected.total()), "every word was counted")
+        eventually(lambda: not output.take(1.0), "nothing more comes")
+        output.close()
+    for word, times in expected.items():
+        assert output.counts[word] == list(range(1, times + 1)), word
+    assert output.counts.keys() == expected.keys()
+    assert expected.total() == LINES * 5
