@@ -119,7 +119,7 @@ class _TrioHandler(SequentialThreadingHandler):
         self._running = True
 
     def stop(self) -> None:
-        self._running = False
+        """It goes on: kazoo would make what still waits its callbacks in its own thread."""
 
 
 class KazooZooKeeper:

@@ -1,0 +1,67 @@
+"""A ZooKeeper session whose server has fallen silent, as a paused process does."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from highwater.common.world.api import ConnectionLoss, SessionExpired
+from highwater.common.world.real.zookeeper import open_zookeeper
+
+SESSION_MS = 3000
+
+
+class SilentServer:
+    """Accepts sessions, and answers nothing else."""
+
+    def __init__(self) -> None:
+        self.asked = trio.Event()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()  # Connect
+            password = struct.pack(">i16s", 16, bytes(16))
+            body = struct.pack(">iiq", 0, SESSION_MS, 7) + password + b"\0"
+            await stream.send_all(struct.pack(">i", len(body)) + body)
+            while await stream.receive_some():
+                self.asked.set()
+
+
+@pytest.fixture
+def uncaught(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What threads fail with."""
+    found: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: found.append(repr(args.exc_value)))
+    yield found
+
+
+def test_closing_ends_what_still_waits_for_an_answer(uncaught: list[str]) -> None:
+    ended: list[str] = []
+
+    async def ask(zk: Any) -> None:
+        try:
+            await zk.get("/somewhere")
+        except (ConnectionLoss, SessionExpired) as error:
+            ended.append(type(error).__name__)
+
+    async def main() -> None:
+        server = SilentServer()
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(trio.serve_tcp, server.serve, 0)
+            port = listeners[0].socket.getsockname()[1]
+            with trio.fail_after(20):
+                async with open_zookeeper(f"127.0.0.1:{port}", SESSION_MS, SESSION_MS) as zk:
+                    async with trio.open_nursery() as asking:
+                        asking.start_soon(ask, zk)
+                        await server.asked.wait()
+                        await zk.close()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert ended == ["ConnectionLoss"] or ended == ["SessionExpired"]
+    assert uncaught == []
