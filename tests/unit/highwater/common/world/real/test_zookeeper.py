@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,11 +32,11 @@ class SilentServer:
 
 
 @pytest.fixture
-def uncaught(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def uncaught(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What threads fail with."""
     found: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: found.append(repr(args.exc_value)))
-    yield found
+    return found
 
 
 def test_closing_ends_what_still_waits_for_an_answer(uncaught: list[str]) -> None:
@@ -55,11 +54,14 @@ def test_closing_ends_what_still_waits_for_an_answer(uncaught: list[str]) -> Non
             listeners = await nursery.start(trio.serve_tcp, server.serve, 0)
             port = listeners[0].socket.getsockname()[1]
             with trio.fail_after(20):
-                async with open_zookeeper(f"127.0.0.1:{port}", SESSION_MS, SESSION_MS) as zk:
-                    async with trio.open_nursery() as asking:
-                        asking.start_soon(ask, zk)
-                        await server.asked.wait()
-                        await zk.close()
+                address = f"127.0.0.1:{port}"
+                async with (
+                    open_zookeeper(address, SESSION_MS, SESSION_MS) as zk,
+                    trio.open_nursery() as asking,
+                ):
+                    asking.start_soon(ask, zk)
+                    await server.asked.wait()
+                    await zk.close()
             nursery.cancel_scope.cancel()
 
     trio.run(main)
