@@ -2,8 +2,8 @@
 
 Three members share some partitions.  Each commits, for the partitions that it was assigned, offsets
 that only rise; it leaves, crashes (it comes back as somebody else), or sleeps for longer than its
-session now and then.  A stranger asks all the brokers for the offsets, again and again, so that
-whoever has just become coordinator is asked before it has read anything.
+session now and then.  A stranger asks all the brokers for the offsets, again and again, and whoever
+has just become coordinator at once, before it can have read anything.
 
 * G3: in one generation, a partition has one member.
 * G4: an answer is never below a commit that was acknowledged before the question; and a commit of a
@@ -49,6 +49,7 @@ PARTITIONS = 4
 MEMBERS = 3
 SESSION_MS, REBALANCE_MS = 2000, 2000
 JUDGE_S = 30.0
+AT_ONCE_S = 0.1
 _NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
 _REFUSED = frozenset(
     {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"}
@@ -255,6 +256,7 @@ class Groups:
         async with trio.open_nursery() as nursery:
             for address in client.brokers():
                 nursery.start_soon(self._ask_often, client, address)
+            nursery.start_soon(self._ask_at_once, client)
 
     async def _ask_often(self, client: GroupClient, address: tuple[str, int]) -> None:
         while True:
@@ -263,6 +265,24 @@ class Groups:
             except Failed as failed:
                 self.errors[failed.name] += 1
             await client.pause(0.01, 0.04)
+
+    async def _ask_at_once(self, client: GroupClient) -> None:
+        """Whoever has just been elected, until it has had the time to load."""
+        known = -1
+        while True:
+            await client.sleep(0.005)
+            truth = log_of(self.rules, GROUPS, NAME)
+            if truth is None or truth.state is None or truth.state.leader_epoch == known:
+                continue
+            known, leader = truth.state.leader_epoch, truth.state.leader
+            until = trio.current_time() + AT_ONCE_S
+            while leader >= 0 and trio.current_time() < until:
+                try:
+                    await self.ask(client, (f"broker-{leader}", client.brokers()[0][1]))
+                except Failed as failed:
+                    self.errors[failed.name] += 1
+                    if failed.name in ("TIMEOUT", "CONNECTION"):
+                        break
 
     async def judge(self, client: GroupClient) -> None:
         """After the faults: what was acknowledged is there."""
