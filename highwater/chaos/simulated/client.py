@@ -162,8 +162,10 @@ class SimClient:
         return self._brokers[leader], epoch
 
     def known_term(self, tp: TopicPartition) -> tuple[int, int]:
-        """The leader that the last metadata named, and its epoch; -1 for nobody."""
-        return self._leaders.get(tp, (-1, -1))
+        """The leader that will be asked next, and the epoch that it will be asked in; -1 where
+        metadata comes first."""
+        leader, epoch = self._leaders.get(tp, (-1, -1))
+        return (leader, epoch) if leader in self._brokers else (-1, -1)
 
     def known_leader(self, tp: TopicPartition) -> int:
         """Whom the last metadata named; -1 for nobody."""

@@ -25,7 +25,9 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class Batch(NamedTuple):
-    """What makes two batches the same (offsets, leader epoch, CRC), and the records' bytes."""
+    """What makes two batches the same (offsets, leader epoch, CRC and the records' bytes), and of
+    whom they are.
+    """
 
     base: int
     last: int
@@ -45,7 +47,7 @@ class Batch(NamedTuple):
         return self.transactional and bool(self.attributes & _CONTROL)
 
     def same(self, other: Batch) -> bool:
-        return self is other or self[:4] == other[:4]
+        return self is other or self[:5] == other[:5]
 
     def __str__(self) -> str:
         return f"{self.base}-{self.last} of epoch {self.epoch} (CRC {self.crc:08x})"
