@@ -2,11 +2,14 @@
 swaps: the rules watch every step, and what was acknowledged is there at the end.
 
 The disk's view of the rules follows a replica from one directory to the other: a batch that was
-there before a move and is not there after it would be found in the step that lost it.
+there before a move and is not there after it would be found in the step that lost it.  And one of
+two directories fails: the broker goes on with the other.
 """
 
 from __future__ import annotations
 
+import errno
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -17,7 +20,8 @@ from highwater.chaos.simulated.cluster import DATA, Shape, SimCluster
 from highwater.common.errors import ApiError
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import Kernel, run_simulation
-from tests.simulation.test_disk_faults import TPS, Scenario, client, whole
+from highwater.common.world.sim.disk import SimDisk
+from tests.simulation.test_disk_faults import TPS, Scenario, client, heal, whole
 
 SPARE = "/spare"
 SECONDS = 25
@@ -121,3 +125,71 @@ def test_moves_and_throttles_lose_nothing(seed: int, flush: bool) -> None:
     assert scenario.kills >= 2
     assert scenario.held, "no throttle was ever reached"
     assert len(scenario.acked) > 300
+
+
+class OneFails(Scenario):
+    """One of two directories of a broker fails for ever: its partitions are led elsewhere, those in
+    the other directory stay; a restart with a sound disk brings it back."""
+
+    async def main(self, kernel: Kernel) -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = SimCluster(kernel, Shape(more_log_dirs=(SPARE,)), nursery)
+            await self.run(cluster)
+            assert cluster.rules.violation is None, str(cluster.rules.violation)
+            self.deaths = cluster.deaths
+            nursery.cancel_scope.cancel()
+
+    async def run(self, cluster: SimCluster) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        await whole(cluster)
+        await client(cluster, "admin").create_topic("safe", len(TPS), 3)
+        await whole(cluster)
+        node = cluster.nodes[2]
+        async with trio.open_nursery() as load:
+            for tp in TPS:
+                producer = client(cluster, f"producer-{tp.partition}")
+                load.start_soon(producer.run, partial(self.produce, producer, tp))
+            await trio.sleep(3)
+            services = node.services
+            assert services is not None
+            there = [tp for tp in TPS if services.logs.logs[tp].dir.startswith(SPARE)]
+            assert 0 < len(there) < len(TPS)
+            self.break_disk(node.host.disk)
+            with trio.fail_after(20):
+                while any(2 in self.isr(cluster, tp) for tp in there):
+                    await trio.sleep(0.1)
+            before = dict.fromkeys(TPS, 0) | self.acked_by_partition()
+            await trio.sleep(5)
+            after = self.acked_by_partition()
+            assert all(after[tp] > before[tp] + 20 for tp in TPS), "somewhere nothing goes on"
+            assert node.running, "it goes on with the other directory"
+            assert all(2 in self.isr(cluster, tp) for tp in TPS if tp not in there)
+            assert services.logs.offline_dirs == {SPARE}
+            heal(node.host.disk)
+            cluster.kill(2)
+            await trio.sleep(1)
+            cluster.start(2)
+            await trio.sleep(5)
+            load.cancel_scope.cancel()
+        await whole(cluster)
+        for tp in TPS:
+            await self.check(client(cluster, f"reader-{tp.partition}"), tp)
+
+    def isr(self, cluster: SimCluster, tp: TopicPartition) -> tuple[int, ...]:
+        state = cluster.rules.partitions[tp].state
+        return tuple(state.isr) if state is not None else ()
+
+    def acked_by_partition(self) -> dict[TopicPartition, int]:
+        return dict(Counter(tp for tp, _ in self.acked))
+
+
+def fail_spare(disk: SimDisk) -> None:
+    disk.broken[SPARE] = errno.EIO
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_directory_that_fails_takes_its_partitions_and_no_others(seed: int) -> None:
+    scenario = OneFails(fail_spare)
+    run_simulation(seed, scenario.main)
+    assert scenario.deaths == []
