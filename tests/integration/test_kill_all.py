@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,11 @@ import pytest
 import trio
 
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from tests.integration.reading import read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 TOPIC, PARTITIONS, KILLS = "killed", 3, 10
 ACKS_BETWEEN_KILLS = 1000
-NOT_YET = {
-    confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
-    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
-    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
-    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
-}
 
 
 class Load:
@@ -91,51 +85,6 @@ def create_topic(bootstrap: str) -> None:
     admin.create_topics([topic])[TOPIC].result()
 
 
-def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
-    """The whole topic, by a consumer that knows nothing of the producer."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-        }
-    )
-    try:
-        places = [confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(PARTITIONS)]
-        ends = {place.partition: _end_of(consumer, place) for place in places}
-        consumer.assign(places)
-        found: dict[tuple[int, int], bytes] = {}
-        missing = {partition for partition, end in ends.items() if end > 0}
-        while missing:
-            messages = consumer.consume(10_000, timeout=30)
-            assert messages, f"nothing more came, and partitions {sorted(missing)} are not read"
-            for message in messages:
-                assert message.error() is None, message.error()
-                found[(message.partition(), message.offset())] = message.value()
-                if message.offset() >= ends[message.partition()] - 1:
-                    missing.discard(message.partition())
-        return found
-    finally:
-        consumer.close()
-
-
-def _end_of(consumer: Any, place: Any) -> int:
-    """The HW.  A new leader has none to tell until its followers are there (KIP-207), and brokers
-    know leaders only once the new controller has told them.  librdkafka keeps an answer without a
-    leader for minutes and calls that partition unknown: only who asks by name makes it ask again.
-    """
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            end: int = consumer.get_watermark_offsets(place, timeout=30)[1]
-            return end
-        except confluent_kafka.KafkaException as error:
-            if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
-                raise
-            consumer.list_topics(place.topic, timeout=10)
-
-
 async def kill_all(cluster: ProcessCluster) -> None:
     """ZooKeeper and all brokers within the same millisecond."""
     for pid in [cluster.pid(member) for member in cluster.members()]:
@@ -157,7 +106,7 @@ async def test_whole_cluster_killed_ten_times_under_load(tmp_path: Path) -> None
                 await kill_all(cluster)
                 acked = dict(load.acked)
                 await cluster.start_all()
-                found = await trio.to_thread.run_sync(read_all, bootstrap)
+                found = await trio.to_thread.run_sync(read_all, bootstrap, TOPIC, PARTITIONS)
                 lost = {place: value for place, value in acked.items() if found.get(place) != value}
                 assert not lost, f"kill {kill}: {len(lost)} of {len(acked)}, {sorted(lost)[:5]}"
                 twice = [v for v, times in Counter(found.values()).items() if times > 1]

@@ -2,21 +2,19 @@
 
 One idempotent librdkafka producer, acks=all, to every partition of one topic.  Each record says
 its number; what was acknowledged is kept by place, so that it can be looked up in logs and by a
-consumer afterwards.
+consumer (`reading`) afterwards.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import confluent_kafka
 
-Place = tuple[int, int]
-"""Partition and offset."""
+from tests.integration.reading import Place
 
 
 class Load:
@@ -96,50 +94,6 @@ class Load:
         assert not self._thread.is_alive()
         assert self.failed == []
         assert len(self.acked) + len(self.placeless) == self.sent
-
-
-def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
-    """The whole topic, by a consumer that knows nothing of the producer."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "none is joined",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-        }
-    )
-    try:
-        places = [confluent_kafka.TopicPartition(topic, p, 0) for p in range(partitions)]
-        ends = {p.partition: end_of(consumer, p) for p in places}
-        consumer.assign(places)
-        found: dict[Place, bytes] = {}
-        missing = {partition for partition, end in ends.items() if end > 0}
-        heard = time.monotonic()
-        while missing:
-            messages = consumer.consume(10_000, timeout=0.3)  # which always waits so long
-            heard = time.monotonic() if messages else heard
-            assert time.monotonic() < heard + 20, f"partitions {sorted(missing)} are not read"
-            for message in messages:
-                assert message.error() is None, message.error()
-                found[message.partition(), message.offset()] = message.value()
-                if message.offset() >= ends[message.partition()] - 1:
-                    missing.discard(message.partition())
-        return found
-    finally:
-        consumer.close()
-
-
-def end_of(consumer: Any, place: Any, within_s: float = 30) -> int:
-    """The HW, once the leader can tell it."""
-    deadline = time.monotonic() + within_s
-    while True:
-        try:
-            end: int = consumer.get_watermark_offsets(place, timeout=10)[1]
-            return end
-        except confluent_kafka.KafkaException as error:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"no end of {place}: {error}") from error
-            consumer.poll(0.05)
 
 
 def lost(load: Load, found: dict[Place, bytes]) -> Sequence[Place | bytes]:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.integration.oracle.load import Load, lost, read_all
+from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import HIGHWATER, PARTITIONS, Mixed, create, eventually
+from tests.integration.reading import read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 TOPIC = "expiry"

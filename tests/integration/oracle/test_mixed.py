@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 from highwater.chaos.witnesses import disk
 from highwater.common.wire import records
 from tests.integration.oracle.dump import dump
-from tests.integration.oracle.load import Load, lost, read_all
+from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import (
     APACHE,
     HIGHWATER,
@@ -32,6 +32,7 @@ from tests.integration.oracle.rig import (
     eventually,
     log_bytes,
 )
+from tests.integration.reading import read_all
 
 pytestmark = [
     pytest.mark.integration,

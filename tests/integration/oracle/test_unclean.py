@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from tests.integration.oracle.load import read_all
 from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
+from tests.integration.reading import read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
 TOPIC = "unclean"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from highwater.chaos.clusters.background import BackgroundCluster
 from highwater.chaos.witnesses import disk
 from highwater.common.types import TopicPartition as Tp
+from tests.integration import reading
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -32,30 +31,10 @@ def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: o
     return acked
 
 
-def end_offset(consumer: Consumer, topic: str) -> int:
-    """A leader that has just begun does not say yet (OFFSET_NOT_AVAILABLE), and librdkafka does not
-    ask again."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
 def read_all(cluster: BackgroundCluster, topic: str) -> list[str]:
-    settings = {"group.id": "none is joined", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
-    end = end_offset(consumer, topic)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[str] = []
-    deadline = time.monotonic() + 20
-    while len(found) < end and time.monotonic() < deadline:
-        found += [m.value().decode() for m in consumer.consume(500, 0.5) if m.error() is None]
-    consumer.close()
-    return found
+    """Of partition 0."""
+    found = reading.read_all(cluster.bootstrap_servers, topic, 1)
+    return [value.decode() for _, value in sorted(found.items())]
 
 
 def values(n: int, prefix: str = "v") -> list[str]:
