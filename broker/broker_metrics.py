@@ -184,6 +184,8 @@ def _fetcher_families(services: Services) -> Iterable[Family]:
     manager, of_replica = "kafka_server_replicafetchermanager_", labels(clientid="Replica")
     most = max((sample.value for sample in lags), default=0)
     yield Family(f"{manager}maxlag", "gauge", text, [Sample("", of_replica, most)])
+    text = "Fetchers that have died: an error of one never ends it"
+    yield Family(f"{manager}deadthreadcount", "gauge", text, [Sample("", of_replica, 0)])
     least = min((fetcher.fetches.rate(now_ms) for fetcher in fetchers), default=0)
     text = "Fetches a second of the slowest fetcher"
     yield Family(f"{manager}minfetchrate", "gauge", text, [Sample("", of_replica, least)])

@@ -1,4 +1,6 @@
-"""`highwater bench control-plane`, `connections`, `overload`, `purgatory`: the request path."""
+"""`highwater bench control-plane`, `connections`, `overload`, `purgatory`, `steps`: the request
+path.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench_options import dir_option, json_option, say, working, write_json
+from highwater.cli.bench_steps import steps
 
 
 @click.command("control-plane")
@@ -87,24 +90,31 @@ def connections(
 
 @click.command()
 @click.option("--seconds", default=30.0, show_default=True, help="The overload lasts so long.")
+@click.option("--minutes", type=float, help="Instead of --seconds.")
 @click.option("--times", default=3.0, show_default=True, help="Of what the broker can serve.")
 @click.option("--bound-mib", default=128, show_default=True, help="queued.max.request.bytes")
 @json_option
 @dir_option
 def overload(
-    seconds: float, times: float, bound_mib: int, json_file: Path | None, folder: Path | None
+    seconds: float,
+    minutes: float | None,
+    times: float,
+    bound_mib: int,
+    json_file: Path | None,
+    folder: Path | None,
 ) -> None:
     """More than a broker can serve; exit code 1 where memory, data or service do not hold.
 
     \b
     Example:
-      highwater bench overload --seconds 600 --json overload.json
+      highwater bench overload --minutes 10 --json overload.json
     """
     import trio
 
     from highwater.chaos.bench.overload import Plan, run, table
 
-    plan = Plan(seconds=seconds, times=times, bound_mib=bound_mib)
+    lasts = seconds if minutes is None else minutes * 60
+    plan = Plan(seconds=lasts, times=times, bound_mib=bound_mib)
     with working(folder) as work:
         found = trio.run(run, plan, work, say)
         click.echo(table(found))
@@ -137,4 +147,4 @@ def purgatory(sizes: tuple[int, ...], rounds: int, json_file: Path | None) -> No
     write_json(json_file, [f.as_json() for f in found])
 
 
-COMMANDS = (control_plane, connections, overload, purgatory)
+COMMANDS = (control_plane, connections, overload, purgatory, steps)

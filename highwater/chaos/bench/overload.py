@@ -39,6 +39,8 @@ from highwater.common.wire.header import request_header
 _TOPIC, _PROBE = "overload", "probe"
 _MIB = 1 << 20
 _SIZE = Struct(">i")
+_KEPT = {"retention.bytes": str(4 << 30), "segment.bytes": str(256 << 20)}
+"""Ten minutes of it are more than a disk needs to hold; what is lost shows in the end offset."""
 ALLOWANCE_MIB = 64
 """For all that is no request: connections, their sockets' half-read bytes, answers, metrics."""
 RECOVERY_S = 5.0
@@ -103,12 +105,13 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> Found:
             "queued.max.request.bytes": str(plan.bound_mib * _MIB),
             "socket.request.max.bytes": str(plan.huge_mib * _MIB),
             "message.max.bytes": str(plan.huge_mib * _MIB),
+            "log.retention.check.interval.ms": "5000",
         },
         quick_end=True,
     )
     async with process_cluster(settings) as cluster:
         for topic in (_TOPIC, _PROBE):
-            await create_topic(cluster, topic, [1])
+            await create_topic(cluster, topic, [1], _KEPT)
         found.before_ms = await _probe(cluster)
         found.idle_mib = pss_mib(cluster.pid(broker(1)))
         measured = await _load(plan, cluster, 0, 3)

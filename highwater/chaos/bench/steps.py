@@ -1,0 +1,192 @@
+"""`highwater bench steps`: what keeps a broker's loop, by name, under loads of many kinds.
+
+Theory of operation.  Everything in a broker runs in one thread, so that the longest step of its
+loop is the longest that anybody waits who has nothing to do with it.  For each load a fresh cluster
+of three brokers is started, which also serves a little traffic (small batches, readers, a scrape
+every two seconds).  At the end every broker is asked for its longest steps, and how many were
+longer than 20 ms.  A broker says so in its own metrics: nothing is measured from outside.
+
+The time in which the loop's thread was ready and another process had the CPU is no part of a step;
+steps that were long by that alone are counted apart ("no CPU").  On a machine that shares its CPUs
+with others the hypervisor may take one away, which no process can see: run this on a quiet one.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.chaos.bench.pressing import create_topic, numbers, pressing
+from highwater.chaos.bench.pressure import Pressure
+from highwater.chaos.bench.rows import rows_text
+from highwater.chaos.bench.sides import Progress
+from highwater.chaos.bench.steps_loads import LOADS, Load
+from highwater.chaos.clusters.api import broker
+from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+
+LIMIT_MS = 20.0
+SCRAPE_S = 2.0
+_BESIDE = "beside"
+_PROPERTIES = {
+    "offsets.topic.num.partitions": "3",
+    "auto.leader.rebalance.enable": "false",
+    "group.initial.rebalance.delay.ms": "500",
+    "log.cleaner.backoff.ms": "1000",
+}
+_SERIES = re.compile(r'highwater_loop_(\w+)\{step="([^"]*)"\}')
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    loads: tuple[str, ...] = tuple(LOADS)
+    load: Load = field(default_factory=Load)
+    above_ms: float = 10
+    """The table lists no shorter ones, but for each load's longest."""
+
+
+@dataclass(slots=True)
+class Step:
+    """Of all brokers of a cluster together."""
+
+    longest_ms: float = 0
+    over_limit: int = 0
+    without_cpu: int = 0
+
+
+Steps = dict[str, Step]
+
+
+async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Steps]:
+    """The steps of each load, by name, the longest first."""
+    found: dict[str, Steps] = {}
+    for name in plan.loads:
+        title_of, drive = LOADS[name]
+        title = title_of(plan.load)
+        progress(f"{title} ...")
+        settings = Settings(
+            folder / name,
+            profile="kafka",  # a machine with too much to do must not end sessions
+            properties=_PROPERTIES,
+            quick_end=True,
+        )
+        async with process_cluster(settings, timeout_s=120) as cluster:
+            found[title] = await _measure(plan, cluster, drive)
+        for step, told in islice(found[title].items(), 3):
+            progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
+        shutil.rmtree(settings.folder, ignore_errors=True)
+    return found
+
+
+async def _measure(
+    plan: Plan, cluster: ProcessCluster, drive: Callable[[ProcessCluster, Load], Awaitable[None]]
+) -> Steps:
+    steps: Steps = {}
+    await create_topic(cluster, _BESIDE, [1, 2, 3])
+    async with _scraped(cluster, steps), _busy(cluster):
+        await drive(cluster, plan.load)
+    return dict(sorted(steps.items(), key=lambda item: -item[1].longest_ms))
+
+
+@asynccontextmanager
+async def _busy(cluster: ProcessCluster) -> AsyncIterator[None]:
+    """A hundred small batches a second, to whichever broker leads the topic at the start."""
+    host, port = cluster.address(1)
+    async with pressing(Pressure(host, port, _BESIDE, 10, 1000, rate=100)):
+        yield
+
+
+@asynccontextmanager
+async def _scraped(cluster: ProcessCluster, steps: Steps) -> AsyncIterator[None]:
+    """As Prometheus does, only more often; a broker that is killed has told what it did before."""
+    counted: dict[tuple[int, str, str], float] = {}
+
+    async def scrape() -> None:
+        for number in cluster.brokers:
+            if cluster.running(broker(number)):
+                take(number, await _page(cluster.metrics_port(number)), steps, counted)
+
+    async def go_on() -> None:
+        while True:
+            await scrape()
+            await trio.sleep(SCRAPE_S)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(go_on)
+        yield
+        nursery.cancel_scope.cancel()
+    await scrape()
+    await scrape()  # what a scrape takes is seen by the next one
+
+
+async def _page(port: int) -> dict[str, float]:
+    try:
+        return dict(await numbers(port))
+    except (OSError, trio.BrokenResourceError):
+        return {}  # it has been killed, or is not there yet
+
+
+def take(
+    number: int, page: dict[str, float], steps: Steps, counted: dict[tuple[int, str, str], float]
+) -> None:
+    for series, value in page.items():
+        match = _SERIES.match(series)
+        if match is None:
+            continue
+        kind, name = match[1], re.sub(r"(?<=[a-z.-])\d+$|-\d+(?=-|$)", "", match[2])
+        step = steps.setdefault(name, Step())
+        if kind == "longeststepms":
+            step.longest_ms = max(step.longest_ms, value)
+            continue
+        before = counted.get((number, kind, match[2]), 0)
+        counted[number, kind, match[2]] = value
+        new = int(value - before if value >= before else value)  # less: another process
+        if kind == "longstepspersec":
+            step.over_limit += new
+        else:
+            step.without_cpu += new
+
+
+def rows(plan: Plan, found: dict[str, Steps]) -> list[tuple[Any, ...]]:
+    """A line for each load, and below it those of its steps that are listed."""
+    listed: list[tuple[Any, ...]] = []
+    for title, steps in found.items():
+        listed.append((f"{title}:", "", "", ""))
+        for index, (name, step) in enumerate(steps.items()):
+            if index == 0 or step.longest_ms >= plan.above_ms or step.over_limit:
+                listed.append((f"  {name}", step.longest_ms, step.over_limit, step.without_cpu))
+        if not steps:
+            listed.append(("  none above 2 ms", "", 0, 0))
+    return listed
+
+
+def table(plan: Plan, found: dict[str, Steps]) -> str:
+    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "without CPU"
+    return rows_text(head, rows(plan, found))
+
+
+def too_long(found: dict[str, Steps]) -> Sequence[str]:
+    """The names of steps above the limit, each once."""
+    names = {n: None for steps in found.values() for n, s in steps.items() if s.over_limit}
+    return list(names)
+
+
+def as_json(found: dict[str, Steps]) -> dict[str, Any]:
+    return {
+        title: {
+            name: {
+                "longest ms": round(step.longest_ms, 2),
+                "above 20 ms": step.over_limit,
+                "without CPU": step.without_cpu,
+            }
+            for name, step in steps.items()
+        }
+        for title, steps in found.items()
+    }
