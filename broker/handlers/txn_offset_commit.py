@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.context import Api, Context, Delayed, Reply, Response
+from broker.coordinator.group.commit_requests import Errors, answer, offsets_of
 from broker.coordinator.group.offsets import commit_error
-from broker.coordinator.group.records import CommittedOffset
 from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
 from highwater.common.errors import ApiError, ErrorCode
@@ -30,7 +30,7 @@ _Partition = _Topic.TxnOffsetCommitResponsePartition
 
 def handle(ctx: Context, request: Any) -> Reply:
     services = ctx.services
-    offsets, errors = _offsets(ctx, request)
+    offsets, errors = offsets_of(ctx, request)
     if not offsets:
         return _response(request, errors, ErrorCode.NONE)
     producer = Identity(request.producer_id, request.producer_epoch)
@@ -72,49 +72,8 @@ def handle(ctx: Context, request: Any) -> Reply:
     return done if done is not None else Delayed(ticket)
 
 
-def _offsets(
-    ctx: Context, request: Any
-) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, ErrorCode]]:
-    services = ctx.services
-    now = services.world.clock.wall_ms()
-    longest = services.config.offset_metadata_max_bytes
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    errors: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            metadata = p.committed_metadata or ""
-            if services.metadata.partition(tp) is None:
-                errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata.encode()) > longest:
-                errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                epoch = p.committed_leader_epoch
-                offsets[tp] = CommittedOffset(
-                    p.committed_offset, -1 if epoch is None else epoch, metadata, now
-                )
-    return offsets, errors
-
-
-def _response(
-    request: Any, errors: Mapping[TopicPartition, ErrorCode], code: ErrorCode
-) -> Response:
-    """`code` at every partition that has no error of its own."""
-    topics = [
-        _Topic(
-            name=t.name,
-            partitions=[
-                _Partition(
-                    partition_index=p.partition_index,
-                    error_code=int(errors.get(TopicPartition(t.name, p.partition_index), code)),
-                )
-                for p in t.partitions
-            ],
-        )
-        for t in request.topics
-    ]
-    names = {error.name: None for error in (*errors.values(), code) if error}
-    return Response(TxnOffsetCommitResponse(topics=topics), error_names=tuple(names))
+def _response(request: Any, errors: Errors, code: ErrorCode) -> Response:
+    return answer(TxnOffsetCommitResponse, _Topic, _Partition, request, errors, code)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -1,0 +1,59 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: offsets asked for, and errors told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.context import Context, Response
+from broker.coordinator.group.records import NO_TIMESTAMP, CommittedOffset
+from highwater.common.errors import ErrorCode
+from highwater.common.types import TopicPartition
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def offsets_of(
+    ctx: Context, request: Any, expire_ms: int = NO_TIMESTAMP
+) -> tuple[dict[TopicPartition, CommittedOffset], Errors]:
+    """What can be committed, and why the rest cannot."""
+    services = ctx.services
+    now = services.world.clock.wall_ms()
+    longest = services.config.offset_metadata_max_bytes
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            metadata = p.committed_metadata or ""
+            if services.metadata.partition(tp) is None:
+                errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(metadata.encode()) > longest:
+                errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                epoch = p.committed_leader_epoch
+                offsets[tp] = CommittedOffset(
+                    p.committed_offset, -1 if epoch is None else epoch, metadata, now, expire_ms
+                )
+    return offsets, errors
+
+
+def answer(
+    message: Any, topic: Any, partition: Any, request: Any, errors: Errors, code: ErrorCode
+) -> Response:
+    """`code` at every partition that has no error of its own; the three classes are the API's."""
+    topics = [
+        topic(
+            name=t.name,
+            partitions=[
+                partition(
+                    partition_index=p.partition_index,
+                    error_code=int(errors.get(TopicPartition(t.name, p.partition_index), code)),
+                )
+                for p in t.partitions
+            ],
+        )
+        for t in request.topics
+    ]
+    names = {error.name: None for error in (*errors.values(), code) if error}
+    return Response(message(topics=topics), error_names=tuple(names))
