@@ -11,14 +11,17 @@ from highwater.common.metrics import Labels, labels
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
+    from broker.network.request_channel import RequestChannel
     from broker.network.socket_server import PlaneServer, SocketServer
+
+SOCKETS = "kafka_network_socketserver_"
+Gauge = Callable[..., None]
 
 
 def register_network_metrics(server: SocketServer) -> None:
     """Registers everything that can be read off a socket server."""
     gauge = server.metrics.gauge
     channel = "kafka_network_requestchannel_"
-    sockets = "kafka_network_socketserver_"
     pool = "kafka_server_kafkarequesthandlerpool_"
     for plane in server.planes.values():
         prefix = "controlplane" if plane.plane is Plane.CONTROL else ""
@@ -33,7 +36,7 @@ def register_network_metrics(server: SocketServer) -> None:
             "Answers in each processor's response queue",
         )
         gauge(
-            f"{sockets}{prefix}networkprocessoravgidlepercent",
+            f"{SOCKETS}{prefix}networkprocessoravgidlepercent",
             _processors_idle(server, plane),
             "Share of the time in which the processors waited",
         )
@@ -43,7 +46,7 @@ def register_network_metrics(server: SocketServer) -> None:
             "Share of the time in which no handler of the plane ran",
         )
         gauge(
-            f"{sockets}{prefix}expiredconnectionskilledcount",
+            f"{SOCKETS}{prefix}expiredconnectionskilledcount",
             _expired(server, plane.plane),
             "Connections closed after connections.max.idle.ms",
         )
@@ -57,17 +60,25 @@ def register_network_metrics(server: SocketServer) -> None:
         _processor_idle(server),
         "Share of the time in which a processor waited",
     )
-    data = server.planes[Plane.DATA].channel
+    _register_memory(gauge, server.planes[Plane.DATA].channel)
+    _register_connections(gauge, server)
+    _register_purgatories(gauge, server)
+
+
+def _register_memory(gauge: Gauge, data: RequestChannel) -> None:
     gauge(
-        f"{sockets}memorypoolavailable",
+        f"{SOCKETS}memorypoolavailable",
         lambda: max(data.capacity_bytes - data.bytes_in_flight, 0),
         "What queued.max.request.bytes leaves; very much where it is not set",
     )
     gauge(
-        f"{sockets}memorypoolused",
+        f"{SOCKETS}memorypoolused",
         lambda: data.bytes_in_flight,
         "Bytes held by requests that are read, queued or handled",
     )
+
+
+def _register_connections(gauge: Gauge, server: SocketServer) -> None:
     connections = "kafka_server_socketservermetrics_connection_"
     gauge(f"{connections}count", lambda: _connections(server), "Open connections")
     gauge(
@@ -83,6 +94,9 @@ def register_network_metrics(server: SocketServer) -> None:
         lambda: _software(server),
         "Open connections by client software",
     )
+
+
+def _register_purgatories(gauge: Gauge, server: SocketServer) -> None:
     purgatory = "kafka_server_delayedoperationpurgatory_"
     gauge(
         f"{purgatory}purgatorysize",
