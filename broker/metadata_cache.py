@@ -20,6 +20,8 @@ A leader's death is seen here by the broken connection of the fetcher, some ten 
 the controller tells of another leader.  A client sees it at the same moment, and asks at once; told
 of the old leader it would try that one again, and ask next after a back-off (librdkafka: up to a
 second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
+Once in ten seconds only, as a connection may break again and again to a broker that stays; but one
+that had gone, and is back, may be doubted anew at once.
 The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
 
 A broker that has just started knows nothing until the controller's first UpdateMetadata, and
@@ -197,6 +199,9 @@ class MetadataCache:
         self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
         brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
         if brokers != self._brokers:
+            returned = brokers.keys() - self._brokers.keys()
+            for broker_id in returned & self._doubts.keys():
+                del self._doubts[broker_id]  # its next death is another one
             if now_ms is not None:
                 until = now_ms + GONE_NAMED_MS
                 gone = {b: (info, until) for b, info in self._brokers.items() if b not in brokers}

@@ -59,6 +59,24 @@ def test_half_a_second_at_most(in_broker: Any) -> None:
     in_broker(body)
 
 
+def test_a_broker_that_has_come_back_is_doubted_anew(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        async def wait_s() -> float:
+            b.services.metadata.doubt(2, trio_now_ms())
+            began = trio.current_time()
+            assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
+            return trio.current_time() - began
+
+        await b.update_metadata({"t": {0: 2}})
+        assert await wait_s() > 0.4
+        assert await wait_s() < 0.1, "it never went"
+        await b.update_metadata({"t": {0: 1}}, {1: None, 3: None})
+        await b.update_metadata({"t": {0: 2}})
+        assert await wait_s() > 0.4
+
+    in_broker(body)
+
+
 def test_the_first_question_waits_for_the_controllers_first_word(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         b.services.metadata = MetadataCache(BrokerId(1))
