@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker.admin.topic_names import INTERNAL_TOPICS, is_valid_name
 from highwater.common.errors import ErrorCode
 from highwater.common.types import BrokerId, BrokerInfo
+from highwater.common.wire.varint import uvarint
 
 if TYPE_CHECKING:
     from broker.partition_metadata import PartitionMetadata
@@ -175,7 +176,7 @@ def _ids(version: int, ids: Sequence[int]) -> bytes:
 
 def count(version: int, n: int) -> bytes:
     """The length of an array."""
-    return _varint(n + 1) if version >= FLEXIBLE else pack(">i", n)
+    return uvarint(n + 1) if version >= FLEXIBLE else pack(">i", n)
 
 
 def string(version: int, text: str | None) -> bytes:
@@ -183,19 +184,8 @@ def string(version: int, text: str | None) -> bytes:
         return b"\0" if version >= FLEXIBLE else b"\xff\xff"
     data = text.encode()
     if version >= FLEXIBLE:
-        return _varint(len(data) + 1) + data
+        return uvarint(len(data) + 1) + data
     return pack(">h", len(data)) + data
-
-
-def _varint(n: int) -> bytes:
-    if n < 128:
-        return bytes((n,))
-    out = bytearray()
-    while n >= 128:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
 
 
 def unknown_topic_id(version: int, topic_id: bytes) -> bytes:

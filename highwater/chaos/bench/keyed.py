@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from highwater.common.client.connection import ClientConnection
-from highwater.common.client.producer import parse_produce_response, produce_request
+from highwater.common.client.produce_codec import parse_produce_response, produce_request
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import CRC_START, Record, build_batch, crc32c
 from highwater.common.world.chance import seeded

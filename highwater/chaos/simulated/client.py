@@ -14,12 +14,8 @@ import trio
 
 from highwater.chaos.simulated.mirror import parse
 from highwater.common.client.connection import ClientConnection, Pending, RequestTimedOut
-from highwater.common.client.producer import (
-    PRODUCE,
-    PRODUCE_VERSION,
-    parse_produce_response,
-    produce_request,
-)
+from highwater.common.client.produce_codec import parse_produce_response, produce_request
+from highwater.common.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import decode_response, encode_request

@@ -36,14 +36,7 @@ from highwater.common.wire.compression import Compression
 from highwater.common.wire.messages import InitProducerIdRequest
 from highwater.common.wire.records import Record
 
-__all__ = [
-    "Delivery",
-    "Outcome",
-    "Producer",
-    "Receipt",
-    "parse_produce_response",
-    "produce_request",
-]
+__all__ = ["Delivery", "Outcome", "Producer", "Receipt"]
 
 PRODUCE = 0
 PRODUCE_VERSION = 7
