@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from highwater.chaos.clusters.processes import StartError
 from highwater.common.world.api import World, ZooKeeper
 from highwater.common.world.real import RealWorld
 from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from tests.waiting import eventually
 
 
 @dataclass
@@ -75,11 +75,12 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         subprocess.Popen(command, stdout=out, stderr=out) as server,
     ):
         try:
-            for _ in range(300):
-                if zookeeper.answers(port):
-                    break
+
+            def answers() -> bool:
                 assert server.poll() is None, (folder / "out").read_text()
-                time.sleep(0.1)
+                return zookeeper.answers(port)
+
+            eventually(answers, "ZooKeeper answers", (folder / "out").read_text, 60)
             yield f"127.0.0.1:{port}"
         finally:
             server.kill()
