@@ -8,8 +8,8 @@
 Nothing here changes the log: whoever ran a step flushes the files and swaps them in (`replacement`)
 before the next step, so that no more than one group's copy takes up room on the disk.
 
-A job is plain data, and nothing that is imported here imports trio: on a real machine the work is
-done by a process of its own (`Disk.apart`), which has to start quickly.
+A job is plain data, because on a real machine the work is done by a process of its own
+(`Disk.apart`): it imports this module and what this needs, and no other part of a broker.
 """
 
 from __future__ import annotations

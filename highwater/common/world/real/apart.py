@@ -2,7 +2,7 @@
 
 Python runs one thread at a time, and hands over every five milliseconds: a thread that computes for
 seconds would make each system call of the event loop that much longer.  So the work is done by a
-child, which imports the module of the work and nothing else of the program.
+child, which imports the module of the work and the real disk, and nothing else of the program.
 
 Parent and child talk through the child's standard input and output.  The parent writes the job,
 then one byte for each step it wants; the child answers each with a pickled result.  The child has
