@@ -1,5 +1,6 @@
-"""unclean.leader.election.enable set on a topic whose last replica in sync is gone: it is led again
-at once, without a restart of anything, and the records that only the other replica had are lost."""
+"""unclean.leader.election.enable set where a topic's last replica in sync is gone, on the topic or
+for the cluster: it is led again at once, without a restart of anything, and the records that only
+the other replica had are lost."""
 
 from __future__ import annotations
 
@@ -9,16 +10,10 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from highwater.common.wire import messages
 from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
 from tests.integration.reading import read_all
 
@@ -60,7 +55,22 @@ def given_up(cluster: Mixed) -> None:
         zk.close()
 
 
-def test_a_config_change_elects_uncleanly(cluster: Mixed) -> None:
+def enable(cluster: Mixed, kind: int, name: str) -> None:
+    """As kafka-configs does it; no name with a broker's kind means all brokers."""
+    resource = messages.IncrementalAlterConfigsRequest.AlterConfigsResource
+    entry = resource.AlterableConfig(
+        name="unclean.leader.election.enable", config_operation=0, value="true"
+    )
+    request = messages.IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configs=[entry])],
+        validate_only=False,
+    )
+    answer = cluster.call(3, request, 1)
+    assert [r.error_code for r in answer.responses] == [0]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(2, TOPIC), (4, "")], ids=["topic", "all brokers"])
+def test_a_config_change_elects_uncleanly(cluster: Mixed, kind: int, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])])[TOPIC].result(20)
 
@@ -85,11 +95,7 @@ def test_a_config_change_elects_uncleanly(cluster: Mixed) -> None:
     cluster.background.start(2)
     is_seen(-1, [1])
     given_up(cluster)
-    entry = ConfigEntry(
-        "unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    enable(cluster, kind, name)
     is_seen(2, [2])
     send(cluster, b"the next")
     assert list(read_all(cluster.bootstrap, TOPIC, 1).values()) == [b"both have it", b"the next"]

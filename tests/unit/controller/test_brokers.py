@@ -159,6 +159,19 @@ def test_unclean_election_that_is_enabled_later() -> None:
     assert lab.state(tp()).leader == 2
 
 
+def test_unclean_election_that_is_enabled_for_the_cluster_later() -> None:
+    lab = lab_with_topic((1, 2), (2, 1))
+    lab.leader_writes_isr(tp(), 1)
+    lab.settle()
+    lab.kill(1)
+    lab.settle()
+    lab.do(UncleanElectionEnabled(None))
+    assert lab.state(tp()).leader == -1, "nothing is set"
+    lab.configure("brokers", "<default>", unclean_leader_election_enable="true")
+    lab.do(UncleanElectionEnabled(None))
+    assert lab.state(tp()).leader == 2
+
+
 def test_a_started_broker_is_told_everything() -> None:
     lab = lab_with_topic((1, 2), (2, 3))
     lab.start(4)
