@@ -149,9 +149,11 @@ def _run(config: Config) -> int:
     signal.signal(signal.SIGTERM, stopped_early)
     import trio
 
+    from highwater.common.wire.codec import prepare_control
     from highwater.common.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
+    prepare_control()
     try:
         trio.run(_serve, config)
     except SystemExit:

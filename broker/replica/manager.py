@@ -50,7 +50,7 @@ READ_COMMITTED = 1
 NEW_COSTS = 10
 """To host a partition (a folder, its files) takes so many times as long as to change its role."""
 WORK_AT_ONCE = 50
-"""What a LeaderAndIsr does before others get their turn: about 5 ms."""
+"""What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
 
 
 def monotonic_ms() -> int:
@@ -372,7 +372,12 @@ class ReplicaManager:
             if controller_epoch < self.controller_epoch:
                 raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
             self.controller_epoch = ControllerEpoch(controller_epoch)
-            return {tp: self._stop(tp, epoch, delete) for tp, epoch, delete in stops}
+            errors: dict[TopicPartition, ErrorCode] = {}
+            for tp, epoch, delete in stops:
+                errors[tp] = self._stop(tp, epoch, delete)
+                if len(errors) % WORK_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+            return errors
 
     def _stop(self, tp: TopicPartition, epoch: int, delete: bool) -> ErrorCode:
         partition = self.partitions.get(tp)

@@ -113,6 +113,18 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
     return message
 
 
+def prepare_control() -> None:
+    """Makes the codecs of what a controller sends, before the first one comes: it takes 20 ms."""
+    control = import_module("highwater.common.wire.control")
+    for key, version in (
+        (4, control.LEADER_AND_ISR_VERSION),
+        (5, control.STOP_REPLICA_VERSION),
+        (6, control.UPDATE_METADATA_VERSION),
+    ):
+        _request_decoders[key, version] = _compile(request_class(key), key, version)
+        encode_response(response_class(key)(), version)
+
+
 def _required_of(fields: Any, version: int) -> _Required:
     """The fields of a struct that may not be null, or that hold some that may not."""
     found: list[tuple[str, bool, _Required]] = []
