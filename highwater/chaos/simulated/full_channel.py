@@ -48,7 +48,7 @@ class FullChannel:
         told = cluster.tap.told[node.name]
         await trio.sleep(_QUIET_S)
         sent = self._empty_leader_and_isr(node)
-        if sent is None or life is None or cluster.tap.told[node.name] != told:
+        if sent is None or life is None or cluster.tap.told[node.name] != told or _is_told(node):
             return f"{node.name} is down, has no controller, or is being told something"
         fabric, zookeeper = cluster.simulation.fabric, cluster.simulation.zookeeper.host
         links = [(node.host, zookeeper), (zookeeper, node.host)]
@@ -72,7 +72,7 @@ class FullChannel:
             return f"the channel of {node.name} did not fill, or nobody could be told"
         if late <= APPLIED_WITHIN_S:
             return None
-        if node.world is not life or not node.running:
+        if node.world is not life or not node.running or node.shutdown.is_set():
             return f"{node.name} went down"
         if cluster.tap.told[node.name] != told:
             return f"the controller told {node.name} something else, which came first"
@@ -146,3 +146,10 @@ class FullChannel:
                 excused = excused or node.world is None or node.world.process.frozen
             nursery.cancel_scope.cancel()
         return None if excused or failures else trio.current_time() - started
+
+
+def _is_told(node: BrokerNode) -> bool:
+    """A LeaderAndIsr with new topics may still wait for ZooKeeper, and what comes next waits for it
+    by right.
+    """
+    return node.broker is not None and node.broker.server.planes[Plane.CONTROL].busy
