@@ -15,28 +15,32 @@ from highwater.chaos.bench.rows import Row
 
 def section(title: str, command: str, where: str, rows: Sequence[Row], theirs: str) -> str:
     """A heading, how the figures were made, and the table."""
+    compared = any(row.theirs for row in rows)
+    head = ["what", "Highwater", theirs, "ratio"] if compared else ["what", "Highwater"]
+    ratio = ", and the ratio, above 1 where\nHighwater is ahead." if compared else "."
     lines = [
         f"## {title}",
         "",
-        f"`{command}`, {where}: medians (least-greatest of as many as are said), and the ratio,"
-        " above 1 where Highwater is ahead.",
+        f"`{command}`, {where}:",
+        f"medians (least-greatest of as many as are said){ratio}",
         "",
-        f"| what | Highwater | {theirs} | ratio |",
-        "|---|---|---|---|",
-        *(_line(row) for row in rows),
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+        *(f"| {' | '.join(_cells(row)[: len(head)])} |" for row in rows),
     ]
     return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
+def _cells(row: Row) -> list[str]:
+    what = f"{row.what}, {row.unit}" if row.unit else row.what
     ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-    return f"| {row.what}, {row.unit} | {_spread(row.ours)} | {_spread(row.theirs)} | {ratio} |"
+    return [what, _spread(row.ours), _spread(row.theirs), ratio]
 
 
 def _spread(samples: Sequence[float]) -> str:
     if not samples:
         return "-"
-    digits = 0 if min(samples) >= 100 else 1
+    digits = 0 if min(samples) >= 100 or all(isinstance(s, int) for s in samples) else 1
     middle = f"{statistics.median(samples):.{digits}f}"
     if len(samples) == 1:
         return middle

@@ -16,13 +16,25 @@ def test_a_section_says_how_it_was_made() -> None:
     assert text.splitlines() == [
         "## Kills",
         "",
-        "`highwater bench failover`, 2026-11-21, 2 cores: medians (least-greatest of as many as are"
-        " said), and the ratio, above 1 where Highwater is ahead.",
+        "`highwater bench failover`, 2026-11-21, 2 cores:",
+        "medians (least-greatest of as many as are said), and the ratio, above 1 where",
+        "Highwater is ahead.",
         "",
         "| what | Highwater | Apache | ratio |",
         "|---|---|---|---|",
         "| a kill, ms | 250 (200-300 of 3) | 1000 | 4.00 |",
         "| CPU, s | 1.2 | - | - |",
+    ]
+
+
+def test_without_another_side_there_are_two_columns() -> None:
+    rows = [Row("errors", "", (0,)), Row("CPU", "s", (1.5, 2.5))]
+    text = section("Kills", "highwater bench failover", "today", rows, "-")
+    assert text.splitlines()[-4:] == [
+        "| what | Highwater |",
+        "|---|---|",
+        "| errors | 0 |",
+        "| CPU, s | 2.0 (1.5-2.5 of 2) |",
     ]
 
 
