@@ -141,6 +141,7 @@ def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
     a_seed = result["simulated_seconds"] / max(result["seeds"], 1)
     return {
         "name": mutant.name,
+        "commit": _commit(),
         "id": mutant.id,
         "what": mutant.what,
         "equivalent": mutant.equivalent,
@@ -153,12 +154,23 @@ def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
     }
 
 
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
+
+
 _HEAD = """# Mutants in the simulation
 
 Each mutant is the product with one rule broken in one place (`tests/simulation/mutants/`).  A
 search runs seeds in order until a rule is seen broken.  Made by
 `python -m tests.simulation.mutation --seeds {seeds} --table docs/mutants-sim.md`
-at commit {commit}, {time} UTC.  Seconds are of one core.
+at {commit}, {time} UTC.  Seconds are of one core.
 
 | mutant | what is broken | found by | found in | first seed | median seeds | median seconds |
 |---|---|---|---|---|---|---|
@@ -167,15 +179,9 @@ at commit {commit}, {time} UTC.  Seconds are of one core.
 
 def table(rows: list[dict[str, Any]], seeds: str) -> str:
     """The page that is kept in the docs."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
     time = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
-    page = _HEAD.format(seeds=seeds, commit=commit or "unknown", time=time)
+    page = _HEAD.format(seeds=seeds, commit=commits, time=time)
     rows = sorted(rows, key=lambda row: row["name"])
     for row in rows:
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
@@ -186,7 +192,14 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
         page += "| " + " | ".join(map(str, cells)) + " |\n"
     for row in rows:
         if row["equivalent"]:
-            page += f"\nMutant {row['id']}: {row['equivalent']}\n"
+            page += (
+                f"\nMutant {row['id']} is equivalent, and not searched for: {row['equivalent']}\n"
+            )
+    searched = {row["name"] for row in rows}
+    left = [mutant for mutant in all_mutants() if mutant.name not in searched]
+    if left:
+        page += "\nNot searched for yet:\n\n"
+        page += "".join(f"- {mutant.id}: {mutant.what}\n" for mutant in left)
     return page
 
 
@@ -225,6 +238,8 @@ def main(
             kept.write_text(json.dumps(rows, indent=1) + "\n")
         if page is not None:
             page.write_text(table(rows, seeds))
+    if page is not None:
+        page.write_text(table(rows, seeds))
     sys.exit(any(not row["found"] and not row["equivalent"] for row in rows))
 
 
