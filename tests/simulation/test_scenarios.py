@@ -40,6 +40,7 @@ def test_a_seed_gives_one_course_of_events() -> None:
 BROKEN = [
     ("unseen-bounce", "53-unseen-bounce-ignored"),
     ("kip-101-divergence", "57-epoch-end-one-too-high"),
+    ("kip-279", "64-epoch-end-without-its-epoch"),
     ("fast-bounce", "19-broker-epoch-ignored"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
