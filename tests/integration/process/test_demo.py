@@ -73,6 +73,6 @@ def test_apache_kafka_passes_the_same_checks(tmp_path: Path) -> None:
     """The oracle: a check that Apache Kafka does not pass is wrong, or a finding."""
     from highwater.chaos.clusters import apache
 
-    more = ("--workload=transactions", "--workload=groups", f"--apache={apache.home()}")
+    more = ("--workload=transactions", f"--apache={apache.home()}")
     options = ("--seed=3", "--duration=30", "--engine=duckdb", *more)
     check(demo(tmp_path / "run", *options), "process")
