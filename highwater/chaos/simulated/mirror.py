@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from highwater.common.world.sim.disk import Folder, SimDisk, _Inode
+    from highwater.common.world.sim.disk import Folder, SimDisk
+    from highwater.common.world.sim.inode import Inode
 
 _HEAD = Struct(">qiibIhi16xq")
 _RECORDS_AT = 61
@@ -69,7 +70,7 @@ def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]
 
 @dataclass(slots=True)
 class _Segment:
-    inode: _Inode
+    inode: Inode
     cuts: int
     parsed: int = 0
     batches: list[Batch] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """A simulated disk: what a process wrote, what was synced, and what a power loss leaves.
 
-Theory of operation.  An `_Inode` holds the bytes as every reader sees them (the page cache), and
+Theory of operation.  An `Inode` holds the bytes as every reader sees them (the page cache), and
 how to get back to what was synced last: the size then, and the old bytes of every place that was
 changed since.  Names live in folders; each change of a name is kept with its undoing until
 something is synced, since a journaling file system writes its journal in order and every fsync
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from highwater.common.world.chance import Random
+from highwater.common.world.sim.inode import Inode
 from highwater.common.world.sim.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PAGE_BYTES = 512
 UNBOUNDED = 1 << 40
 """What a disk says to have that has no limit."""
-"""Smaller than a real page, so that small files tear, too."""
 
 
 def _error(number: int, path: str) -> OSError:
@@ -47,79 +45,7 @@ def split(path: str) -> tuple[str, str]:
     return folder, name
 
 
-class _Inode:
-    """The content of one file."""
-
-    __slots__ = ("_syncing", "_undo", "cuts", "data", "synced")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.synced = 0
-        self.cuts = 0
-        """How often bytes that were there were taken away or changed (for those who look on)."""
-        self._syncing: list[list[int]] = []
-        self._undo: list[tuple[int, bytes]] = []
-
-    def overwrite(self, position: int, data: Buffer) -> None:
-        self.cuts += position < len(self.data)
-        if position < self.synced:
-            end = min(position + len(data), self.synced)
-            self._undo.append((position, bytes(self.data[position:end])))
-        self.data[position : position + len(data)] = data
-
-    def truncate(self, size: int) -> None:
-        if size < self.synced:
-            self._undo.append((size, bytes(self.data[size : self.synced])))
-            self.synced = size
-        self.cuts += size < len(self.data)
-        for mark in self._syncing:
-            mark[0] = min(mark[0], size)
-        del self.data[size:]
-
-    def begin_sync(self) -> list[int]:
-        """What is there now will be synced; `end_sync` takes this mark once the disk did it."""
-        mark = [len(self.data), len(self._undo)]
-        self._syncing.append(mark)
-        return mark
-
-    def end_sync(self, mark: list[int]) -> None:
-        self._syncing.remove(mark)
-        self.synced = max(self.synced, mark[0])
-        del self._undo[: mark[1]]
-
-    def durable(self) -> bytearray:
-        """What was synced last."""
-        found = bytearray(self.data[: self.synced])
-        for position, old in reversed(self._undo):
-            found[position : position + len(old)] = old
-        return found
-
-    def power_loss(self, random: Random) -> int:
-        """Gives how many bytes of the end were lost."""
-        old, new = self.durable(), self.data
-        before = len(new)
-        if not self._undo and self.synced == len(new):
-            return 0
-        kept = bytearray(old)
-        fate = random.random()
-        if len(new) > len(old) and not self._undo and fate < 0.75:
-            end = random.randint(len(old), len(new)) if fate < 0.5 else len(new)
-            kept += new[len(old) : end]
-            if fate < 0.25 and end > len(old):
-                page = (random.randrange(len(old), end) // PAGE_BYTES) * PAGE_BYTES
-                start, stop = max(page, len(old)), min(page + PAGE_BYTES, end)
-                kept[start:stop] = bytes(stop - start)
-        elif self._undo and fate < 0.5:
-            kept = bytearray(new)
-        self.data = kept
-        self.cuts += 1
-        self.synced = len(kept)
-        self._undo.clear()
-        self._syncing.clear()
-        return before - len(kept)
-
-
-Folder = dict[str, "_Inode | Folder"]
+Folder = dict[str, "Inode | Folder"]
 
 
 class SimDisk:
@@ -154,16 +80,16 @@ class SimDisk:
         node = self.find(path)
         if node is None:
             raise _error(errno.ENOENT, path)
-        if isinstance(node, _Inode):
+        if isinstance(node, Inode):
             raise _error(errno.ENOTDIR, path)
         return node
 
-    def find(self, path: str) -> _Inode | Folder | None:
-        node: _Inode | Folder = self.root
+    def find(self, path: str) -> Inode | Folder | None:
+        node: Inode | Folder = self.root
         for part in path.split("/"):
             if not part:
                 continue
-            if isinstance(node, _Inode):
+            if isinstance(node, Inode):
                 return None
             found = node.get(part)
             if found is None:
@@ -171,11 +97,11 @@ class SimDisk:
             node = found
         return node
 
-    def file(self, path: str) -> _Inode:
+    def file(self, path: str) -> Inode:
         node = self.find(path)
         if node is None:
             raise _error(errno.ENOENT, path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise _error(errno.EISDIR, path)
         return node
 
@@ -186,7 +112,7 @@ class SimDisk:
         else:
             names[name] = None
 
-    def put(self, path: str, node: _Inode | Folder | None) -> None:
+    def put(self, path: str, node: Inode | Folder | None) -> None:
         """Changes one name, with its undoing in the journal."""
         above, name = split(path)
         folder = self.folder(above)
@@ -215,7 +141,7 @@ class SimDisk:
         self.used += n
         return n
 
-    async def sync(self, inode: _Inode | None, check: Callable[[], None]) -> None:
+    async def sync(self, inode: Inode | None, check: Callable[[], None]) -> None:
         """fsync of a file, or of a folder: takes time, and commits the journal."""
         mark = inode.begin_sync() if inode else None
         names = len(self._journal)
@@ -245,14 +171,14 @@ class SimDisk:
         self.kernel.note("power loss", self.name, lost)
         return lost
 
-    def files(self) -> list[tuple[str, _Inode]]:
+    def files(self) -> list[tuple[str, Inode]]:
         """Every file, in the order of paths."""
-        found: list[tuple[str, _Inode]] = []
+        found: list[tuple[str, Inode]] = []
 
         def walk(folder: Folder, path: str) -> None:
             for name in sorted(folder):
                 node = folder[name]
-                if isinstance(node, _Inode):
+                if isinstance(node, Inode):
                     found.append((f"{path}/{name}", node))
                 else:
                     walk(node, f"{path}/{name}")
@@ -267,7 +193,7 @@ class SimDisk:
 class SimFile:
     """`world.api.File`."""
 
-    def __init__(self, disk: SimDisk, process: Process, path: str, inode: _Inode) -> None:
+    def __init__(self, disk: SimDisk, process: Process, path: str, inode: Inode) -> None:
         self._disk = disk
         self._process = process
         self._inode = inode
@@ -339,7 +265,7 @@ class ProcessDisk:
     def open(self, path: str, *, create: bool = False) -> SimFile:
         disk = self._enter(path)
         if create and disk.find(path) is None:
-            disk.put(path, _Inode())
+            disk.put(path, Inode())
         return SimFile(disk, self._process, path, disk.file(path))
 
     def exists(self, path: str) -> bool:
@@ -358,7 +284,7 @@ class ProcessDisk:
             if part not in folder:
                 disk.put(above, {})
             node = folder[part]
-            if isinstance(node, _Inode):
+            if isinstance(node, Inode):
                 raise _error(errno.ENOTDIR, path)
             folder = node
 
@@ -384,10 +310,10 @@ class ProcessDisk:
         if node is None:
             raise _error(errno.ENOENT, old)
         target = disk.find(new)
-        if isinstance(target, dict) and (target or isinstance(node, _Inode)):
+        if isinstance(target, dict) and (target or isinstance(node, Inode)):
             raise _error(errno.ENOTEMPTY if target else errno.EISDIR, new)
         disk.folder(split(new)[0])
-        if isinstance(target, _Inode):
+        if isinstance(target, Inode):
             disk.used -= len(target.data)
         disk.put(new, node)
         disk.put(old, None)
@@ -421,11 +347,11 @@ class ProcessDisk:
         self.rename(beside, path)
         await self._disk.sync(None, lambda: self._disk_check(path))
 
-    def _write_beside(self, path: str, data: bytes) -> tuple[str, _Inode]:
+    def _write_beside(self, path: str, data: bytes) -> tuple[str, Inode]:
         disk = self._enter(path)
         disk.temporary += 1
         beside = f"{path}.{disk.temporary}.tmp"
-        inode = _Inode()
+        inode = Inode()
         disk.put(beside, inode)
         room = disk.take(path, len(data))
         inode.overwrite(0, data[:room])

@@ -2,7 +2,7 @@
 
 A link is one direction between two machines.  It has a delay, perhaps a rate, and may be cut.  What
 is sent into a cut is not lost but waits, as TCP sends it again, and arrives after the link has
-healed, unless the connection has been given up meanwhile (`RETRANSMIT_SECONDS`); an attempt to
+healed, unless the connection has been given up meanwhile (`pipe.RETRANSMIT_SECONDS`); an attempt to
 connect waits as well.  So a partition makes silence, never an error by itself.
 
 Losses are ends of connections: `break_connections` resets both ends; a killed process's connections
@@ -20,12 +20,12 @@ import errno
 import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from highwater.common.world.sim.kernel import Kernel, Timer
+from highwater.common.world.sim.kernel import Kernel
+from highwater.common.world.sim.pipe import Link, Pipe
 from highwater.common.world.sim.poller import SimPoller
 from highwater.common.world.sim.process import Host, Process
 from highwater.common.world.sim.waiting import Waiters
@@ -34,128 +34,12 @@ if TYPE_CHECKING:
     from highwater.common.world.api import Buffer, File
 
 WINDOW_BYTES = (4096, 65536, 262144)
-RETRANSMIT_SECONDS = 15.0
 CONNECT_SECONDS = 60.0
-CORK_SECONDS = 0.2
-_SPLIT_CHANCE = 1 / 32
 _READ, _WRITE, _HUNG_UP = 1, 4, 0x2000
 
 
 def _error(number: int, detail: str = "") -> OSError:
     return OSError(number, f"{os.strerror(number)}{': ' if detail else ''}{detail}")
-
-
-@dataclass(slots=True)
-class Link:
-    """One direction between two machines."""
-
-    delay_s: tuple[float, float] = (0.0002, 0.001)
-    bytes_per_s: float | None = None
-    cut: bool = False
-
-
-class _Pipe:
-    """One direction of a connection: bytes on their way, in order."""
-
-    __slots__ = (
-        "arrives",
-        "cork_ends",
-        "corked",
-        "fabric",
-        "held",
-        "link",
-        "on_way",
-        "patience",
-        "sink",
-        "source",
-    )
-
-    def __init__(self, fabric: Fabric, source: SimConnection, sink: SimConnection) -> None:
-        self.fabric = fabric
-        self.link = fabric.link(source.host, sink.host)
-        self.source = source
-        self.sink = sink
-        self.arrives = 0.0
-        self.on_way = 0
-        self.held: deque[tuple[str, bytes]] = deque()
-        self.patience: Timer | None = None
-        self.corked = b""
-        self.cork_ends: Timer | None = None
-
-    def cork(self, data: bytes) -> None:
-        """More will follow, and go with it (MSG_MORE); not for long, as on Linux."""
-        self.on_way += len(data)
-        if not self.corked:
-            self.cork_ends = self.fabric.kernel.timeline.after(CORK_SECONDS, self.uncork)
-        self.corked += data
-
-    def uncork(self) -> None:
-        if self.corked:
-            self.send("data")
-
-    def _take_corked(self) -> bytes:
-        corked, self.corked = self.corked, b""
-        self.on_way -= len(corked)
-        if self.cork_ends is not None:
-            self.cork_ends.cancel()
-        return corked
-
-    def drop_corked(self) -> None:
-        if self.corked:
-            self._take_corked()
-
-    def send(self, kind: str, data: bytes = b"") -> None:
-        """`kind` is "data", "end" (FIN) or "reset" (RST)."""
-        if self.corked:
-            corked = self._take_corked()
-            if kind == "data":
-                data = corked + data
-            elif kind == "end":
-                self._send("data", corked)
-        random = self.fabric.random
-        if random.random() < _SPLIT_CHANCE and len(data) > 1:
-            at = random.randrange(1, len(data))
-            self._send(kind, data[:at])
-            data = data[at:]
-        self._send(kind, data)
-
-    def _send(self, kind: str, data: bytes) -> None:
-        link, fabric = self.link, self.fabric
-        least, most = link.delay_s
-        timeline = fabric.kernel.timeline
-        arrives = timeline.now + least + (most - least) * fabric.random.random()
-        if link.bytes_per_s:
-            arrives += len(data) / link.bytes_per_s
-        self.on_way += len(data)
-        if arrives > self.arrives:
-            self.arrives = arrives
-        timeline.at(self.arrives, self._arrive, kind, data)
-
-    def _arrive(self, kind: str, data: bytes) -> None:
-        fabric = self.fabric
-        if self.held or self.link.cut or not self.sink.host.up:
-            if not self.held:
-                fabric.waiting.append(self)
-                self.patience = fabric.kernel.timeline.after(RETRANSMIT_SECONDS, self._give_up)
-            self.held.append((kind, data))
-            return
-        self.on_way -= len(data)
-        fabric.kernel.note("net", self.sink.label, kind, len(data))
-        self.sink.arrived(kind, data)
-
-    def _give_up(self) -> None:
-        self.fabric.waiting.remove(self)
-        self.held.clear()
-        self.source.broken(errno.ETIMEDOUT)
-
-    def retry(self) -> None:
-        """The link may have healed: what was held is sent again."""
-        if self.patience is not None:
-            self.patience.cancel()
-        held, self.held = self.held, deque()
-        for kind, data in held:
-            self.on_way -= len(data)
-            self._send(kind, data)
 
 
 class SimConnection:
@@ -176,7 +60,7 @@ class SimConnection:
         self.label = label
         self.local = local
         self.peer = peer
-        self.out: _Pipe
+        self.out: Pipe
         self._inbox: deque[memoryview] = deque()
         self._unread = 0
         self._ended = False
@@ -392,7 +276,7 @@ class Fabric:
         self.hosts: dict[str, Host] = {}
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.connections: dict[str, SimConnection] = {}
-        self.waiting: list[_Pipe] = []
+        self.waiting: list[Pipe] = []
         self._links: dict[tuple[str, str], Link] = {}
         self._healed = trio.lowlevel.ParkingLot()
         self._made = 0
@@ -497,7 +381,7 @@ class Fabric:
         here, there = (source.name, source.next_port), (target.name, port)
         near = SimConnection(self, source, process, label + "<", here, there)
         far = SimConnection(self, target, listener.process, label + ">", there, here)
-        near.out, far.out = _Pipe(self, near, far), _Pipe(self, far, near)
+        near.out, far.out = Pipe(self, near, far), Pipe(self, far, near)
         if not listener.offer(far):
             return None
         for connection in (near, far):

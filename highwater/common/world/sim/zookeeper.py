@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -40,64 +39,13 @@ from highwater.common.world.api import (
 from highwater.common.world.sim.kernel import Kernel
 from highwater.common.world.sim.network import Fabric
 from highwater.common.world.sim.process import Host, Process
+from highwater.common.world.sim.zookeeper_channel import Call, Channel
 from highwater.common.world.sim.zookeeper_server import Ensemble, Session
 
 _POLL_SECONDS = 0.02
 _CLOSE_SECONDS = 2.0
 _LATE_WATCH_ONE_IN = 8
 _LATE_WATCH_SECONDS = 0.02
-
-
-@dataclass(eq=False, slots=True)
-class _Call:
-    """One request of a session."""
-
-    what: str
-    path: str
-    body: Any = None
-    watcher: Watcher | None = None
-    done: trio.Event = field(default_factory=trio.Event)
-    result: Any = None
-    error: ZkError | None = None
-    applied: bool = False
-    lost: bool = False
-
-    def fail(self, error: ZkError) -> None:
-        if not self.done.is_set():
-            self.error = error
-            self.done.set()
-
-
-class _Channel:
-    """One direction of a session's connection: in order, and waiting while the link is cut."""
-
-    def __init__(self, service: ZooKeeperService, source: Host, target: Host) -> None:
-        self._service = service
-        self._source = source
-        self._target = target
-        self._queue: deque[tuple[float, Callable[..., object], tuple[Any, ...]]] = deque()
-        self._last = 0.0
-        self._closed = False
-
-    def send(self, deliver: Callable[..., object], *args: Any) -> None:
-        timeline = self._service.kernel.timeline
-        delay = self._service.delay(self._source, self._target)
-        self._last = max(self._last, timeline.now + delay)
-        self._queue.append((self._last, deliver, args))
-        timeline.at(self._last, self._move)
-
-    def close(self) -> None:
-        self._closed = True
-        self._queue.clear()
-
-    def _move(self) -> None:
-        timeline = self._service.kernel.timeline
-        while self._queue and self._queue[0][0] <= timeline.now and not self._closed:
-            if not self._service.open_between(self._source, self._target):
-                timeline.after(_POLL_SECONDS, self._move)
-                return
-            _, deliver, args = self._queue.popleft()
-            deliver(*args)
 
 
 class ZooKeeperService:
@@ -172,7 +120,7 @@ class ZooKeeperService:
         else:
             self.kernel.timeline.at(session.expires_at, self._watch_expiry, session_id)
 
-    def handle(self, client: SimZooKeeper, channel: _Channel, call: _Call) -> None:
+    def handle(self, client: SimZooKeeper, channel: Channel, call: Call) -> None:
         """One request has arrived; `channel` is the way back of the connection it came on."""
         if call.lost:
             return
@@ -188,7 +136,7 @@ class ZooKeeperService:
             self.kernel.note("zk", client.session_id, call.what, call.path, type(error).__name__)
         channel.send(client.answered, call, result, error)
 
-    def _apply(self, client: SimZooKeeper, call: _Call) -> Any:
+    def _apply(self, client: SimZooKeeper, call: Call) -> Any:
         ensemble, watch = self.ensemble, call.watcher is not None
         session_id, who = client.session_id, str(client.process)
         match call.what:
@@ -234,14 +182,14 @@ class SimZooKeeper:
         self.process = process
         self._timeline = service.kernel.timeline
         self._chroot = chroot
-        self._up: _Channel
-        self._down: _Channel
+        self._up: Channel
+        self._down: Channel
         self._connected = False
         self._ended = False
         self._heard = 0.0
         self._connection = 0
-        self._pending: deque[_Call] = deque()
-        self._queued: deque[_Call] = deque()
+        self._pending: deque[Call] = deque()
+        self._queued: deque[Call] = deque()
         self._data: dict[str, list[Watcher]] = {}
         self._child: dict[str, list[Watcher]] = {}
         self._stranded: list[tuple[Watcher, WatchEvent]] = []
@@ -267,8 +215,8 @@ class SimZooKeeper:
 
     def _connect(self) -> None:
         host, server = self.process.host, self._service.host
-        self._up = _Channel(self._service, host, server)
-        self._down = _Channel(self._service, server, host)
+        self._up = Channel(self._service, host, server)
+        self._down = Channel(self._service, server, host)
         self._connected = True
         self._heard = self._timeline.now
         self._connection += 1
@@ -281,7 +229,7 @@ class SimZooKeeper:
             if self._timeline.now - self._heard > self.session_timeout_ms / 1500:
                 self.drop()
                 return
-            self._send(_Call("ping", ""))
+            self._send(Call("ping", ""))
         self._timeline.after(self.session_timeout_ms / 3000, self._ping, connection)
 
     def drop(self) -> None:
@@ -355,7 +303,7 @@ class SimZooKeeper:
             return
         with trio.CancelScope(shield=True), trio.move_on_after(_CLOSE_SECONDS):
             try:
-                await self._call(_Call("close", ""))
+                await self._call(Call("close", ""))
             except ZkError:
                 pass
         self._ended = True
@@ -363,11 +311,11 @@ class SimZooKeeper:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def _send(self, call: _Call) -> None:
+    def _send(self, call: Call) -> None:
         self._pending.append(call)
         self._up.send(self._service.handle, self, self._down, call)
 
-    async def _call(self, call: _Call) -> Any:
+    async def _call(self, call: Call) -> Any:
         self.process.check()
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.expired:
@@ -384,7 +332,7 @@ class SimZooKeeper:
             raise type(call.error)(self._outer(call.error.path))
         return call.result
 
-    def answered(self, call: _Call, result: Any, error: ZkError | None) -> None:
+    def answered(self, call: Call, result: Any, error: ZkError | None) -> None:
         self._heard = self._timeline.now
         if not self.process.alive or call not in self._pending:
             return
@@ -432,35 +380,35 @@ class SimZooKeeper:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, Stat]:
         inner = self._inner(path)
-        call = _Call("write", inner, Create(inner, bytes(data), ephemeral, sequential))
+        call = Call("write", inner, Create(inner, bytes(data), ephemeral, sequential))
         created, stat = await self._call(call)
         return self._outer(created), stat
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
-        data, stat = await self._call(_Call("get", self._inner(path), None, watch))
+        data, stat = await self._call(Call("get", self._inner(path), None, watch))
         return data, stat
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        found: Stat | None = await self._call(_Call("exists", self._inner(path), None, watch))
+        found: Stat | None = await self._call(Call("exists", self._inner(path), None, watch))
         return found
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        names: list[str] = await self._call(_Call("children", self._inner(path), None, watch))
+        names: list[str] = await self._call(Call("children", self._inner(path), None, watch))
         return names
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         inner = self._inner(path)
-        stat: Stat = await self._call(_Call("write", inner, SetData(inner, bytes(data), version)))
+        stat: Stat = await self._call(Call("write", inner, SetData(inner, bytes(data), version)))
         return stat
 
     async def delete(self, path: str, version: int = -1) -> None:
         inner = self._inner(path)
-        await self._call(_Call("write", inner, Delete(inner, version)))
+        await self._call(Call("write", inner, Delete(inner, version)))
 
     async def multi(self, ops: Sequence[ZkOp]) -> list[Stat | str | None]:
         inner = [_with_path(op, self._inner(op.path)) for op in ops]
         results: list[Stat | str | None] = await self._call(
-            _Call("multi", inner[0].path if inner else "", inner)
+            Call("multi", inner[0].path if inner else "", inner)
         )
         return [self._outer(r) if isinstance(r, str) else r for r in results]
 
