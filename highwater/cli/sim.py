@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,19 +122,13 @@ def sim(
     if shrink and replay is not None:
         _shrink(replay, options)
     kept = _log(log_file, options)
-
-    def progress(summary: Summary, outcome: Outcome) -> None:
-        if kept is not None:
-            kept.add(outcome)
-        _progress(summary, outcome, options)
-
     summary = run_seeds(
         [replay] if replay is not None else seeds,
         options,
         jobs=1 if replay is not None else jobs or usual_jobs(),
         minutes=minutes,
         finds=None if keep_going else finds,
-        progress=progress,
+        progress=partial(_progress, options, kept),
         done=kept.done if kept is not None else (),
     )
     _tell(summary, json_file)
@@ -206,7 +201,9 @@ def _shrink(seed: int, options: Options) -> None:
     sys.exit(1)
 
 
-def _progress(summary: Summary, outcome: Outcome, options: Options) -> None:
+def _progress(options: Options, kept: RunLog | None, summary: Summary, outcome: Outcome) -> None:
+    if kept is not None:
+        kept.add(outcome)
     if not outcome.ok:
         _tell_broken(outcome, options)
     if sys.stderr.isatty() or summary.seeds % 20 == 0:

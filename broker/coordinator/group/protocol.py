@@ -11,6 +11,10 @@ from highwater.common.errors import ErrorCode
 class Limits:
     initial_delay_ms: int
     max_size: int
+    new_member_ms: int = 5 * 60 * 1000
+    """A new member that waits in JoinGroup cannot send heartbeats, and its connection is not
+    read.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,6 @@ from broker.coordinator.group.group import (
 from broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
 from highwater.common.errors import ErrorCode
 
-NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A new member that waits in JoinGroup cannot send heartbeats, and its connection is not read."""
-
-
 _STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -145,7 +141,7 @@ class Rebalancing:
         if request.instance_id is not None:
             group.static_members[request.instance_id] = member_id
         group.pending_members.pop(member_id, None)
-        out.timers[SESSION, member_id] = NEW_MEMBER_JOIN_TIMEOUT_MS
+        out.timers[SESSION, member_id] = self.limits.new_member_ms
         self._prepare(out)
 
     def _update(self, member: Member, request: Join, ticket: Ticket, out: Outcome) -> None:
