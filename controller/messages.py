@@ -1,8 +1,12 @@
-"""The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them."""
+"""The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them.
+
+Those that may tell of thousands of partitions are made in steps: whoever drives one lets others
+have their turn where it yields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from struct import pack_into
 from typing import TYPE_CHECKING
 
@@ -15,10 +19,12 @@ if TYPE_CHECKING:
         SendLeaderAndIsr,
         SendStopReplica,
         SendUpdateMetadata,
-        StopReplicaPartition,
     )
     from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
 
+Steps = Generator[None, None, bytes | bytearray]
+AT_ONCE = 500
+"""Partitions between two turns of the others."""
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""
 
@@ -28,10 +34,12 @@ def leader_and_isr(
     controller_id: BrokerId,
     controller_epoch: ControllerEpoch,
     inter_broker_listener: str,
-) -> bytes:
-    topics: dict[str, list[LeaderAndIsrPartition]] = {}
-    for p in effect.partitions:
-        topics.setdefault(p.tp.topic, []).append(p)
+) -> Steps:
+    topics: dict[str, list[object]] = {}
+    for n, p in enumerate(effect.partitions, 1):
+        topics.setdefault(p.tp.topic, []).append(_leader_and_isr_partition(p))
+        if n % AT_ONCE == 0:
+            yield
     leaders = []
     for broker in effect.leaders:
         endpoint = broker.endpoint(inter_broker_listener)
@@ -46,56 +54,56 @@ def leader_and_isr(
         controller_epoch=controller_epoch,
         broker_epoch=effect.broker_epoch,
         topic_states=[
-            control.LeaderAndIsrTopicState(
-                topic_name=topic,
-                partition_states=[
-                    control.LeaderAndIsrPartitionState(
-                        partition_index=p.tp.partition,
-                        controller_epoch=p.state.controller_epoch,
-                        leader=p.state.leader,
-                        leader_epoch=p.state.leader_epoch,
-                        isr=p.state.isr,
-                        partition_epoch=p.state.zk_version,
-                        replicas=p.assignment.replicas,
-                        adding_replicas=p.assignment.adding,
-                        removing_replicas=p.assignment.removing,
-                        is_new=p.is_new,
-                    )
-                    for p in partitions
-                ],
-            )
+            control.LeaderAndIsrTopicState(topic_name=topic, partition_states=partitions)
             for topic, partitions in topics.items()
         ],
         live_leaders=leaders,
     )
+    if len(effect.partitions) > AT_ONCE:
+        yield
     return bytes(request.encode(version=control.LEADER_AND_ISR_VERSION))
+
+
+def _leader_and_isr_partition(p: LeaderAndIsrPartition) -> object:
+    return control.LeaderAndIsrPartitionState(
+        partition_index=p.tp.partition,
+        controller_epoch=p.state.controller_epoch,
+        leader=p.state.leader,
+        leader_epoch=p.state.leader_epoch,
+        isr=p.state.isr,
+        partition_epoch=p.state.zk_version,
+        replicas=p.assignment.replicas,
+        adding_replicas=p.assignment.adding,
+        removing_replicas=p.assignment.removing,
+        is_new=p.is_new,
+    )
 
 
 def stop_replica(
     effect: SendStopReplica, controller_id: BrokerId, controller_epoch: ControllerEpoch
-) -> bytes:
-    topics: dict[str, list[StopReplicaPartition]] = {}
-    for p in effect.partitions:
-        topics.setdefault(p.tp.topic, []).append(p)
+) -> Steps:
+    topics: dict[str, list[object]] = {}
+    for n, p in enumerate(effect.partitions, 1):
+        topics.setdefault(p.tp.topic, []).append(
+            control.StopReplicaPartitionState(
+                partition_index=p.tp.partition,
+                leader_epoch=p.leader_epoch,
+                delete_partition=p.delete,
+            )
+        )
+        if n % AT_ONCE == 0:
+            yield
     request = control.StopReplicaRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
         broker_epoch=effect.broker_epoch,
         topic_states=[
-            control.StopReplicaTopicState(
-                topic_name=topic,
-                partition_states=[
-                    control.StopReplicaPartitionState(
-                        partition_index=p.tp.partition,
-                        leader_epoch=p.leader_epoch,
-                        delete_partition=p.delete,
-                    )
-                    for p in partitions
-                ],
-            )
+            control.StopReplicaTopicState(topic_name=topic, partition_states=partitions)
             for topic, partitions in topics.items()
         ],
     )
+    if len(effect.partitions) > AT_ONCE:
+        yield
     return bytes(request.encode(version=control.STOP_REPLICA_VERSION))
 
 
@@ -110,11 +118,11 @@ class UpdateMetadataBody:
     ) -> None:
         self._effect = effect
         self._controller = (controller_id, controller_epoch)
-        self._body: bytes | None = None
+        self._body: bytes | bytearray | None = None
 
-    def for_broker(self, broker_epoch: BrokerEpoch) -> bytearray:
+    def for_broker(self, broker_epoch: BrokerEpoch) -> Steps:
         if self._body is None:
-            self._body = _update_metadata(self._effect, *self._controller)
+            self._body = yield from _update_metadata(self._effect, *self._controller)
         body = bytearray(self._body)
         pack_into(">q", body, _BROKER_EPOCH_POSITION, broker_epoch)
         return body
@@ -122,9 +130,11 @@ class UpdateMetadataBody:
 
 def _update_metadata(
     effect: SendUpdateMetadata, controller_id: BrokerId, controller_epoch: ControllerEpoch
-) -> bytes:
+) -> Steps:
     topics: dict[str, list[object]] = {}
-    for p in effect.partitions:
+    for n, p in enumerate(effect.partitions, 1):
+        if n % AT_ONCE == 0:
+            yield
         topics.setdefault(p.tp.topic, []).append(
             control.UpdateMetadataPartitionState(
                 partition_index=p.tp.partition,
@@ -147,6 +157,8 @@ def _update_metadata(
         ],
         live_brokers=_live(effect.live),
     )
+    if len(effect.partitions) > AT_ONCE:
+        yield
     return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
 
 

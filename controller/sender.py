@@ -58,7 +58,7 @@ class SenderSettings:
 class _Item:
     api_key: int
     version: int
-    body: Callable[[], bytes | bytearray]
+    body: Callable[[], messages.Steps]
     answered: Callable[[Any], Event]
 
 
@@ -183,6 +183,16 @@ def _errors(partitions: Any) -> dict[TopicPartition, int]:
     return {TopicPartition(p.topic_name, p.partition_index): p.error_code for p in partitions}
 
 
+async def _in_steps(steps: messages.Steps) -> bytes | bytearray:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            body: bytes | bytearray = end.value
+            return body
+        await trio.lowlevel.checkpoint()
+
+
 class _Channel:
     def __init__(
         self,
@@ -219,7 +229,7 @@ class _Channel:
                     self._connection.close()
 
     async def _deliver(self, item: _Item) -> None:
-        body = item.body()
+        body = await _in_steps(item.body())
         timeout_s = self._settings.timeout_ms / 1000
         while True:
             try:

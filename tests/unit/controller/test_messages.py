@@ -1,0 +1,78 @@
+"""Large requests are made in steps, small ones at once; nothing of them is lost between steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller import messages
+from controller.effects import (
+    LeaderAndIsrPartition,
+    MetadataPartition,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    StopReplicaPartition,
+)
+from highwater.common.reassignment import ReplicaAssignment
+from highwater.common.types import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+from highwater.common.wire import control
+from highwater.common.wire.codec import decode_request
+from highwater.common.znodes import PartitionState
+
+ME, EPOCH, BROKER_EPOCH = BrokerId(1), ControllerEpoch(3), BrokerEpoch(9)
+ISR = (BrokerId(1), BrokerId(2))
+STATE = PartitionState(EPOCH, BrokerId(1), LeaderEpoch(4), ISR, ZkVersion(5))
+
+
+def made(steps: messages.Steps) -> tuple[bytes, int]:
+    count = 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value), count
+        count += 1
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("ab"[n % 2], n // 2) for n in range(count)]
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, 1), (499, 1), (1200, 4)])
+def test_every_partition_is_told_whatever_the_number_of_steps(count: int, steps: int) -> None:
+    tps = partitions(count)
+    leaders = tuple(LeaderAndIsrPartition(tp, STATE, ReplicaAssignment(ISR), True) for tp in tps)
+    stops = tuple(StopReplicaPartition(tp, LeaderEpoch(4), True) for tp in tps)
+    known = tuple(MetadataPartition(tp, STATE, ISR, ()) for tp in tps)
+    leader_and_isr = messages.leader_and_isr(
+        SendLeaderAndIsr(BrokerId(2), BROKER_EPOCH, leaders, ()), ME, EPOCH, "L"
+    )
+    stop = messages.stop_replica(SendStopReplica(BrokerId(2), BROKER_EPOCH, stops), ME, EPOCH)
+    update = messages.UpdateMetadataBody(SendUpdateMetadata((), known, ()), ME, EPOCH)
+    for key, version, making in (
+        (4, control.LEADER_AND_ISR_VERSION, leader_and_isr),
+        (5, control.STOP_REPLICA_VERSION, stop),
+        (6, control.UPDATE_METADATA_VERSION, update.for_broker(BROKER_EPOCH)),
+    ):
+        body, taken = made(making)
+        request = decode_request(key, version, body)
+        told = [
+            TopicPartition(topic.topic_name, p.partition_index)
+            for topic in request.topic_states
+            for p in topic.partition_states
+        ]
+        assert sorted(told) == sorted(tps)
+        assert (request.controller_epoch, request.broker_epoch) == (3, 9)
+        assert taken == steps
+    again, taken = made(update.for_broker(BrokerEpoch(10)))
+    assert (taken, decode_request(6, control.UPDATE_METADATA_VERSION, again).broker_epoch) == (
+        1,
+        10,
+    )
