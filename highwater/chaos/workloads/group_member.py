@@ -126,6 +126,19 @@ def positions(records: Iterable[Record]) -> dict[int, int]:
     return found
 
 
+def _settings(member: Member) -> dict[str, Any]:
+    """As kafka-python and aiokafka name them."""
+    return {
+        "bootstrap_servers": member.bootstrap,
+        "client_id": member.process,
+        "group_id": member.group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": member.session_ms,
+        "heartbeat_interval_ms": member.heartbeat_ms,
+    }
+
+
 def kafka_python(member: Member, diary: Diary) -> None:
     from kafka import (
         AsyncConsumerRebalanceListener,
@@ -135,15 +148,7 @@ def kafka_python(member: Member, diary: Diary) -> None:
     )
     from kafka.errors import KafkaError
 
-    consumer = KafkaConsumer(
-        bootstrap_servers=member.bootstrap,
-        client_id=member.process,
-        group_id=member.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=member.session_ms,
-        heartbeat_interval_ms=member.heartbeat_ms,
-    )
+    consumer = KafkaConsumer(**_settings(member))
 
     class Listener(AsyncConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None: ...
@@ -276,15 +281,7 @@ def _commit(
 async def aiokafka(member: Member, diary: Diary) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=member.bootstrap,
-        client_id=member.process,
-        group_id=member.group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=member.session_ms,
-        heartbeat_interval_ms=member.heartbeat_ms,
-    )
+    consumer = AIOKafkaConsumer(**_settings(member))
 
     class Listener(ConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None: ...
