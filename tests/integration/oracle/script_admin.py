@@ -171,35 +171,44 @@ def _nothing_moves(answer: Any) -> bool:
     return answer["topics"] == []
 
 
+def describe(kind: int, name: str, *keys: str, **more: Any) -> dict[str, Any]:
+    resource = {
+        "resource_type": kind,
+        "resource_name": name,
+        "configuration_keys": list(keys) or None,
+    }
+    return {"resources": [resource], **more}
+
+
+def alter(kind: int, name: str, check: bool = False, **values: Any) -> dict[str, Any]:
+    entries = [{"name": k.replace("_", "."), "value": v} for k, v in values.items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+    return {"resources": [resource], "validate_only": check}
+
+
+def change(kind: int, name: str, *ops: tuple[str, int, Any]) -> dict[str, Any]:
+    entries = [{"name": k, "config_operation": op, "value": v} for k, op, v in ops]
+    resource = {"resource_type": kind, "resource_name": name, "configs": entries}
+    return {"resources": [resource], "validate_only": False}
+
+
+def case(name: str, key: int, body: Any, to: str = "1") -> Case:
+    return Case(name, key, body, to)
+
+
+def is_set(name: str, value: str | None) -> Any:
+    def test(answer: Any) -> bool:
+        (result,) = answer["results"]
+        return any(c["name"] == name and c["value"] == value for c in result["configs"])
+
+    return test
+
+
 def configs() -> list[Case]:
-    def describe(kind: int, name: str, *keys: str, **more: Any) -> dict[str, Any]:
-        resource = {
-            "resource_type": kind,
-            "resource_name": name,
-            "configuration_keys": list(keys) or None,
-        }
-        return {"resources": [resource], **more}
+    return [*_described(), *_altered(), *_changed()]
 
-    def alter(kind: int, name: str, check: bool = False, **values: Any) -> dict[str, Any]:
-        entries = [{"name": k.replace("_", "."), "value": v} for k, v in values.items()]
-        resource = {"resource_type": kind, "resource_name": name, "configs": entries}
-        return {"resources": [resource], "validate_only": check}
 
-    def change(kind: int, name: str, *ops: tuple[str, int, Any]) -> dict[str, Any]:
-        entries = [{"name": k, "config_operation": op, "value": v} for k, op, v in ops]
-        resource = {"resource_type": kind, "resource_name": name, "configs": entries}
-        return {"resources": [resource], "validate_only": False}
-
-    def case(name: str, key: int, body: Any, to: str = "1") -> Case:
-        return Case(name, key, body, to)
-
-    def is_set(name: str, value: str | None) -> Any:
-        def test(answer: Any) -> bool:
-            (result,) = answer["results"]
-            return any(c["name"] == name and c["value"] == value for c in result["configs"])
-
-        return test
-
+def _described() -> list[Case]:
     names = ("retention.ms", "cleanup.policy", "min.insync.replicas")
     return [
         case("a topic", DESCRIBE_CONFIGS, describe(TOPIC, "two")),
@@ -215,6 +224,11 @@ def configs() -> list[Case]:
         case("a broker by name", DESCRIBE_CONFIGS, describe(BROKER, "two")),
         case("an unknown type", DESCRIBE_CONFIGS, describe(99, "two")),
         case("no type", DESCRIBE_CONFIGS, describe(0, "two")),
+    ]
+
+
+def _altered() -> list[Case]:
+    return [
         case("set", ALTER, alter(TOPIC, "altered", retention_ms="6000")),
         Case(
             "it is set",
@@ -237,6 +251,11 @@ def configs() -> list[Case]:
         case("alter: a null value", ALTER, alter(TOPIC, "altered", retention_ms=None)),
         case("alter: unknown topic", ALTER, alter(TOPIC, NOBODY, retention_ms="1")),
         case("alter: no type", ALTER, alter(0, "two", retention_ms="1")),
+    ]
+
+
+def _changed() -> list[Case]:
+    return [
         case("change", INCREMENTAL, change(TOPIC, "altered", ("max.message.bytes", 0, "99999"))),
         Case(
             "it is changed",
@@ -282,19 +301,6 @@ def configs() -> list[Case]:
 def throttles() -> list[Case]:
     """Replication throttles, and unclean election by the cluster's default."""
 
-    def change(kind: int, name: str, *ops: tuple[str, int, Any]) -> dict[str, Any]:
-        entries = [{"name": k, "config_operation": op, "value": v} for k, op, v in ops]
-        resource = {"resource_type": kind, "resource_name": name, "configs": entries}
-        return {"resources": [resource], "validate_only": False}
-
-    def describe(kind: int, name: str, *keys: str) -> dict[str, Any]:
-        resource = {
-            "resource_type": kind,
-            "resource_name": name,
-            "configuration_keys": list(keys),
-        }
-        return {"resources": [resource], "include_synonyms": True}
-
     def is_set(name: str, value: str | None) -> Any:
         def test(answer: Any) -> bool:
             (result,) = answer["results"]
@@ -313,7 +319,7 @@ def throttles() -> list[Case]:
         return Case(name, INCREMENTAL, change(kind, of, op), "1")
 
     def seen(name: str, kind: int, of: str, key: str, value: str | None) -> Case:
-        body = describe(kind, of, key)
+        body = describe(kind, of, key, include_synonyms=True)
         return Case(name, DESCRIBE_CONFIGS, body, "1", until=is_set(key, value))
 
     return [

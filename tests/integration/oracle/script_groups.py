@@ -212,6 +212,19 @@ def members() -> list[Case]:
             lambda v, f: {**commits(v, f), "generation_id_or_member_epoch": 0},
             versions=(2, 9),
         ),
+        *_asked(),
+        Case("leave", LEAVE, leave),
+        Case("leave again", LEAVE, leave),
+        Case("leave: no group id", LEAVE, lambda v, f: {**leave(v, f), "group_id": ""}),
+        Case("describe when it left", DESCRIBE, lambda v, f: {"groups": [f"members-{v}"]}),
+        Case("delete", DELETE, lambda v, f: {"groups_names": [f"members-{v}"]}),
+        Case("delete two", DELETE, {"groups_names": ["simple", "unknown"]}),
+    ]
+
+
+def _asked() -> list[Case]:
+    """While the members are there."""
+    return [
         Case("describe", DESCRIBE, lambda v, f: {"groups": [f"members-{v}"]}),
         Case("describe: unknown", DESCRIBE, {"groups": ["unknown"]}),
         Case("describe: empty", DESCRIBE, {"groups": ["simple"]}),
@@ -235,12 +248,6 @@ def members() -> list[Case]:
         Case("offsets: delete", DELETE_OFFSETS, _delete_offsets("simple", "two", 0)),
         Case("offsets: unknown topic", DELETE_OFFSETS, _delete_offsets("simple", "nosuch", 0)),
         Case("offsets: unknown group", DELETE_OFFSETS, _delete_offsets("unknown", "two", 0)),
-        Case("leave", LEAVE, leave),
-        Case("leave again", LEAVE, leave),
-        Case("leave: no group id", LEAVE, lambda v, f: {**leave(v, f), "group_id": ""}),
-        Case("describe when it left", DESCRIBE, lambda v, f: {"groups": [f"members-{v}"]}),
-        Case("delete", DELETE, lambda v, f: {"groups_names": [f"members-{v}"]}),
-        Case("delete two", DELETE, {"groups_names": ["simple", "unknown"]}),
     ]
 
 
