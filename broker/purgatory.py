@@ -136,12 +136,11 @@ class Purgatories:
             return 0
         completed = 0
         watched = found.watched
-        for key in keys:
-            watchers = watched.get(key)
-            if watchers:
-                for op in list(watchers):
-                    if not op.completed and self._try(op):
-                        completed += 1
+        # once each: a follower's fetch waits under thousands of keys, and looks at all of them
+        to_try = {id(op): op for key in keys for op in watched.get(key, ())}
+        for op in to_try.values():
+            if not op.completed and self._try(op):
+                completed += 1
         return completed
 
     def sizes(self) -> dict[str, tuple[int, int]]:

@@ -72,6 +72,18 @@ def test_only_its_kind_and_keys_make_it_look() -> None:
     assert nothing_left(purgatories)
 
 
+def test_it_looks_once_however_many_of_its_keys_have_news() -> None:
+    purgatories = Purgatories(lambda: 0)
+    ops = [Wait(["a", "b", "c"]), Wait(["c"])]
+    for op in ops:
+        purgatories.submit(op, op.respond)
+    before = [op.looked for op in ops]
+    assert purgatories.check("Fetch", ["a", "b", "c"]) == 0
+    assert [op.looked - n for op, n in zip(ops, before, strict=True)] == [1, 1]
+    ops[1].ready = True
+    assert purgatories.check("Fetch", ["a", "b", "c"]) == 1
+
+
 def test_an_exception_ends_it_and_is_handed_on() -> None:
     class Broken(Wait):
         def try_complete(self) -> Response | None:
