@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from struct import pack, unpack
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 import trio
 
-from broker.context import Api, Handler
+from broker.context import Api, Context, Handler, Response
 from broker.metrics import Metrics
 from broker.network.handler_pool import ErrorResponse, HandlerEntry
 from broker.network.socket_server import SocketServer
-from broker.purgatory import CompletionSink, Purgatories
+from broker.purgatory import CompletionSink, DelayedOperation, Purgatories
 from broker.quota.manager import Quotas
 from highwater.common.config import Config
+from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.header import request_header
 from highwater.common.world.api import Connection, Listener
 from highwater.common.world.real.clock import RealClock
@@ -37,9 +38,34 @@ class PlainNetwork:
         return await self._real.connect(host, port)
 
 
+Net = RealNetwork | PlainNetwork
+
+
 @pytest.fixture(params=["epoll", "tasks"])
-def network(request: pytest.FixtureRequest) -> RealNetwork | PlainNetwork:
+def network(request: pytest.FixtureRequest) -> Net:
     return RealNetwork() if request.param == "epoll" else PlainNetwork()
+
+
+def echo(ctx: Context, body: memoryview) -> Response:
+    return Response(parts=[b"<", bytes(body), b">"])
+
+
+class Wait(DelayedOperation):
+    kind: ClassVar[str] = "Fetch"
+
+    def __init__(self, fails: bool = False) -> None:
+        self.keys = ["k"]
+        self.timeout_ms = 60_000
+        self.ready = False
+        self.fails = fails
+
+    def try_complete(self) -> Response | None:
+        if self.ready and self.fails:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return Response(parts=[b"done"]) if self.ready else None
+
+    def on_expire(self) -> Response:
+        return Response(parts=[b"expired"])
 
 
 class Client:

@@ -14,9 +14,8 @@ from highwater.common.wire.codec import encode_request
 from highwater.common.wire.header import request_header
 from highwater.common.wire.messages import HeartbeatRequest, HeartbeatResponse
 
-from .conftest import Client, PlainNetwork, Serving, entry, serving
+from .conftest import Client, Net, PlainNetwork, Serving, entry, serving
 from .test_request_times import Overlapping
-from .test_socket_server import Net
 
 LARGE = 400_000
 BOUND = 1_000_000
