@@ -80,6 +80,9 @@ class Cluster(Protocol):
     async def start(self, member: str, ready: bool = True, timeout_s: float = 30) -> None:
         """Waits until it serves, unless `ready` is False."""
 
+    async def wait_ready(self, member: str, timeout_s: float = 30) -> None:
+        """Until a member that was started serves; raises StartError where it does not."""
+
     async def pause(self, member: str) -> None: ...
 
     async def resume(self, member: str) -> None: ...

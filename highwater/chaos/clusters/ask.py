@@ -46,9 +46,12 @@ async def metadata(
 
 
 async def brokers_known(address: tuple[str, int]) -> set[int]:
-    """The brokers in this broker's metadata; empty where it does not answer."""
+    """The brokers in this broker's metadata; empty where it does not answer, or knows of no
+    controller yet (it names itself then, and nobody has told it anything)."""
     try:
         answer = await metadata(address, [])
     except (OSError, BadMessage, trio.BrokenResourceError):
+        return set()
+    if answer.controller_id < 0:
         return set()
     return {broker.node_id for broker in answer.brokers}

@@ -267,7 +267,11 @@ class ComposeCluster:
         await _docker("start", self.container(member))
         self._running.add(member)
         self._wanted.add(member)
-        if ready and member != ZOOKEEPER:
+        if ready:
+            await self.wait_ready(member, timeout_s)
+
+    async def wait_ready(self, member: str, timeout_s: float = 30) -> None:
+        if member != ZOOKEEPER:
             number = broker_number(member)
             await self._wait_ready([number], {number}, timeout_s)
 

@@ -279,12 +279,8 @@ class ProcessCluster:
         if not ready:
             return
         if member == ZOOKEEPER:
-            with trio.move_on_after(timeout_s):
-                while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
-                    self._require_running(member)
-                    await trio.sleep(_POLL_S)
-                return
-            raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
+            await self.wait_ready(member, timeout_s)
+            return
         number = broker_number(member)
         deadline = trio.current_time() + timeout_s
         while True:
@@ -299,6 +295,18 @@ class ProcessCluster:
                     raise
                 await trio.sleep(0.5)  # until the session of the killed predecessor has expired
                 self._spawn(member)
+
+    async def wait_ready(self, member: str, timeout_s: float = 30) -> None:
+        if member != ZOOKEEPER:
+            number = broker_number(member)
+            await self._wait_ready([number], {number}, timeout_s)
+            return
+        with trio.move_on_after(timeout_s):
+            while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
+                self._require_running(member)
+                await trio.sleep(_POLL_S)
+            return
+        raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
 
     async def pause(self, member: str) -> None:
         await self._signal_until(member, signal.SIGSTOP, paused=True)

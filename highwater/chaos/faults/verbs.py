@@ -142,8 +142,15 @@ async def _start_all(stage: Stage) -> Effect:
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         for member in sorted(stage.down):
-            nursery.start_soon(start_member, stage, member)
+            # a start that took too long for a fault has come about meanwhile, or may yet
+            up = stage.cluster.running(member)
+            nursery.start_soon(_await_member if up else start_member, stage, member)
     return f"all serve after {trio.current_time() - began:.1f} s"
+
+
+async def _await_member(stage: Stage, member: str) -> None:
+    await stage.cluster.wait_ready(member)
+    stage.down.discard(member)
 
 
 # --- links
