@@ -25,8 +25,9 @@ that had gone, and is back, may be doubted anew at once.
 The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
 
 A broker that has just started knows nothing until the controller's first UpdateMetadata, and
-Metadata waits for that too, a second at most.  Told of no brokers, librdkafka gives up every one it
-had, and has nobody left to ask, so an answer names this broker where the controller has named none.
+Metadata waits for that too, five seconds at most: to librdkafka a topic that is not named is no
+more.  Told of no brokers, librdkafka gives up every one it had, and has nobody left to ask, so an
+answer names this broker where the controller has named none.
 
 Source: kafka.server.metadata.ZkMetadataCache.
 """
@@ -58,7 +59,7 @@ STEP = 200
 GONE_NAMED_MS = 2000
 DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
-FIRST_NEWS_MS = 1000
+FIRST_NEWS_MS = 5000
 FIRST_NEWS = ""
 """What waits for the first UpdateMetadata is watched under this name, which no topic has."""
 
