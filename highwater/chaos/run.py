@@ -197,7 +197,7 @@ class Run:
                 with_groups.cancel()
                 self.info.problems += await trio.to_thread.run_sync(crew.stop)
                 await workload.order("stop")
-                late = (await workload.wait_for("stopped", 120))["late"]
+                late = (await workload.wait_for("stopped", 300))["late"]
                 self.info.problems += [f"client {name} did not stop" for name in late]
                 await self._final_read(workload)
                 await trio.to_thread.run_sync(crew.add_to, self.folder.history)

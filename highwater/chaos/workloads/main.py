@@ -53,6 +53,7 @@ class Workload:
         self.producers: list[Client] = [self._producer(kind) for kind in spec.producers]
         self.producers.append(self._lossy())
         self.consumers: list[Client] = [self._consumer(kind) for kind in spec.consumers]
+        self.tellers: list[Client] = []
         self.copiers: list[Client] = []
         self.transactional: list[Topic] = []
         if spec.transactions:
@@ -103,7 +104,7 @@ class Workload:
         partitions = self.spec.safe.partitions
         bank, source, target = (Topic(n, partitions) for n in (t.BANK, t.COPY_IN, t.COPY_OUT))
         self.transactional = [bank, source, target]
-        self.producers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
+        self.tellers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
         name, pace = "producer-copy-in", Pace(self.spec.rate / 2)
         self.producers.append(ConfluentProducer(self.recorder, source, pace, acks=-1, name=name))
         self.copiers.append(t.Copier(self.recorder, source, target))
@@ -115,7 +116,7 @@ class Workload:
             print(json.dumps({"event": event, **fields}), flush=True)
 
     def start(self) -> None:
-        for client in (*self.consumers, *self.copiers, *self.producers):
+        for client in (*self.consumers, *self.copiers, *self.tellers, *self.producers):
             client.thread.start()
         threading.Thread(target=self._stats, daemon=True).start()
         self.tell("started")
@@ -131,7 +132,10 @@ class Workload:
         acknowledged last.
         """
         late = self._end(self.producers, self.spec.delivery_timeout_s + 5)
-        late += self._end(self.copiers, self.spec.delivery_timeout_s + 5)
+        if self.transactional:
+            from highwater.chaos.workloads.transactional import END_S
+
+            late += self._end([*self.tellers, *self.copiers], END_S)
         time.sleep(1.0)
         late += self._end(self.consumers, 10)
         self.tell("stopped", late=late)

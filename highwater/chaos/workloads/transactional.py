@@ -17,6 +17,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -33,6 +34,8 @@ CALL_S = 5.0
 GIVE_UP_S = 40.0
 PAUSE_S = 0.05
 DRAIN_S = 60.0
+END_S = 2 * GIVE_UP_S + DRAIN_S
+"""An operation under way, a zombie's, and what is left to copy."""
 
 
 class Ended(Exception):
@@ -144,7 +147,8 @@ class Instance:
         return False
 
     def close(self) -> None:
-        self._producer.flush(0.1)
+        with suppress(KafkaException):  # it is fenced, and says so once more
+            self._producer.flush(0.1)
         self.sender.abandon()
 
 
@@ -176,8 +180,9 @@ class Teller:
             zombie = threading.Thread(target=self._zombie, args=(instance,), daemon=True)
             zombie.start()
             zombies.append(zombie)
+        deadline = time.monotonic() + GIVE_UP_S + CALL_S
         for zombie in zombies:
-            zombie.join(GIVE_UP_S)
+            zombie.join(max(0.1, deadline - time.monotonic()))
 
     def _zombie(self, instance: Instance) -> None:
         try:
