@@ -11,6 +11,7 @@ import os
 import socket
 
 LOW, HIGH = 20000, 32000
+_last_given: int | None = None
 
 
 class PortInUse(Exception):
@@ -34,9 +35,14 @@ def require_free(port: int, what: str, remedy: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that are free now; the search starts at a place of this process's own."""
+    """Distinct ports that are free now.
+
+    The search starts at a place of this process's own, and goes on from there: clients of a cluster
+    that is gone may still try its ports, and must not find the next cluster there.
+    """
+    global _last_given
     found: list[int] = []
-    port = LOW + (os.getpid() * 37) % (HIGH - LOW)
+    port = LOW + (os.getpid() * 37) % (HIGH - LOW) if _last_given is None else _last_given
     for _ in range(HIGH - LOW):
         if len(found) == count:
             break
@@ -45,4 +51,5 @@ def free_ports(count: int) -> list[int]:
             found.append(port)
     else:
         raise PortInUse(f"no {count} free ports between {LOW} and {HIGH} on 127.0.0.1")
+    _last_given = port
     return found

@@ -178,6 +178,7 @@ def test_kafka_python_commits_and_aborts(cluster: BackgroundCluster) -> None:
     with pytest.raises(KafkaError):
         late.get(timeout=WITHIN_S)
     newcomer.close()
+    producer.close(timeout=1)
     found = read(cluster, "python", 4 * PARTITIONS)
     for partition in range(PARTITIONS):
         assert [v for p, v in found if p == partition] == ["0", "1", "3", "4"]
