@@ -129,12 +129,12 @@ def test_controller_mutations_of_a_user(broker: BrokerProcess, apache_tool: Run)
         "--alter", "--add-config", "controller_mutation_rate=1",
     )  # fmt: skip
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("a", 6, 1)])["a"].result()
+    admin.create_topics([NewTopic("a", 60, 1)])["a"].result()
     done = apache_tool(
         "org.apache.kafka.tools.TopicCommand",
         f"--bootstrap-server {broker.bootstrap} --create --topic b --partitions 1".split(),
     )
-    # it has a debt of four seconds, and this tool does not try again
+    # it has a debt of a minute, and this tool does not try again
     assert done.returncode != 0
     assert "ThrottlingQuotaExceededException" in done.stdout + done.stderr
     assert (
