@@ -25,20 +25,25 @@ def leader_in(answer: Any) -> int:
     return int(answer.topics[0].partitions[0].leader_id)
 
 
+async def both_wait(nursery: trio.Nursery, b: Any, answers: list[Any]) -> None:
+    """Asks for t, and for all topics; `answers` grows when the answers come, which is not yet."""
+
+    async def ask(*topics: str) -> None:
+        answers.append(await b.ask(metadata, 12, asked(*topics)))
+
+    nursery.start_soon(ask, "t")
+    nursery.start_soon(ask)
+    await trio.sleep(0.1)
+    assert not answers
+
+
 def test_the_answer_names_the_new_leader(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         await b.update_metadata({"t": {0: 2}, "u": {0: 3}})
         b.services.metadata.doubt(2, trio_now_ms())
         answers: list[Any] = []
-
-        async def ask(*topics: str) -> None:
-            answers.append(await b.ask(metadata, 12, asked(*topics)))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, "t")
-            nursery.start_soon(ask)
-            await trio.sleep(0.1)
-            assert not answers
+            await both_wait(nursery, b, answers)
             assert leader_in(await b.ask(metadata, 12, asked("u"))) == 3, "no doubt of that"
             await b.update_metadata({"t": {0: 1}}, {1: None, 3: None})
         assert [leader_in(a) for a in answers] == [1, 1]
@@ -81,15 +86,8 @@ def test_the_first_question_waits_for_the_controllers_first_word(in_broker: Any)
     async def body(b: Any) -> None:
         b.services.metadata = MetadataCache(BrokerId(1))
         answers: list[Any] = []
-
-        async def ask(*topics: str) -> None:
-            answers.append(await b.ask(metadata, 12, asked(*topics)))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, "t")
-            nursery.start_soon(ask)
-            await trio.sleep(0.1)
-            assert not answers
+            await both_wait(nursery, b, answers)
             await b.update_metadata({"t": {0: 2}})
         assert [leader_in(a) for a in answers] == [2, 2]
 
