@@ -3,14 +3,22 @@
 Free ports are taken below 32768: above it the kernel hands out ports to outgoing connections, and a
 broker that is restarted on "its" port may find a client's socket there.  A socket with SO_REUSEADDR
 is bound for the check as a broker would bind it, so that a port in TIME_WAIT counts as free.
+
+A port whose broker is down for a moment looks free to anyone who asks.  Runs side by side therefore
+need ranges of their own: the setting HIGHWATER_PORTS (such as 20000-26000), which a run's processes
+inherit.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
+
+from highwater.chaos.clusters.processes import StartError
 
 LOW, HIGH = 20000, 32000
+SETTING = "HIGHWATER_PORTS"
 _last_given: int | None = None
 
 
@@ -34,6 +42,22 @@ def require_free(port: int, what: str, remedy: str) -> None:
         raise PortInUse(f"port {port} ({what}) is in use on 127.0.0.1: {remedy}")
 
 
+def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """The first port that may be given, and the one after the last.  Raises StartError."""
+    if not (setting := environment.get(SETTING)):
+        return LOW, HIGH
+    first, _, end = setting.partition("-")
+    if not (first.isdecimal() and end.isdecimal() and 1024 <= int(first) < int(end) <= 65536):
+        raise StartError(f"{SETTING} is {setting!r}: set it to FIRST-END, such as {LOW}-{HIGH}")
+    return int(first), int(end)
+
+
+def share_of_ports(part: int, parts: int) -> str:
+    """A value of HIGHWATER_PORTS for the `part`th (from 0) of so many that run side by side."""
+    each = (HIGH - LOW) // parts
+    return f"{LOW + part * each}-{LOW + (part + 1) * each}"
+
+
 def free_ports(count: int) -> list[int]:
     """Distinct ports that are free now.
 
@@ -41,15 +65,16 @@ def free_ports(count: int) -> list[int]:
     that is gone may still try its ports, and must not find the next cluster there.
     """
     global _last_given
+    low, high = port_range()
     found: list[int] = []
-    port = LOW + (os.getpid() * 37) % (HIGH - LOW) if _last_given is None else _last_given
-    for _ in range(HIGH - LOW):
+    port = low + (os.getpid() * 37) % (high - low) if _last_given is None else _last_given
+    for _ in range(high - low):
         if len(found) == count:
             break
-        port = port + 1 if port + 1 < HIGH else LOW
+        port = port + 1 if low <= port + 1 < high else low
         if is_free(port):
             found.append(port)
     else:
-        raise PortInUse(f"no {count} free ports between {LOW} and {HIGH} on 127.0.0.1")
+        raise PortInUse(f"no {count} free ports between {low} and {high} on 127.0.0.1")
     _last_given = port
     return found

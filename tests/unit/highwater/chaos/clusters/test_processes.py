@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from highwater.chaos.clusters import zookeeper
-from highwater.chaos.clusters.ports import PortInUse, free_ports, is_free, require_free
+from highwater.chaos.clusters.ports import (
+    SETTING,
+    PortInUse,
+    free_ports,
+    is_free,
+    port_range,
+    require_free,
+    share_of_ports,
+)
 from highwater.chaos.clusters.processes import Child, Pid, StartError, kill_listed
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
@@ -80,6 +88,24 @@ def test_free_ports_are_distinct_and_below_the_ephemeral_range() -> None:
     assert not set(ports) & set(free_ports(20)), "a client of a cluster before may try them still"
     assert len(set(ports)) == 20
     assert all(port < 32768 for port in ports)
+
+
+def test_runs_side_by_side_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = [share_of_ports(part, 2) for part in range(2)]
+    monkeypatch.setenv(SETTING, halves[0])
+    first = free_ports(10)
+    monkeypatch.setenv(SETTING, halves[1])
+    second = free_ports(10)
+    (low, between), (then, end) = (port_range({SETTING: half}) for half in halves)
+    assert between == then
+    assert all(low <= port < between for port in first)
+    assert all(then <= port < end for port in second)
+
+
+def test_a_range_of_ports_that_is_none_is_named() -> None:
+    for wrong in ("9092", "30000-20000", "80-90", "20000-x"):
+        with pytest.raises(StartError, match=f"HIGHWATER_PORTS is '{wrong}'"):
+            port_range({SETTING: wrong})
 
 
 def test_a_port_in_use_is_named() -> None:
