@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import trio
 
 from highwater.chaos.simulated.cluster import SimCluster
 from highwater.common.client.admin import Admin
 from highwater.common.client.consumer import Consumer
+from highwater.common.client.metadata import Cluster
 from highwater.common.client.transactions import State, TransactionalProducer
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
+from highwater.common.wire.messages import OffsetFetchRequest
 from tests.simulation.test_client import Clients, read_all, simulate, whole
 
 TPS = [TopicPartition("t", p) for p in range(3)]
@@ -77,6 +81,81 @@ def test_whole_transactions_through_kills(seed: int) -> None:
         assert seen == [[v for value in committed for v in (value, value)]] * 3
         everything = await values(clients, committed=False)
         assert all(len(some) < len(all_) for some, all_ in zip(seen, everything, strict=True))
+
+    simulate(scenario, seed)
+
+
+async def committed_offset(shared: Cluster, group: str, tp: TopicPartition) -> int:
+    """What the group's coordinator says, once no transaction is open on it; -1: nothing."""
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(
+        name=tp.topic, partition_indexes=[tp.partition]
+    )
+    request = OffsetFetchRequest(group_id=group, topics=[topic], require_stable=True)
+    while True:
+        await shared.ensure([])
+        for node in sorted(shared.nodes):
+            with suppress(OSError):
+                answer = await shared.call(node, request, 7)
+                if answer.error_code == ErrorCode.NONE:
+                    (partition,) = answer.topics[0].partitions
+                    if partition.error_code == ErrorCode.NONE:
+                        return int(partition.committed_offset)
+        await trio.sleep(0.1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_offsets_count_with_the_records_of_their_transaction(seed: int) -> None:
+    """Consume, transform, produce (KIP-98): output and position agree through every kill."""
+
+    async def scenario(cluster: SimCluster, clients: Clients) -> None:
+        shared = clients.cluster("copier")
+        await Admin(shared).create_topic("t", partitions=3, replication_factor=3)
+        await whole(cluster)
+        copier = TransactionalProducer(shared, "copier", request_timeout_s=3.0)
+        copied: list[bytes] = []
+        aborted = 0
+
+        async def one(position: int, *, commit: bool) -> bool:
+            copier.begin()
+            try:
+                await copier.send("t", b"%d" % position, partition=0)
+                await copier.send_offsets("copiers", {TPS[1]: position + 1})
+                if commit:
+                    await copier.commit()
+                    return True
+            except ApiError as error:
+                if error.code is not ErrorCode.TRANSACTION_ABORTABLE:
+                    raise
+            await copier.abort()
+            return False
+
+        async def copy() -> None:
+            nonlocal aborted
+            await copier.init()
+            for round_ in range(40):
+                if await one(len(copied), commit=round_ % 4 != 3):
+                    copied.append(b"%d" % len(copied))
+                else:
+                    aborted += 1
+                assert await committed_offset(shared, "copiers", TPS[1]) == len(copied)
+
+        async def break_things() -> None:
+            for victim in (1, 2, 3):
+                await trio.sleep(1)
+                cluster.kill(victim)
+                await trio.sleep(2)
+                cluster.start(victim)
+                await whole(cluster)
+
+        async with trio.open_nursery() as running:
+            await running.start(copier.run)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copy)
+                nursery.start_soon(break_things)
+            running.cancel_scope.cancel()
+        assert len(copied) >= 20
+        assert aborted >= 10
+        assert (await values(clients, committed=True))[0] == copied
 
     simulate(scenario, seed)
 
