@@ -79,16 +79,16 @@ def modified(state: State, broker: BrokerId) -> Procedure[None]:
         log.info("broker %d is registered anew: %s", broker, info)
         state.brokers[broker] = info
         state.effects += [RemoveBroker(broker), AddBroker(info)]
-        requests.send_update_metadata(state)
+        yield from requests.send_update_metadata(state)
 
 
 def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
     """These are live now: they are told everything, and may lead what has no leader."""
     for b in new:
         state.offline_dirs.pop(b, None)
-    requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
+    yield from requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
     # all partitions, so that the new brokers can serve metadata
-    requests.send_update_metadata(state, state.leadership, to=new)
+    yield from requests.send_update_metadata(state, state.leadership, to=new)
     hosted = state.replicas_on(new)
     yield from replicas.change(state, hosted, ReplicaPhase.ONLINE)
     yield from partitions.trigger_online(state)
@@ -117,7 +117,7 @@ def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None
     if deleting:
         yield from topic_deletion.fail_replicas(state, deleting)
     if not others and all(isinstance(e, Failed) for e in elections.values()):
-        requests.send_update_metadata(state)  # nothing else told them who is offline
+        yield from requests.send_update_metadata(state)  # nothing else told them who is offline
 
 
 def log_dir_failed(state: State) -> Procedure[None]:
@@ -188,12 +188,12 @@ def resend_all(state: State, broker: BrokerId) -> Procedure[None]:
         for r in state.replicas_on((broker,))
         if state.replica_phases.get(r) is ReplicaPhase.DELETION_STARTED
     ]
-    requests.send_update_metadata(state, state.leadership, to=(broker,))
+    yield from requests.send_update_metadata(state, state.leadership, to=(broker,))
     hosted = [r for r in state.replicas_on((broker,)) if r not in set(stopped)]
     yield from replicas.change(state, hosted, ReplicaPhase.ONLINE)
     for r in stopped:
         requests.add_stop_replica(state, (broker,), r.tp, delete=True)
-    requests.flush(state)
+    yield from requests.flush(state)
 
 
 # ---- suspicion
@@ -236,7 +236,7 @@ def leave(state: State, broker: BrokerId) -> Procedure[None]:
     if deleting:
         yield from topic_deletion.fail_replicas(state, deleting)
     if not others:
-        requests.send_update_metadata(state)
+        yield from requests.send_update_metadata(state)
 
 
 def _leave_suspects(state: State) -> Procedure[None]:

@@ -1,7 +1,7 @@
 """What the machine wants done, in this order: persist, then send, then answer.
 
-`ReadZk`, `WriteZk` and `ProbeBrokers` are questions: the machine goes on with the `Answer` to them.
-At most one of them is in a step's effects, as the last one.  All others are orders.
+`ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on with the `Answer`
+to them.  At most one of them is in a step's effects, as the last one.  All others are orders.
 """
 
 from __future__ import annotations
@@ -71,7 +71,19 @@ class ProbeBrokers:
     brokers: tuple[BrokerInfo, ...]
 
 
-Question = ReadZk | WriteZk | ProbeBrokers
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Everyone else in this process has a turn; the answer is None.
+
+    The controller shares its thread with a broker.  So what a procedure does about thousands of
+    partitions at once is done in parts, `AT_ONCE` partitions in each.
+    """
+
+
+AT_ONCE = 500
+PAUSE = Pause()
+
+Question = ReadZk | WriteZk | ProbeBrokers | Pause
 Procedure = Generator[Question, Any, T]
 GroupResult = Sequence[Stat | str | None] | ZkError
 

@@ -82,9 +82,9 @@ def _read_cluster(state: State) -> Procedure[Bounced]:
     (names,) = yield from read([Children(znodes.TOPICS, watch=True)])
     yield from topics.load(state, names or ())
     found = yield from read_states(state, state.all_partitions())
-    for tp, known in found.items():
-        if isinstance(known, PartitionState):
-            state.leadership[tp] = known
+    state.leadership.update(
+        (tp, known) for tp, known in found.items() if isinstance(known, PartitionState)
+    )
     (requested,) = yield from read([Children(znodes.DELETE_TOPICS, watch=True)])
     yield from _queue_deletions(state, requested or [])
     brokers.watch_all(state, registered.values())
@@ -106,8 +106,8 @@ def _queue_deletions(state: State, requested: list[str]) -> Procedure[None]:
 
 
 def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
-    requests.send_update_metadata(state)
-    online, offline = replicas.initialize_phases(state)
+    yield from requests.send_update_metadata(state)
+    online, offline = yield from replicas.initialize_phases(state)
     yield from replicas.change(state, online, ReplicaPhase.ONLINE)
     # the last member of an ISR stays: rather one that is dead than one that may have lost something
     offline.sort(key=lambda r: r.broker not in bounced)

@@ -169,7 +169,7 @@ def controlled_shutdown(state: State, event: ControlledShutdown) -> Procedure[No
     yield from partitions.bring_online(state, led, Strategy.CONTROLLED_SHUTDOWN)
     for tp in followed:
         requests.add_stop_replica(state, (broker,), tp, delete=False)
-    requests.flush(state)
+    yield from requests.flush(state)
     yield from replicas.change(
         state, [Replica(tp, broker) for tp in followed], ReplicaPhase.OFFLINE
     )
@@ -202,5 +202,5 @@ def isr_changed(state: State) -> Procedure[None]:
         if isinstance(now, PartitionState):
             state.leadership[tp] = now
     if known:
-        requests.send_update_metadata(state, known)
+        yield from requests.send_update_metadata(state, known)
     yield from reassignment.delete_all(paths)

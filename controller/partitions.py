@@ -15,13 +15,13 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from controller import requests
-from controller.effects import Get, Procedure, read, write
+from controller.effects import AT_ONCE, PAUSE, Get, Procedure, read, write
 from controller.election import Choice, Strategy, apply, choose, live_in_sync
 from controller.state import PartitionPhase, State
 from controller.state_znodes import Failed, read_states, write_states
 from highwater.common import znodes
 from highwater.common.types import LeaderEpoch, TopicPartition, ZkVersion
-from highwater.common.world.api import BadVersion, Create, NodeExists, NoNode, ZkError
+from highwater.common.world.api import BadVersion, Create, NodeExists, NoNode, ZkError, ZkOp
 from highwater.common.znodes import PartitionState
 
 log = logging.getLogger("controller")
@@ -58,7 +58,7 @@ def bring_online(
             log.info("no leader for %s (%s): %s", tp, strategy.value, outcome.reason)
         else:
             state.partition_phases[tp] = _ONLINE
-    requests.flush(state)
+    yield from requests.flush(state)
     return outcomes
 
 
@@ -104,7 +104,9 @@ def _valid(
 
 def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[None]:
     proposals: dict[TopicPartition, PartitionState] = {}
-    for tp in partitions:
+    for n, tp in enumerate(partitions, 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         live = tuple(r for r in state.replicas(tp) if state.is_online(r, tp))
         if live:
             proposals[tp] = PartitionState(state.epoch, live[0], LeaderEpoch(0), live)
@@ -112,17 +114,17 @@ def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[Non
             log.warning("%s cannot go online: none of its replicas is alive", tp)
     topics = dict.fromkeys(tp.topic for tp in proposals)
     yield from write([(Create(znodes.partitions_path(t)),) for t in topics])
-    results = yield from write(
-        [
-            (
-                Create(znodes.partition_path(tp)),
-                Create(znodes.state_path(tp), znodes.encode_partition_state(new)),
-            )
-            for tp, new in proposals.items()
-        ]
-    )
+    groups: list[tuple[ZkOp, ...]] = []
+    for n, (tp, new) in enumerate(proposals.items(), 1):
+        state_znode = Create(znodes.state_path(tp), znodes.encode_partition_state(new))
+        groups.append((Create(znodes.partition_path(tp)), state_znode))
+        if n % AT_ONCE == 0:
+            yield PAUSE
+    results = yield from write(groups)
     there: list[TopicPartition] = []
-    for (tp, new), result in zip(proposals.items(), results, strict=True):
+    for n, ((tp, new), result) in enumerate(zip(proposals.items(), results, strict=True), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         if not isinstance(result, ZkError):
             _initialized(state, tp, new._replace(zk_version=ZkVersion(0)))
         elif isinstance(result, NodeExists):
@@ -207,20 +209,24 @@ def _try(
         unclean = yield from _unclean_topics(state, current, strategy)
     again: list[TopicPartition] = []
     choices: dict[TopicPartition, Choice] = {}
-    for tp, now in current.items():
+    proposals: dict[TopicPartition, PartitionState] = {}
+    for n, (tp, now) in enumerate(current.items(), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         choice = choose(state, strategy, tp, now, tp.topic in unclean)
         if choice is not None:
             choices[tp] = choice
+            proposals[tp] = apply(state, choice, now)
         elif sure:
             outcomes[tp] = Failed(
                 f"no replica can lead: ISR {list(now.isr)}, live brokers {sorted(state.brokers)}"
             )
         else:
             again.append(tp)
-    results = yield from write_states(
-        {tp: apply(state, choice, current[tp]) for tp, choice in choices.items()}
-    )
-    for tp, result in results.items():
+    results = yield from write_states(proposals)
+    for n, (tp, result) in enumerate(results.items(), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         if isinstance(result, PartitionState):
             _elected(state, tp, choices[tp], result)
             outcomes[tp] = result

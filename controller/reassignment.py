@@ -156,7 +156,7 @@ def reassign(state: State, tp: TopicPartition, wanted: ReplicaAssignment) -> Pro
     state.assign(tp, completed)
     state.reassigning.pop(tp, None)
     yield from _remove_from_znode(lambda other, target: other == tp and target == completed[0])
-    requests.send_update_metadata(state, (tp,))
+    yield from requests.send_update_metadata(state, (tp,))
     yield from topic_deletion.resume_for(state, (tp.topic,))
     return None
 
@@ -241,7 +241,7 @@ def _bump_leader_epoch(
     state.leadership[tp] = result
     requests.add_leader_and_isr(state, assignment.origin, tp, is_new=False)
     requests.add_leader_and_isr(state, assignment.adding, tp, is_new=True)
-    requests.flush(state)
+    yield from requests.flush(state)
 
 
 def _stop(state: State, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> Procedure[None]:

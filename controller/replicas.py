@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from controller import requests
-from controller.effects import Procedure
+from controller.effects import AT_ONCE, PAUSE, Procedure
 from controller.state import Replica, ReplicaPhase, State
 from controller.state_znodes import Failed, read_states, write_states
 from highwater.common.types import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
@@ -41,7 +41,7 @@ VALID_BEFORE: Mapping[ReplicaPhase, tuple[ReplicaPhase, ...]] = {
 def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> Procedure[None]:
     """Moves replicas to a phase, with all that goes with it."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
-    for r in _valid(state, replicas, target):
+    for r in (yield from _valid(state, replicas, target)):
         by_broker.setdefault(r.broker, []).append(r.tp)
     for broker, partitions in by_broker.items():
         match target:
@@ -60,10 +60,12 @@ def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> P
                     state.replica_phases[Replica(tp, broker)] = target
             case ReplicaPhase.NON_EXISTENT:
                 _forget(state, broker, partitions)
-    requests.flush(state)
+        if len(partitions) >= AT_ONCE:
+            yield PAUSE
+    yield from requests.flush(state)
 
 
-def initialize_phases(state: State) -> tuple[list[Replica], list[Replica]]:
+def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Replica]]]:
     """At a controller's start; gives the online and the offline replicas.
 
     An offline one begins as ineligible for deletion: its broker may have gone while no controller
@@ -71,7 +73,9 @@ def initialize_phases(state: State) -> tuple[list[Replica], list[Replica]]:
     """
     online: list[Replica] = []
     offline: list[Replica] = []
-    for tp in state.all_partitions():
+    for n, tp in enumerate(state.all_partitions(), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         for broker in state.replicas(tp):
             r = Replica(tp, broker)
             if state.is_online(broker, tp):
@@ -85,10 +89,14 @@ def initialize_phases(state: State) -> tuple[list[Replica], list[Replica]]:
     return online, offline
 
 
-def _valid(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> list[Replica]:
+def _valid(
+    state: State, replicas: Iterable[Replica], target: ReplicaPhase
+) -> Procedure[list[Replica]]:
     allowed = VALID_BEFORE[target]
     valid = []
-    for r in replicas:
+    for n, r in enumerate(replicas, 1):
+        if n % (2 * AT_ONCE) == 0:
+            yield PAUSE
         phase = state.replica_phases.setdefault(r, _GONE)
         if phase in allowed:
             valid.append(r)
@@ -132,7 +140,9 @@ def _to_offline(
         requests.add_stop_replica(state, (broker,), tp, delete=False)
     with_leadership = [tp for tp in partitions if tp in state.leadership]
     removed = yield from _remove_from_isr(state, broker, with_leadership)
-    for tp in removed:
+    for n, tp in enumerate(removed, 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         if not state.is_queued_for_deletion(tp.topic):
             others = [r for r in state.replicas(tp) if r != broker]
             requests.add_leader_and_isr(state, others, tp, is_new=False)
@@ -163,7 +173,10 @@ def _remove_from_isr(
     remaining = partitions
     while remaining:
         proposals: dict[TopicPartition, PartitionState] = {}
-        for tp, now in (yield from read_states(state, remaining)).items():
+        found = yield from read_states(state, remaining)
+        for n, (tp, now) in enumerate(found.items(), 1):
+            if n % AT_ONCE == 0:
+                yield PAUSE
             if isinstance(now, Failed):
                 log.error("replica %d of %s stays in the ISR: %s", broker, tp, now.reason)
             elif now is None:

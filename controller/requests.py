@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.effects import (
+    AT_ONCE,
+    PAUSE,
     LeaderAndIsrPartition,
     MetadataPartition,
+    Procedure,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -70,19 +73,21 @@ def send_update_metadata(
     partitions: Iterable[TopicPartition] = (),
     *,
     to: Iterable[BrokerId] | None = None,
-) -> None:
+) -> Procedure[None]:
     add_update_metadata(state, partitions, to=to)
-    flush(state)
+    yield from flush(state)
 
 
-def flush(state: State) -> None:
+def flush(state: State) -> Procedure[None]:
     """Turns the batch into effects."""
     batch, state.batch = state.batch, Batch()
     for broker in sorted(batch.leader_and_isr):
         info = state.brokers.get(broker)
         if info is not None:
             _leader_and_isr(state, broker, batch.leader_and_isr[broker])
-    _update_metadata(state, batch)
+            if len(batch.leader_and_isr[broker]) >= AT_ONCE:
+                yield PAUSE
+    yield from _update_metadata(state, batch)
     for broker in sorted(batch.stop_replica):
         info = state.brokers.get(broker)
         if info is not None:
@@ -119,20 +124,19 @@ def _leader_and_isr(state: State, broker: BrokerId, wanted: dict[TopicPartition,
         )
 
 
-def _update_metadata(state: State, batch: Batch) -> None:
+def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
     targets = state.brokers if batch.metadata_to_all else batch.metadata_brokers
     brokers = tuple((b, state.brokers[b].epoch) for b in sorted(targets) if b in state.brokers)
     if not brokers:
         return
-    state.effects.append(
-        SendUpdateMetadata(
-            brokers,
-            tuple(
-                _metadata(state, tp) for tp in batch.metadata_partitions if tp in state.leadership
-            ),
-            tuple(state.brokers[b] for b in sorted(state.brokers)),
-        )
-    )
+    partitions: list[MetadataPartition] = []
+    for n, tp in enumerate(batch.metadata_partitions, 1):
+        if tp in state.leadership:
+            partitions.append(_metadata(state, tp))
+        if n % AT_ONCE == 0:
+            yield PAUSE
+    live = tuple(state.brokers[b] for b in sorted(state.brokers))
+    state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live))
 
 
 def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:

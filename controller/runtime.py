@@ -22,7 +22,9 @@ from controller import probe, suspicion
 from controller.effects import (
     AddBroker,
     Effect,
+    Pause,
     ProbeBrokers,
+    Question,
     ReadZk,
     Refuse,
     RemoveBroker,
@@ -188,12 +190,12 @@ class Runtime:
             effects = self.machine.step(answer, _now_ms())
             answer = None
             for effect in effects:
-                if isinstance(effect, ReadZk | WriteZk | ProbeBrokers):
+                if isinstance(effect, Question):
                     answer = Answer(await self._find_out(effect))
                 else:
                     self._carry_out(effect, nursery)
 
-    async def _find_out(self, question: ReadZk | WriteZk | ProbeBrokers) -> Any:
+    async def _find_out(self, question: Question) -> Any:
         match question:
             case ReadZk(ops):
                 return await self._zk.read(ops)
@@ -201,6 +203,8 @@ class Runtime:
                 return await self._zk.write(groups)
             case ProbeBrokers(brokers):
                 return await self._probe_all(brokers)
+            case Pause():
+                return await trio.lowlevel.checkpoint()
 
     def _carry_out(self, effect: Effect, nursery: trio.Nursery) -> None:
         match effect:

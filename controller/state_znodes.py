@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller.effects import Get, Procedure, read, write
+from controller.effects import AT_ONCE, PAUSE, Get, Procedure, read, write
 from controller.state import State
 from highwater.common.types import TopicPartition, ZkVersion
-from highwater.common.world.api import SetData, Stat, ZkError
+from highwater.common.world.api import SetData, Stat, ZkError, ZkOp
 from highwater.common.znodes import (
     BadZnode,
     PartitionState,
@@ -39,7 +39,9 @@ def read_states(
     wanted = list(partitions)
     answers = yield from read([Get(state_path(tp), watch) for tp in wanted])
     found: dict[TopicPartition, PartitionState | Failed | None] = {}
-    for tp, answer in zip(wanted, answers, strict=True):
+    for n, (tp, answer) in enumerate(zip(wanted, answers, strict=True), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         if answer is None:
             found[tp] = None
             continue
@@ -63,14 +65,16 @@ def write_states(
     proposals: Mapping[TopicPartition, PartitionState],
 ) -> Procedure[dict[TopicPartition, PartitionState | ZkError]]:
     """Replaces each state at its version; gives what is there then, or why it is not."""
-    results = yield from write(
-        [
-            (SetData(state_path(tp), encode_partition_state(new), new.zk_version),)
-            for tp, new in proposals.items()
-        ]
-    )
+    groups: list[tuple[ZkOp]] = []
+    for n, (tp, new) in enumerate(proposals.items(), 1):
+        groups.append((SetData(state_path(tp), encode_partition_state(new), new.zk_version),))
+        if n % AT_ONCE == 0:
+            yield PAUSE
+    results = yield from write(groups)
     written: dict[TopicPartition, PartitionState | ZkError] = {}
-    for (tp, new), result in zip(proposals.items(), results, strict=True):
+    for n, ((tp, new), result) in enumerate(zip(proposals.items(), results, strict=True), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
         if isinstance(result, ZkError):
             written[tp] = result
         else:

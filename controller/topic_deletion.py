@@ -121,7 +121,9 @@ def _start(state: State, names: list[str]) -> Procedure[None]:
     state.deletion_started.update(names)
     log.info("deleting %s", ", ".join(names))
     # brokers hear first that the topics go (leader -2), and stop serving them
-    requests.send_update_metadata(state, [tp for t in names for tp in state.partitions_of(t)])
+    yield from requests.send_update_metadata(
+        state, [tp for t in names for tp in state.partitions_of(t)]
+    )
     dead: list[Replica] = []
     alive: list[Replica] = []
     for topic in names:

@@ -19,7 +19,9 @@ from broker.replica.partition import LeaderAndIsr, Partition
 from controller.effects import (
     Children,
     Get,
+    Pause,
     ProbeBrokers,
+    Question,
     ReadOp,
     ReadZk,
     SendLeaderAndIsr,
@@ -206,7 +208,7 @@ class _Recording:
             self.told.append(next_event)
             answers: list[Event] = []
             for effect in self.machine.step(next_event):
-                if isinstance(effect, ReadZk | WriteZk | ProbeBrokers):
+                if isinstance(effect, Question):
                     waiting.insert(0, Answer(self._answer(effect)))
                 elif isinstance(effect, SendLeaderAndIsr):
                     answers.append(
@@ -221,7 +223,7 @@ class _Recording:
                     answers += [UpdateMetadataAnswered(b, e, 0) for b, e in effect.brokers]
             waiting += answers
 
-    def _answer(self, question: ReadZk | WriteZk | ProbeBrokers) -> Any:
+    def _answer(self, question: Question) -> Any:
         match question:
             case ReadZk(ops):
                 return [self._read(op) for op in ops]
@@ -229,6 +231,8 @@ class _Recording:
                 return [self._multi(group) for group in groups]
             case ProbeBrokers():
                 return {}
+            case Pause():
+                return None
 
     def _read(self, op: ReadOp) -> Any:
         try:

@@ -15,7 +15,9 @@ from controller.effects import (
     GroupResult,
     LeaderAndIsrPartition,
     Order,
+    Pause,
     ProbeBrokers,
+    Question,
     ReadOp,
     ReadZk,
     SendLeaderAndIsr,
@@ -65,7 +67,8 @@ class Lab:
         self.sessions: dict[int, int] = {}
         self.silent: dict[BrokerId, bool] = {}
         self.orders: list[Order] = []
-        self.questions: list[ReadZk | WriteZk | ProbeBrokers] = []
+        self.questions: list[Question] = []
+        self.pauses = 0
         self.before_write: Callable[[], None] | None = None
         self.settings = settings or Settings(
             broker_id=BrokerId(1), auto_leader_rebalance_enable=False
@@ -174,8 +177,12 @@ class Lab:
             effects = self.machine.step(next_event)
             next_event = None
             for effect in effects:
-                if isinstance(effect, ReadZk | WriteZk | ProbeBrokers):
+                if isinstance(effect, Question):
                     assert next_event is None, "two questions in one step"
+                    if isinstance(effect, Pause):
+                        self.pauses += 1
+                    else:
+                        self.questions.append(effect)
                     next_event = Answer(self._answer(effect))
                 else:
                     assert next_event is None, "an order after the question"
@@ -206,8 +213,7 @@ class Lab:
                 )
         return given + self.settle()
 
-    def _answer(self, question: ReadZk | WriteZk | ProbeBrokers) -> Any:
-        self.questions.append(question)
+    def _answer(self, question: Question) -> Any:
         match question:
             case ReadZk(ops):
                 return [self._read(op) for op in ops]
@@ -218,6 +224,8 @@ class Lab:
                 return [self._multi(group) for group in groups]
             case ProbeBrokers(brokers):
                 return {b.id: self.silent[b.id] for b in brokers if b.id in self.silent}
+            case Pause():
+                return None
 
     def _read(self, op: ReadOp) -> Any:
         try:

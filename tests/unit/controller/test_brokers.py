@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller import requests
 from controller.effects import (
+    AT_ONCE,
     AddBroker,
     RemoveBroker,
     Resign,
@@ -291,7 +292,7 @@ def test_within_one_batch_new_and_delete_are_not_forgotten() -> None:
     for flag in (True, False):
         requests.add_leader_and_isr(state, (B1,), tp(), is_new=flag)
         requests.add_stop_replica(state, (B2,), tp(), delete=flag)
-    requests.flush(state)
+    assert not list(requests.flush(state)), "it paused for a single partition"
     lead, _, stop = state.effects
     assert isinstance(lead, SendLeaderAndIsr)
     assert lead.partitions[0].is_new
@@ -308,3 +309,15 @@ def test_a_thousand_leaderships_move_with_few_requests() -> None:
     assert sent_count(orders, SendLeaderAndIsr) <= 4
     assert sent_count(orders, SendUpdateMetadata) <= 3
     assert len(lab.questions) - asked <= 6
+
+
+def test_others_have_their_turn_while_thousands_of_leaderships_move() -> None:
+    """Nothing is done about more than AT_ONCE partitions within a step."""
+    lab = lab_with_topic(*[(1, 2, 3)] * 4 * AT_ONCE)
+    before = lab.pauses
+    lab.kill(1)
+    lab.settle()
+    killed = lab.pauses - before
+    assert killed >= 6 * 4, "elections: chosen, encoded, answered; replicas: read, taken out, told"
+    lab.elect()
+    assert lab.pauses - before - killed >= 6 * 4
