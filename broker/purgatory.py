@@ -64,6 +64,9 @@ class DelayedOperation(ABC):
     _failed: Failed | None = None
     _timer: TimerEntry | None = None
 
+    def heard(self, key: Hashable) -> None:  # noqa: B027, few care which key it was
+        """There is news under this one of its keys; `try_complete` follows."""
+
     @abstractmethod
     def try_complete(self) -> Response | None:
         """The answer, where what it waits for has happened.  Never called again after that."""
@@ -136,8 +139,11 @@ class Purgatories:
             return 0
         completed = 0
         watched = found.watched
-        # once each: a follower's fetch waits under thousands of keys, and looks at all of them
-        to_try = {id(op): op for key in keys for op in watched.get(key, ())}
+        to_try: dict[int, DelayedOperation] = {}  # once each: a fetch waits under thousands of keys
+        for key in keys:
+            for op in watched.get(key, ()):
+                op.heard(key)
+                to_try[id(op)] = op
         for op in to_try.values():
             if not op.completed and self._try(op):
                 completed += 1

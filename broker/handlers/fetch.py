@@ -6,7 +6,8 @@ what it asks for is recorded as its progress, once, and only for partitions that
 an error.  Followers serve nobody: NOT_LEADER_OR_FOLLOWER.
 
 The answer waits in the purgatory until min_bytes are there, any partition has an error, or
-max_wait_ms have passed. Records are never touched: they go from the segment to the socket.  v7
+max_wait_ms have passed. Records are never touched: they go from the segment to the socket.  A fetch
+of thousands of partitions is read in turns, and then only those of them that have news.  v7
 brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and ignored),
 v12 diverging epochs (KIP-595).
 """
@@ -14,13 +15,17 @@ v12 diverging epochs (KIP-595).
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable, Container, Hashable, Sequence
 from typing import ClassVar
+
+import trio
 
 from broker.context import Api, Context, Delayed, FileSlice, Reply, Response
 from broker.purgatory import DelayedOperation, trio_now_ms
 from broker.quota.manager import user_of
 from broker.replica.fetch_sessions import FetchSession
 from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import BadMessage
 from highwater.common.wire.fetch import (
     CONSUMER_REPLICA_ID,
@@ -34,8 +39,11 @@ from highwater.common.wire.fetch import (
 
 API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 
+AT_ONCE = 250
+"""Partitions read before others have their turn: some 5 ms."""
 
-def handle(ctx: Context, body: memoryview) -> Reply:
+
+def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     try:
         request = parse_fetch(body, ctx.version)
     except (struct.error, IndexError, ValueError) as e:
@@ -46,13 +54,19 @@ def handle(ctx: Context, body: memoryview) -> Reply:
         parts = response_parts(ctx.version, int(e.code), 0, ())
         return Response(parts=parts, error_names=(e.code.name,))
     fetch = FetchOperation(ctx, request, session, asked, full)
-    results, size = fetch.read()
-    if request.replica_id != CONSUMER_REPLICA_ID:
-        fetch.record_progress(results)
-    urgent = any(r.error or r.diverging is not None for r in results)
-    if size >= request.min_bytes or request.max_wait_ms <= 0 or not asked or urgent:
-        return fetch.answer(results)
-    return Delayed(fetch)
+    if len(asked) > AT_ONCE:
+        return _in_turns(fetch)
+    fetch.read(asked)
+    return fetch.answer() if fetch.complete else Delayed(fetch)
+
+
+async def _in_turns(fetch: FetchOperation) -> Reply:
+    """As many partitions as a follower may have would keep everybody else waiting."""
+    for first in range(0, len(fetch.asked), AT_ONCE):
+        fetch.read(fetch.asked[first : first + AT_ONCE])
+        await trio.lowlevel.checkpoint()
+    fetch.read_again(fetch.changed())
+    return fetch.answer() if fetch.complete else Delayed(fetch)
 
 
 class FetchOperation(DelayedOperation):
@@ -76,57 +90,104 @@ class FetchOperation(DelayedOperation):
         self.full = full
         self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
+        self.results: list[FetchedPartition] = []
+        """Of each partition in `asked`, as it was when it was read last."""
+        self.size = 0
+        """Bytes found, of all partitions."""
+        self._left = self._most()
+        self._news: set[Hashable] = set()
 
     @property
     def _follower(self) -> bool:
         return self.request.replica_id != CONSUMER_REPLICA_ID
 
-    def read(self) -> tuple[list[FetchedPartition], int]:
-        """All partitions as they stand, and the bytes found: whole batches within max_bytes, but
-        the first batch of the answer whole whatever its size (KIP-74)."""
-        request, replicas = self.request, self.ctx.services.replicas
-        left = min(request.max_bytes, self.ctx.services.config.fetch_max_bytes)
-        if (quotas := self.ctx.services.quotas).active and not self._follower:
-            bound = quotas.fetch.most(user_of(self.ctx.principal), self.ctx.client_id or "")
-            left = left if bound is None else min(left, int(bound))
-        out: list[FetchedPartition] = []
-        total = 0
-        for p in self.asked:
-            most, min_one = left, not total
-            if self._follower and replicas.held_back(p.tp, request.replica_id):
-                most, min_one = 0, False
-            try:
-                r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
-            except ApiError as e:
-                out.append(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0))
-                continue
-            piece = r.slice
-            size = piece.size if piece is not None else 0
-            records = FileSlice(piece.file, piece.position, size) if piece is not None else b""
-            total += size
-            left = max(left - size, 0)
-            out.append(
-                FetchedPartition(
-                    p.tp,
-                    0,
-                    r.high_watermark,
-                    r.last_stable_offset,
-                    r.log_start_offset,
-                    records,
-                    size,
-                    r.aborted,
-                    r.diverging,
-                )
-            )
-        return out, total
+    @property
+    def complete(self) -> bool:
+        """Whether it is answered without waiting."""
+        return (
+            self.size >= self.request.min_bytes
+            or self.request.max_wait_ms <= 0
+            or any(r.error or r.diverging is not None for r in self.results)
+            or not self.asked
+        )
 
-    def record_progress(self, results: list[FetchedPartition]) -> None:
+    def read(self, partitions: Sequence[FetchPartition]) -> None:
+        """The next ones, as they stand: whole batches within max_bytes, but the first batch of the
+        answer whole whatever its size (KIP-74).  What a follower asks for is its progress."""
+        results = [self._read(p) for p in partitions]
+        self.results += results
+        if self._follower:
+            self._record_progress(partitions, results)
+
+    def read_again(self, changed: Container[Hashable]) -> None:
+        """Those that have changed, and whatever is not empty: its bytes may not be there any more.
+        An empty answer is as good later: an error meanwhile is news, too."""
+        self.size, self._left = 0, self._most()
+        for n, (p, r) in enumerate(zip(self.asked, self.results, strict=True)):
+            if r.size or r.error or p.tp in changed:
+                self.results[n] = self._read(p)
+
+    def changed(self) -> set[TopicPartition]:
+        """Those that stand otherwise than when they were read: between two turns nobody tells."""
+        replicas, request = self.ctx.services.replicas, self.request
+        changed = set()
+        for p, r in zip(self.asked, self.results, strict=True):
+            try:
+                partition = replicas.partition(p.tp)
+                end = replicas.end_for(partition, request.replica_id, request.isolation_level)
+            except ApiError:
+                changed.add(p.tp)
+                continue
+            if end > p.fetch_offset or partition.high_watermark != r.high_watermark:
+                changed.add(p.tp)
+        return changed
+
+    def _most(self) -> int:
+        """Bytes that the answer may have."""
+        services = self.ctx.services
+        most = min(self.request.max_bytes, services.config.fetch_max_bytes)
+        if services.quotas.active and not self._follower:
+            user, client = user_of(self.ctx.principal), self.ctx.client_id or ""
+            bound = services.quotas.fetch.most(user, client)
+            most = most if bound is None else min(most, int(bound))
+        return most
+
+    def _read(self, p: FetchPartition) -> FetchedPartition:
+        request, replicas = self.request, self.ctx.services.replicas
+        most, min_one = self._left, not self.size
+        if self._follower and replicas.held_back(p.tp, request.replica_id):
+            most, min_one = 0, False
+        try:
+            r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
+        except ApiError as e:
+            return FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0)
+        piece = r.slice
+        size = piece.size if piece is not None else 0
+        records = FileSlice(piece.file, piece.position, size) if piece is not None else b""
+        self.size += size
+        self._left = max(self._left - size, 0)
+        return FetchedPartition(
+            p.tp,
+            0,
+            r.high_watermark,
+            r.last_stable_offset,
+            r.log_start_offset,
+            records,
+            size,
+            r.aborted,
+            r.diverging,
+        )
+
+    def _record_progress(
+        self, partitions: Sequence[FetchPartition], results: Sequence[FetchedPartition]
+    ) -> None:
         replicas = self.ctx.services.replicas
-        for p, r in zip(self.asked, results, strict=True):
+        for p, r in zip(partitions, results, strict=True):
             if r.error == ErrorCode.NONE and r.diverging is None:
                 replicas.follower_progress(p, self.request.replica_id)
 
-    def answer(self, results: list[FetchedPartition]) -> Response:
+    def answer(self) -> Response:
+        results = self.results
         if self.ctx.services.quotas.active and not self._follower:
             throttle_ms = self._throttle_ms(sum(r.size for r in results))
             if throttle_ms:
@@ -178,11 +239,13 @@ class FetchOperation(DelayedOperation):
             if to_follower and (quota := replicas.throttles.leader).is_throttled(r.tp):
                 quota.record(r.size, trio_now_ms())
 
+    def heard(self, key: Hashable) -> None:
+        self._news.add(key)
+
     def try_complete(self) -> Response | None:
-        results, size = self.read()
-        if size >= self.request.min_bytes or any(r.error for r in results):
-            return self.answer(results)
-        return None
+        news, self._news = self._news, set()
+        self.read_again(news)
+        return self.answer() if self.complete else None
 
     def on_expire(self) -> Response:
         stats = self.ctx.services.replicas.topic_stats
@@ -190,4 +253,5 @@ class FetchOperation(DelayedOperation):
             stats.expired_followers += 1
         else:
             stats.expired_consumers += 1
-        return self.answer(self.read()[0])
+        self.read_again(self._news)
+        return self.answer()

@@ -186,14 +186,7 @@ class ReplicaManager:
         partition = self.partition(asked.tp)
         partition.check_leader_epoch(asked.current_leader_epoch)
         leader_log = partition.leader_log()
-        if replica_id != CONSUMER_REPLICA_ID:
-            if replica_id not in partition.followers:
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            limit = leader_log.log_end_offset
-        elif isolation == READ_COMMITTED:
-            limit = partition.last_stable_offset
-        else:
-            limit = partition.high_watermark
+        limit = self.end_for(partition, replica_id, isolation)
         diverging = diverging_end(partition, asked)
         if diverging is not None:
             piece = None
@@ -210,6 +203,15 @@ class ReplicaManager:
             aborted,
             diverging,
         )
+
+    def end_for(self, partition: Partition, replica_id: int, isolation: int) -> int:
+        """The end of what this reader may see.  Raises ApiError."""
+        if replica_id != CONSUMER_REPLICA_ID:
+            if replica_id not in partition.followers:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return partition.leader_log().log_end_offset
+        committed = isolation == READ_COMMITTED
+        return partition.last_stable_offset if committed else partition.high_watermark
 
     def _aborted(
         self, partition: Partition, leader_log: Log, piece: LogSlice | None

@@ -1,0 +1,39 @@
+"""What a broker and a controller do in turns where there are thousands of partitions, they do here
+with a handful: others come in between everywhere, and no rule is broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.handlers import fetch
+from controller import partitions, replicas, requests, state_znodes
+from controller.effects import Pause
+from controller.runtime import Runtime
+from highwater.chaos.simulated.run import Options, simulate
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_turn_for_each_partition(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = pauses = 0
+    in_turns, find_out = fetch._in_turns, Runtime._find_out
+
+    async def counted_turns(operation: fetch.FetchOperation) -> object:
+        nonlocal turns
+        turns += 1
+        return await in_turns(operation)
+
+    async def counted_pauses(runtime: Runtime, question: object) -> object:
+        nonlocal pauses
+        pauses += isinstance(question, Pause)
+        return await find_out(runtime, question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fetch, "_in_turns", counted_turns)
+    monkeypatch.setattr(Runtime, "_find_out", counted_pauses)
+    for module in (fetch, partitions, replicas, requests, state_znodes):
+        monkeypatch.setattr(module, "AT_ONCE", 1)
+    outcome = simulate(seed, Options(seconds=15.0))
+    assert outcome.violation is None, str(outcome.violation)
+    assert outcome.operations["acked"] > 300
+    assert turns > 100
+    assert pauses > 100
