@@ -172,7 +172,7 @@ async def _serve(config: Config) -> None:
     from broker.loop_steps import StepInstrument
     from broker.server import serve
     from highwater.common.world.real import RealWorld
-    from highwater.common.world.real.clock import cpu_wait_clock
+    from highwater.common.world.real.clock import cpu_wait_clock, thread_time_ns
     from highwater.common.world.real.process import process_numbers
 
     shutdown, started = trio.Event(), trio.Event()
@@ -199,7 +199,9 @@ async def _serve(config: Config) -> None:
         for name, read in process_numbers().items():
             services.metrics.gauge(name, read)
         clock = services.world.clock
-        steps = StepInstrument(services.metrics.steps, clock.perf_ns, cpu_wait_clock())
+        steps = StepInstrument(
+            services.metrics.steps, clock.perf_ns, cpu_wait_clock(), thread_time_ns
+        )
         trio.lowlevel.add_instrument(steps)
         Collector(clock.perf_ns, services.metrics.steps.note).begin()
         started.set()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from broker.purgatory import trio_now_ms
 from broker.replica.partition import Partition
 from highwater.common.metrics import Family, Labels, Sample, labels
+from highwater.common.types import TopicPartition
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -141,16 +142,18 @@ def _register_logs(services: Services) -> None:
         services.metrics.gauge(f"kafka_log_log_{name}", _each(services, read))
 
 
+@lru_cache(maxsize=16384)
+def _labels_of(tp: TopicPartition) -> Labels:
+    """Made once: ten families have a number of every partition."""
+    return labels(topic=tp.topic, partition=tp.partition)
+
+
 def _each(services: Services, read: Counted) -> Callable[[], Mapping[Labels, float]]:
     """A number of every partition whose log is there."""
 
     def values() -> Mapping[Labels, float]:
         partitions: Iterable[Partition] = services.replicas.partitions.values()
-        return {
-            labels(topic=p.tp.topic, partition=p.tp.partition): read(p)
-            for p in partitions
-            if p.log is not None
-        }
+        return {_labels_of(p.tp): read(p) for p in partitions if p.log is not None}
 
     return values
 

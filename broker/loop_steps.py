@@ -11,7 +11,9 @@ Python's own collections of garbage are told too: they fall into whichever step 
 On a machine with more to do than it has CPUs a step may take long though it does little: the thread
 was ready, and another process ran.  The kernel counts that time, so that it is known, and left out:
 a step is as long as it would have been with a CPU of its own.  Those that were longer than 20 ms by
-waiting alone are counted apart.
+waiting alone are counted apart.  So are those in which the thread computed for less than that, and
+a system call waited: a write to a file, which the kernel holds up while the disk has too much to
+write, or a new file, while the file system's journal is written.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ class LoopSteps:
         self.over_limit: dict[str, int] = {}
         self.waited: dict[str, int] = {}
         """How many were over the limit only because the thread had to wait for a CPU."""
+        self.blocked: dict[str, int] = {}
+        """How many were over the limit only because a system call waited."""
+        self.used_ns: Callable[[], int] = lambda: 1 << 62
+        """How much CPU it has used, at most, since the running step began."""
         self.waited_ns: Callable[[], int] = lambda: 0
         """For how long it has waited, about, since the running step began."""
         self._longest: dict[str, int] = {}
@@ -50,7 +56,11 @@ class LoopSteps:
         if own > self._longest.get(name, NOTED_NS):
             self._longest[name] = own
         if ns > LONG_NS:
-            counts = self.over_limit if own > LONG_NS else self.waited
+            counts = self.over_limit
+            if own <= LONG_NS:
+                counts = self.waited
+            elif self.used_ns() <= LONG_NS:
+                counts = self.blocked
             counts[name] = counts.get(name, 0) + 1
 
     def longest(self) -> dict[str, int]:
@@ -70,6 +80,9 @@ class LoopSteps:
         samples = [Sample("", labels(step=name), n) for name, n in sorted(self.waited.items())]
         text = "Steps of the loop that took more than 20 ms because another process had the CPU"
         yield Family("highwater_loop_stepswithoutcpupersec", "counter", text, samples)
+        samples = [Sample("", labels(step=name), n) for name, n in sorted(self.blocked.items())]
+        text = "Steps of the loop that took more than 20 ms because a system call waited"
+        yield Family("highwater_loop_stepsblockedpersec", "counter", text, samples)
         if now_ns - self._rotated_ns >= WINDOW_NS:
             self._before, self._longest = self._longest, {}
             self._rotated_ns = now_ns
@@ -78,8 +91,9 @@ class LoopSteps:
 class StepInstrument(trio.abc.Instrument):
     """Measures every step of every task; two clock reads each.
 
-    `cpu_wait_ns` is how long this thread has ever waited for a CPU.  Asking costs a system call, so
-    that the last answer is taken for a few milliseconds: little enough to miss no long wait.
+    `cpu_wait_ns` is how long this thread has ever waited for a CPU, and `cpu_ns` how much it has
+    used.  Asking costs a system call, so that the last answers are taken for a few milliseconds:
+    little enough to miss no long wait.
     """
 
     def __init__(
@@ -87,19 +101,26 @@ class StepInstrument(trio.abc.Instrument):
         steps: LoopSteps,
         perf_ns: Callable[[], int],
         cpu_wait_ns: Callable[[], int] = lambda: 0,
+        cpu_ns: Callable[[], int] | None = None,
     ) -> None:
         self._steps = steps
         self._perf_ns = perf_ns
         self._cpu_wait_ns = cpu_wait_ns
+        self._cpu_ns = cpu_ns
+        self._cpu_before = 0
         self._began = 0
         self._wait_before = 0
         self._asked = -ASK_AGAIN_NS
         steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
+        if cpu_ns is not None:
+            steps.used_ns = lambda: cpu_ns() - self._cpu_before
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._began = began = self._perf_ns()
         if began - self._asked > ASK_AGAIN_NS:
             self._wait_before = self._cpu_wait_ns()
+            if self._cpu_ns is not None:
+                self._cpu_before = self._cpu_ns()
             self._asked = began
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:

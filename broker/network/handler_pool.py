@@ -148,6 +148,8 @@ class HandlerPool:
     async def _handler(self, index: int) -> None:
         channel, perf_ns = self._channel, self._perf_ns
         waker = Waker()
+        task = trio.lowlevel.current_task()
+        name = task.name
         channel.started()
         started = perf_ns()
         try:
@@ -158,12 +160,14 @@ class HandlerPool:
                     if request is None:
                         self.busy_ns += perf_ns() - started
                         await channel.sleep(waker)
+                        task.name = name
                         started = perf_ns()
                         continue
                     request.taken = now = perf_ns()
                     if now - started > _SLICE_NS:
                         self.busy_ns += now - started
                         await trio.lowlevel.checkpoint()
+                        task.name = name
                         request.taken = started = perf_ns()
                     waiting = self.start(request)
                     if request.handled - request.taken > NOTED_NS:
@@ -240,6 +244,8 @@ class HandlerPool:
         message: Any,
         waiting: Awaitable[Reply],
     ) -> None:
+        # its steps are known by the request until the handler has nothing to do
+        trio.lowlevel.current_task().name = f"handler {entry.api.name}"
         try:
             self._reply(entry, ctx, request, message, await waiting)
         except Exception as exc:

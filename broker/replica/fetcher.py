@@ -49,6 +49,9 @@ OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
 LATEST, EARLIEST = -1, -2
 FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
+AT_ONCE = 200
+"""Partitions in one OffsetsForLeaderEpoch, and of an answer before others have their turn."""
+CUTS_AT_ONCE = 50
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
 """Of the fetches that metrics tell of: about a minute."""
 SESSION_ERRORS = (
@@ -97,6 +100,14 @@ class FetcherManager:
                 self._manager.disk_failed(partition, e)
             else:
                 self._owner[tp] = fetcher
+
+    async def follow_all(self, partitions: dict[TopicPartition, Address | None]) -> None:
+        """The same, of a LeaderAndIsr, which may name thousands."""
+        items = list(partitions.items())
+        for first in range(0, len(items), AT_ONCE):
+            self.follow(dict(items[first : first + AT_ONCE]))
+            if first + AT_ONCE < len(items):
+                await trio.lowlevel.checkpoint()
 
     def resize(self) -> None:
         """num.replica.fetchers has changed: every partition goes to the fetcher that has it now."""
@@ -233,12 +244,18 @@ class ReplicaFetcher:
 
     async def _bring_in_line(self, connection: ClientConnection) -> None:
         now = trio.current_time()
-        todo = {tp: s for tp, s in self.states.items() if s.truncating and s.ready_at <= now}
-        if not todo:
-            return
+        todo = [(tp, s) for tp, s in self.states.items() if s.truncating and s.ready_at <= now]
+        for first in range(0, len(todo), AT_ONCE):
+            await self._ask_for_ends(connection, dict(todo[first : first + AT_ONCE]))
+
+    async def _ask_for_ends(
+        self, connection: ClientConnection, todo: dict[TopicPartition, FetchState]
+    ) -> None:
         request = OffsetForLeaderEpochRequest
         topics: dict[str, list[object]] = {}
         for tp, state in todo.items():
+            if self.states.get(tp) is not state:
+                continue  # taken away while others were asked for
             partition = self.manager.partitions[tp]
             topics.setdefault(tp.topic, []).append(
                 request.OffsetForLeaderTopic.OffsetForLeaderPartition(
@@ -258,7 +275,9 @@ class ReplicaFetcher:
             self._timeout,
         )
         for topic in answer.topics:
-            for p in topic.partitions:
+            for n, p in enumerate(topic.partitions, 1):
+                if n % CUTS_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
                 tp = TopicPartition(topic.topic, p.partition)
                 if self.states.get(tp) is todo.get(tp) is not None:
                     self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
@@ -297,17 +316,22 @@ class ReplicaFetcher:
         self, connection: ClientConnection, ready: dict[TopicPartition, FetchState]
     ) -> None:
         config = self.manager.config
-        asked = {
-            tp: FetchPartition(
+        asked: dict[TopicPartition, FetchPartition] = {}
+        for n, (tp, state) in enumerate(ready.items(), 1):
+            if n % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if self.states.get(tp) is not state:
+                continue  # taken away meanwhile
+            asked[tp] = FetchPartition(
                 tp,
-                s.leader_epoch,
-                s.offset,
+                state.leader_epoch,
+                state.offset,
                 -1,
                 self.manager.partitions[tp].require_log().log_start_offset,
                 config.replica_fetch_max_bytes,
             )
-            for tp, s in ready.items()
-        }
+        if not asked:
+            return
         request = self._session.request(
             asked,
             replica_id=self.manager.broker_id,
@@ -344,7 +368,9 @@ class ReplicaFetcher:
         if answer.error:
             raise ConnectionError(f"leader {self.leader} answered {ErrorCode(answer.error).name}")
         lost: list[TopicPartition] = []
-        for fetched in answer.partitions:
+        for n, fetched in enumerate(answer.partitions, 1):
+            if n % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             tp = fetched.tp
             state = self.states.get(tp)
             if state is None or state is not ready.get(tp) or state.truncating:

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
-NEW_COSTS = 10
+NEW_COSTS = 50
 """To host a partition (a folder, its files) takes so many times as long as to change its role."""
 WORK_AT_ONCE = 50
 """What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
@@ -285,7 +285,7 @@ class ReplicaManager:
                 if work >= WORK_AT_ONCE:
                     work = 0
                     await trio.lowlevel.checkpoint()
-            self.fetchers.follow(follow)
+            await self.fetchers.follow_all(follow)
             return errors
 
     def _apply(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from broker.handlers import fetch
+from broker.replica import fetcher
 from controller import partitions, replicas, requests, state_znodes
 from controller.effects import Pause
 from controller.runtime import Runtime
@@ -30,8 +31,9 @@ def test_a_turn_for_each_partition(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(fetch, "_in_turns", counted_turns)
     monkeypatch.setattr(Runtime, "_find_out", counted_pauses)
-    for module in (fetch, partitions, replicas, requests, state_znodes):
+    for module in (fetch, fetcher, partitions, replicas, requests, state_znodes):
         monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(fetcher, "CUTS_AT_ONCE", 1)
     outcome = simulate(seed, Options(seconds=15.0))
     assert outcome.violation is None, str(outcome.violation)
     assert outcome.operations["acked"] > 300

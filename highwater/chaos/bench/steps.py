@@ -7,8 +7,10 @@ every two seconds).  At the end every broker is asked for its longest steps, and
 longer than 20 ms.  A broker says so in its own metrics: nothing is measured from outside.
 
 The time in which the loop's thread was ready and another process had the CPU is no part of a step;
-steps that were long by that alone are counted apart ("no CPU").  On a machine that shares its CPUs
-with others the hypervisor may take one away, which no process can see: run this on a quiet one.
+steps that were long by that alone are counted apart ("without CPU"), and so are those that computed
+for less than that while a system call waited for the disk ("blocked").  On a machine that shares
+its CPUs with others the hypervisor may take one away, which no process can see: run this on a
+quiet one.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class Step:
     longest_ms: float = 0
     over_limit: int = 0
     without_cpu: int = 0
+    blocked: int = 0
 
 
 Steps = dict[str, Step]
@@ -150,6 +153,8 @@ def take(
         new = int(value - before if value >= before else value)  # less: another process
         if kind == "longstepspersec":
             step.over_limit += new
+        elif kind == "stepsblockedpersec":
+            step.blocked += new
         else:
             step.without_cpu += new
 
@@ -158,17 +163,18 @@ def rows(plan: Plan, found: dict[str, Steps]) -> list[tuple[Any, ...]]:
     """A line for each load, and below it those of its steps that are listed."""
     listed: list[tuple[Any, ...]] = []
     for title, steps in found.items():
-        listed.append((f"{title}:", "", "", ""))
+        listed.append((f"{title}:", "", "", "", ""))
         for index, (name, step) in enumerate(steps.items()):
             if index == 0 or step.longest_ms >= plan.above_ms or step.over_limit:
-                listed.append((f"  {name}", step.longest_ms, step.over_limit, step.without_cpu))
+                counts = step.over_limit, step.blocked, step.without_cpu
+                listed.append((f"  {name}", step.longest_ms, *counts))
         if not steps:
-            listed.append(("  none above 2 ms", "", 0, 0))
+            listed.append(("  none above 2 ms", "", 0, 0, 0))
     return listed
 
 
 def table(plan: Plan, found: dict[str, Steps]) -> str:
-    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "without CPU"
+    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "blocked", "without CPU"
     return rows_text(head, rows(plan, found))
 
 
@@ -184,6 +190,7 @@ def as_json(found: dict[str, Steps]) -> dict[str, Any]:
             name: {
                 "longest ms": round(step.longest_ms, 2),
                 "above 20 ms": step.over_limit,
+                "blocked": step.blocked,
                 "without CPU": step.without_cpu,
             }
             for name, step in steps.items()

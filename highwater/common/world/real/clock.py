@@ -1,4 +1,4 @@
-"""The wall clock, a counter for measuring short spans, and the time that a thread waited."""
+"""The wall clock, a counter for measuring short spans, and a thread's times: used and waited."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ class RealClock:
 
     def perf_ns(self) -> int:
         return time.perf_counter_ns()
+
+
+def thread_time_ns() -> int:
+    """Of the calling thread: the nanoseconds of CPU that it has used."""
+    return time.thread_time_ns()
 
 
 def cpu_wait_clock() -> Callable[[], int]:

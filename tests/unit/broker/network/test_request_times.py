@@ -199,6 +199,29 @@ def test_time_without_a_cpu_is_no_part_of_a_step() -> None:
     assert steps.longest() == {"hog": LONG_NS + NOTED_NS, "handler Metadata": LONG_NS + NOTED_NS}
 
 
+def test_a_step_whose_system_call_waits_is_counted_apart() -> None:
+    steps, now, used = LoopSteps(), 1, 0
+
+    async def writing() -> None:
+        nonlocal now, used
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        used += NOTED_NS
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        used += LONG_NS + 1
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writing, name="writer")
+
+    trio.run(main, instruments=[StepInstrument(steps, lambda: now, lambda: 0, lambda: used)])
+    assert steps.blocked == {"writer": 1}
+    assert steps.over_limit == {"writer": 1}
+    assert steps.longest() == {"writer": 2 * LONG_NS}, "everybody waited for so long all the same"
+
+
 @pytest.mark.parametrize(
     ("body", "name"), [(b"\xff\xff\xff\xff", "FetchConsumer"), (b"\0\0\0\1", "FetchFollower")]
 )

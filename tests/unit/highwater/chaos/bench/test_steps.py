@@ -11,6 +11,7 @@ def page(longest: float, over: int, name: str = "handler Fetch") -> dict[str, fl
         f'highwater_loop_longeststepms{{step="{name}"}}': longest,
         f'highwater_loop_longstepspersec{{step="{name}"}}': over,
         f'highwater_loop_stepswithoutcpupersec{{step="{name}"}}': 2 * over,
+        f'highwater_loop_stepsblockedpersec{{step="{name}"}}': 3 * over,
         "kafka_server_replicamanager_leadercount": 5,
     }
 
@@ -21,9 +22,11 @@ def test_brokers_and_scrapes_are_taken_together() -> None:
     take(1, page(30, 1), steps, counted)
     take(1, page(25, 3), steps, counted)
     take(2, page(41, 4), steps, counted)
-    assert steps == {"handler Fetch": Step(41, 7, 14)}
+    assert steps == {"handler Fetch": Step(41, 7, 14, 21)}
     take(1, page(5, 1), steps, counted)
-    assert steps == {"handler Fetch": Step(41, 8, 16)}, "another process of broker 1 counts anew"
+    assert steps == {"handler Fetch": Step(41, 8, 16, 24)}, (
+        "another process of broker 1 counts anew"
+    )
 
 
 def test_the_table_lists_each_loads_longest_and_what_is_too_long() -> None:
