@@ -80,7 +80,7 @@ class Pause:
     """
 
 
-AT_ONCE = 500
+AT_ONCE = 200
 PAUSE = Pause()
 
 Question = ReadZk | WriteZk | ProbeBrokers | Pause

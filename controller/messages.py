@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
 
 Steps = Generator[None, None, bytes | bytearray]
-AT_ONCE = 500
+AT_ONCE = 200
 """Partitions between two turns of the others."""
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""

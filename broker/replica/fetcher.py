@@ -49,7 +49,7 @@ OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
 LATEST, EARLIEST = -1, -2
 FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
-AT_ONCE = 200
+AT_ONCE = 100
 """Partitions in one OffsetsForLeaderEpoch, and of an answer before others have their turn."""
 CUTS_AT_ONCE = 50
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000

@@ -15,6 +15,7 @@ quiet one.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -85,6 +86,8 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Steps]:
         for step, told in islice(found[title].items(), 3):
             progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
         shutil.rmtree(settings.folder, ignore_errors=True)
+        # a disk that is still busy with gigabytes keeps the next ZooKeeper from its first answer
+        await trio.to_thread.run_sync(os.sync)
     return found
 
 

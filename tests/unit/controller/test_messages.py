@@ -45,7 +45,7 @@ def partitions(count: int) -> list[TopicPartition]:
     return [TopicPartition("ab"[n % 2], n // 2) for n in range(count)]
 
 
-@pytest.mark.parametrize(("count", "steps"), [(1, 1), (499, 1), (1200, 4)])
+@pytest.mark.parametrize(("count", "steps"), [(1, 1), (199, 1), (1200, 8)])
 def test_every_partition_is_told_whatever_the_number_of_steps(count: int, steps: int) -> None:
     tps = partitions(count)
     leaders = tuple(LeaderAndIsrPartition(tp, STATE, ReplicaAssignment(ISR), True) for tp in tps)
