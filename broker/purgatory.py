@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import trio
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Respond = Callable[["Response"], None]
 Failed = Callable[[Exception], None]
 
@@ -45,6 +46,10 @@ def trio_now_ms() -> int:
 def _deadline(due_ms: int | None) -> float:
     """A little late, so that `trio_now_ms` has reached `due_ms` then in spite of rounding."""
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
+
+
+def _call(callback: Callable[[], None]) -> None:
+    callback()
 
 
 class DelayedOperation(ABC):
@@ -92,6 +97,8 @@ class Purgatories:
 
     def __init__(self, now_ms: Callable[[], int] = trio_now_ms) -> None:
         self._now_ms = now_ms
+        self._expiring = self._expire
+        """One bound method for all operations."""
         self._kinds: dict[str, _Kind] = {}
         self._wheel: TimingWheel | None = None
         self._sleeping = trio.CancelScope()
@@ -118,14 +125,17 @@ class Purgatories:
                 watched[key] = {op: None}
             else:
                 watchers[op] = None
-        op._timer = self.call_at(self._now_ms() + op.timeout_ms, lambda: self._expire(op))
+        op._timer = self._add(self._now_ms() + op.timeout_ms, self._expiring, op)
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerEntry:
         """A time-out on the shared wheel, for whoever needs one (throttled connections do)."""
+        return self._add(due_ms, _call, callback)
+
+    def _add(self, due_ms: int, callback: Callable[[T], None], argument: T) -> TimerEntry:
         wheel = self._wheel
         if wheel is None:
             wheel = self._wheel = TimingWheel(self._now_ms())
-        entry = wheel.add(due_ms, callback)
+        entry = wheel.add(due_ms, callback, argument)
         due = wheel.next_due_ms()
         if self._sleeps_until is None or (due is not None and due < self._sleeps_until):
             self._sleeps_until = due

@@ -17,16 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class TimerEntry:
     """One time-out; `due_ms` is absolute."""
 
-    __slots__ = ("_bucket", "callback", "due_ms")
+    __slots__ = ("_bucket", "argument", "callback", "due_ms")
 
-    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
+    def __init__(self, due_ms: int, callback: Callable[[Any], None], argument: object) -> None:
         self.due_ms = due_ms
         self.callback = callback
+        self.argument = argument
         self._bucket: dict[TimerEntry, None] | None = None
 
     @property
@@ -61,9 +65,12 @@ class TimingWheel:
         self._wheels = [_Wheel(tick_ms, size)]
         self._heap: list[tuple[int, int, int]] = []
 
-    def add(self, due_ms: int, callback: Callable[[], None]) -> TimerEntry:
-        """A time-out at `due_ms`; one that is due already is called at the next `advance`."""
-        entry = TimerEntry(due_ms, callback)
+    def add(self, due_ms: int, callback: Callable[[T], None], argument: T) -> TimerEntry:
+        """A time-out at `due_ms`; one that is due already is called at the next `advance`.
+
+        A million entries share one callback: a closure of its own would be three objects for each.
+        """
+        entry = TimerEntry(due_ms, callback, argument)
         self._insert(entry, max(due_ms, self._now + self._tick))
         return entry
 
@@ -97,7 +104,7 @@ class TimingWheel:
                 entry._bucket = None
                 if entry.due_ms < due + self._tick:
                     expired += 1
-                    entry.callback()
+                    entry.callback(entry.argument)
                 else:
                     self._insert(entry, entry.due_ms)
         self._now = max(self._now, now_ms - now_ms % self._tick)

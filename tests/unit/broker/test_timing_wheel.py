@@ -39,7 +39,7 @@ def test_each_ends_at_its_time_and_once(
         number = len(entries)
         due = now + delay
         pending[number] = due
-        entries.append(wheel.add(due, lambda: ended.append((number, now))))
+        entries.append(wheel.add(due, lambda n: ended.append((n, now)), number))
 
     for passed, delays, cancelled in script:
         sleep_until(now + passed)
@@ -66,13 +66,13 @@ def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
     seen: list[str] = []
     entries: list[TimerEntry] = []
 
-    def first() -> None:
-        seen.append("first")
+    def first(what: str) -> None:
+        seen.append(what)
         entries[1].cancel()
-        wheel.add(10, lambda: seen.append("added"))
+        wheel.add(10, seen.append, "added")
 
-    entries.append(wheel.add(10, first))
-    entries.append(wheel.add(10, lambda: seen.append("cancelled")))
+    entries.append(wheel.add(10, first, "first"))
+    entries.append(wheel.add(10, seen.append, "cancelled"))
     wheel.advance(10)
     assert seen == ["first"]
     wheel.advance(11)
@@ -81,7 +81,7 @@ def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
 
 def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
     wheel = TimingWheel(0)
-    entries = [wheel.add(due, lambda: None) for due in (3, 15, 200, 210, 9000)]
+    entries = [wheel.add(due, print, None) for due in (3, 15, 200, 210, 9000)]
     for entry in (entries[0], entries[2], entries[3]):
         entry.cancel()
     assert wheel.next_due_ms() == 15
@@ -92,7 +92,7 @@ def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
     entries[4].cancel()
     assert wheel.next_due_ms() is None
     calls: list[int] = []
-    wheel.add(15, lambda: calls.append(15))
+    wheel.add(15, calls.append, 15)
     assert wheel.next_due_ms() == 15
     assert wheel.advance(15) == 1
     assert calls == [15]
@@ -101,7 +101,8 @@ def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
 def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
     """Counted in buckets on the heap, not in seconds: that is what the sleeper looks at."""
     wheel = TimingWheel(0)
+    ended: list[int] = []
     for number in range(100_000):
-        wheel.add(number % 30_000 + 1, lambda: None)
+        wheel.add(number % 30_000 + 1, ended.append, number)
     assert len(wheel._heap) <= 20 * 5
     assert wheel.advance(30_001) == 100_000
