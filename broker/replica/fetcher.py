@@ -51,7 +51,7 @@ FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
 AT_ONCE = 100
 """Partitions in one OffsetsForLeaderEpoch, and of an answer before others have their turn."""
-CUTS_AT_ONCE = 50
+CUTS_AT_ONCE = 10
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
 """Of the fetches that metrics tell of: about a minute."""
 SESSION_ERRORS = (

@@ -47,9 +47,9 @@ log = logging.getLogger(__name__)
 
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
-NEW_COSTS = 50
+NEW_COSTS = 15
 """To host a partition (a folder, its files) takes so many times as long as to change its role."""
-WORK_AT_ONCE = 50
+WORK_AT_ONCE = 15
 """What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
 
 
