@@ -145,6 +145,7 @@ class ReplicaFetcher:
         self.fetches = SampledRate(RATE_SAMPLES, RATE_WINDOW_MS)
         self._session = FollowerSession()
         self._added = trio.Event()
+        self._adds = 0
         self._poll: trio.CancelScope | None = None
         self._connection: ClientConnection | None = None
 
@@ -161,6 +162,7 @@ class ReplicaFetcher:
             self.address = address
             self._disconnect()
         self._added.set()
+        self._adds += 1
         if self._poll is not None:
             self._poll.cancel()
 
@@ -316,6 +318,7 @@ class ReplicaFetcher:
         self, connection: ClientConnection, ready: dict[TopicPartition, FetchState]
     ) -> None:
         config = self.manager.config
+        adds = self._adds
         asked: dict[TopicPartition, FetchPartition] = {}
         for n, (tp, state) in enumerate(ready.items(), 1):
             if n % AT_ONCE == 0:
@@ -330,8 +333,8 @@ class ReplicaFetcher:
                 self.manager.partitions[tp].require_log().log_start_offset,
                 config.replica_fetch_max_bytes,
             )
-        if not asked:
-            return
+        if not asked or self._adds != adds:
+            return  # what was added in between would have to wait for this fetch to end
         request = self._session.request(
             asked,
             replica_id=self.manager.broker_id,
