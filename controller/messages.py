@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable
 from struct import pack_into
 from typing import TYPE_CHECKING
 
+from controller.effects import AT_ONCE
 from highwater.common.config_listeners import SECURITY_PROTOCOL_IDS
 from highwater.common.wire import control
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
 
 Steps = Generator[None, None, bytes | bytearray]
-AT_ONCE = 200
-"""Partitions between two turns of the others."""
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""
 

@@ -44,6 +44,15 @@ async def transact(producer: TransactionalProducer, number: int, *, commit: bool
     return False
 
 
+async def kill_in_turn(cluster: SimCluster, victims: tuple[int, ...]) -> None:
+    for victim in victims:
+        await trio.sleep(1)
+        cluster.kill(victim)
+        await trio.sleep(2)
+        cluster.start(victim)
+        await whole(cluster)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_whole_transactions_through_kills(seed: int) -> None:
     async def scenario(cluster: SimCluster, clients: Clients) -> None:
@@ -62,19 +71,11 @@ def test_whole_transactions_through_kills(seed: int) -> None:
                     committed.append(b"%d" % number)
                 await trio.sleep(0.05)
 
-        async def break_things() -> None:
-            for victim in (1, 2, 3, 1):
-                await trio.sleep(1)
-                cluster.kill(victim)
-                await trio.sleep(2)
-                cluster.start(victim)
-                await whole(cluster)
-
         async with trio.open_nursery() as running:
             await running.start(producer.run)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(produce)
-                nursery.start_soon(break_things)
+                nursery.start_soon(kill_in_turn, cluster, (1, 2, 3, 1))
             running.cancel_scope.cancel()
         assert len(committed) >= 40
         seen = await values(clients, committed=True)
@@ -139,19 +140,11 @@ def test_offsets_count_with_the_records_of_their_transaction(seed: int) -> None:
                     aborted += 1
                 assert await committed_offset(shared, "copiers", TPS[1]) == len(copied)
 
-        async def break_things() -> None:
-            for victim in (1, 2, 3):
-                await trio.sleep(1)
-                cluster.kill(victim)
-                await trio.sleep(2)
-                cluster.start(victim)
-                await whole(cluster)
-
         async with trio.open_nursery() as running:
             await running.start(copier.run)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(copy)
-                nursery.start_soon(break_things)
+                nursery.start_soon(kill_in_turn, cluster, (1, 2, 3))
             running.cancel_scope.cancel()
         assert len(copied) >= 20
         assert aborted >= 10

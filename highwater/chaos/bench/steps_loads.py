@@ -158,9 +158,8 @@ async def group(cluster: ProcessCluster, load: Load) -> None:
                     told = again and not member.leads
                     nursery.start_soon(member.join_when_told if told else member.join)
             end = trio.current_time() + load.seconds / 2
-            while (
-                trio.current_time() < end
-            ):  # no question is given up: its connection would be lost
+            # until then, and no question is given up: its connection would be lost
+            while trio.current_time() < end:
                 async with trio.open_nursery() as nursery:
                     for member in members:
                         nursery.start_soon(member.live)
