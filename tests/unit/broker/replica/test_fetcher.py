@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 
 from broker.log.manager import LogManager
+from broker.replica import fetcher as replica_fetcher
 from broker.replica.fetcher import ReplicaFetcher
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import LeaderAndIsr, Partition
@@ -93,6 +96,24 @@ async def test_the_first_delays_are_short(tmp_path: Path) -> None:
     assert [delay_ms() for _ in range(8)] == [20, 40, 80, 160, 320, 640, 1000, 1000]
     fetcher._append(partition.tp, state, sent(partition.tp, 0, 3))
     assert delay_ms() == 20
+
+
+async def test_what_is_added_while_a_fetch_is_gathered_is_not_left_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would interrupt that fetch, which may last for replica.fetch.wait.max.ms."""
+    monkeypatch.setattr(replica_fetcher, "AT_ONCE", 1)
+    manager = await replica_manager(tmp_path)
+    *early, late = (hosted(manager, TopicPartition("t", n)) for n in range(9))
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    for partition in early:
+        fetcher.add(partition, ("nowhere", 1))
+    no_connection: Any = None  # to ask would be an error
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetcher._fetch, no_connection, dict(fetcher.states))
+        for _ in range(3):  # it has begun, and has eight turns
+            await trio.lowlevel.checkpoint()
+        fetcher.add(late, ("nowhere", 1))
 
 
 async def test_more_fetchers_share_the_partitions_anew_and_each_has_one(tmp_path: Path) -> None:
