@@ -283,13 +283,13 @@ class Broker:
     ) -> str:
         """A member of the cluster for as long as the session lasts; gives why it ended."""
         try:
-            # connections are accepted before the registration is seen, so that the controller's
-            # first is not refused
-            self.server.start_accepting()
             self.services.session, self.services.session_watch = zk, watch
             self.services.broker_epoch = await register(
                 zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
             )
+            # not before our epoch is known: what the controller sent to an earlier life may wait in
+            # the listen queue, and would make a leader of a log that has lost its tail
+            self.server.start_accepting()
             candidate = Candidate(
                 self._given,
                 self.world,

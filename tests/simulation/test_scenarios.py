@@ -42,6 +42,7 @@ BROKEN = [
     ("kip-101-divergence", "57-epoch-end-one-too-high"),
     ("kip-279", "64-epoch-end-without-its-epoch"),
     ("fast-bounce", "19-broker-epoch-ignored"),
+    ("early-request", "74-accepts-before-its-epoch"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),

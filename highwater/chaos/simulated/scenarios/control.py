@@ -54,6 +54,28 @@ async def fast_bounce(stage: Stage) -> None:
     )
 
 
+async def early_request(stage: Stage) -> None:
+    """What was sent to a broker's earlier life waits in the listen queue when it starts again (seed
+    631 of November 2026).  It must refuse that too, though it does not yet know its new epoch."""
+    await stage.start(1, 2, 3)
+    await stage.send("one")
+    controller = stage.cluster.controller()
+    victim = next(b for b in (1, 2, 3) if b != controller)
+    await stage.lead(victim)
+    sent = [s for s in stage.cluster.tap.control[f"broker-{victim}"] if s.api_key == LEADER_AND_ISR]
+    epoch = stage.epoch()
+    stage.cluster.simulation.zookeeper.slow_s = 0.1
+    stage.cluster.kill(victim)
+    stage.cluster.start(victim)
+    error = await _deliver(stage, victim, sent[-1])
+    stage.check(error in STALE, f"it took a request for its earlier life (error {error})")
+    stage.cluster.simulation.zookeeper.slow_s = 0.0
+    await stage.until(lambda: stage.epoch() > epoch, "the bounce was seen")
+    await stage.insist(lambda: stage.send("two"))
+    await stage.equal_logs((1, 2, 3))
+    stage.in_order(f"broker-{victim} .*is killed", f"broker {victim} serves", "t-0: follows")
+
+
 async def unseen_bounce(stage: Stage) -> None:
     """The controller itself loses power with an unflushed tail, is back before its session is over,
     and is elected controller again: nobody knows what it was before.  It must leave the ISR before
@@ -212,6 +234,7 @@ async def two_processes(stage: Stage) -> None:
 
 SCENARIOS = (
     Scenario("fast-bounce", "KIP-380: a request for an earlier life", THREE, fast_bounce),
+    Scenario("early-request", "a request for an earlier life waits", THREE, early_request),
     Scenario(
         "unseen-bounce",
         "the controller loses its tail and is the controller again",
