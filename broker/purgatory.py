@@ -19,13 +19,13 @@ All but the two `run` methods is pure and gets its time from the caller.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
-from broker.timing_wheel import TimerEntry, TimingWheel
+from broker.timing_wheel import TimerTask, TimingWheel
 from highwater.common.waker import Waker
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Respond = Callable[["Response"], None]
 Failed = Callable[[Exception], None]
 
@@ -48,28 +47,42 @@ def _deadline(due_ms: int | None) -> float:
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
 
 
-def _call(callback: Callable[[], None]) -> None:
-    callback()
+class _Alarm(TimerTask):
+    """A time-out for whoever needs one."""
+
+    __slots__ = ("_ring",)
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+
+    def run(self) -> None:
+        self._ring()
 
 
-class DelayedOperation(ABC):
-    """One waiting answer.  `keys` and `timeout_ms` are read once, when it is submitted."""
+class DelayedOperation(TimerTask):
+    """One waiting answer.  `keys` and `timeout_ms` are read once, when it is submitted.
+
+    It is the timer task of its own time-out, as Kafka's is: with a million waiting, each object
+    less is a miss less in the processor's caches.
+    """
+
+    __slots__ = ("_failed", "_respond", "_watched_by", "completed", "keys", "timeout_ms")
 
     kind: ClassVar[str]
     """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
-    keys: Sequence[Hashable]
-    timeout_ms: int
     overlaps: ClassVar[bool] = False
     """Its work is done and only others are waited for: the connection's next request may come."""
     tried: ClassVar[bool] = False
     """Its handler has just looked whether it is complete: `submit` need not look again."""
 
-    completed: bool = False
+    keys: Sequence[Hashable]
+    timeout_ms: int
+    completed: bool
     _respond: Respond
-    _failed: Failed | None = None
-    _timer: TimerEntry | None = None
+    _failed: Failed | None
+    _watched_by: Purgatories | None
 
-    def heard(self, key: Hashable) -> None:  # noqa: B027, few care which key it was
+    def heard(self, key: Hashable) -> None:
         """There is news under this one of its keys; `try_complete` follows."""
 
     @abstractmethod
@@ -79,6 +92,11 @@ class DelayedOperation(ABC):
     @abstractmethod
     def on_expire(self) -> Response:
         """The answer at the time-out."""
+
+    def run(self) -> None:
+        watched_by = self._watched_by
+        if watched_by is not None:
+            watched_by._expire(self)
 
 
 class _Kind:
@@ -97,8 +115,6 @@ class Purgatories:
 
     def __init__(self, now_ms: Callable[[], int] = trio_now_ms) -> None:
         self._now_ms = now_ms
-        self._expiring = self._expire
-        """One bound method for all operations."""
         self._kinds: dict[str, _Kind] = {}
         self._wheel: TimingWheel | None = None
         self._sleeping = trio.CancelScope()
@@ -111,6 +127,8 @@ class Purgatories:
         """
         op._respond = respond
         op._failed = failed
+        op._watched_by = None
+        op.completed = False
         if not op.tried and self._try(op):
             return
         if op.timeout_ms <= 0:
@@ -125,22 +143,24 @@ class Purgatories:
                 watched[key] = {op: None}
             else:
                 watchers[op] = None
-        op._timer = self._add(self._now_ms() + op.timeout_ms, self._expiring, op)
+        op._watched_by = self
+        self._add(op, self._now_ms() + op.timeout_ms)
 
-    def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerEntry:
+    def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
         """A time-out on the shared wheel, for whoever needs one (throttled connections do)."""
-        return self._add(due_ms, _call, callback)
+        alarm = _Alarm(callback)
+        self._add(alarm, due_ms)
+        return alarm
 
-    def _add(self, due_ms: int, callback: Callable[[T], None], argument: T) -> TimerEntry:
+    def _add(self, task: TimerTask, due_ms: int) -> None:
         wheel = self._wheel
         if wheel is None:
             wheel = self._wheel = TimingWheel(self._now_ms())
-        entry = wheel.add(due_ms, callback, argument)
+        wheel.add(task, due_ms)
         due = wheel.next_due_ms()
         if self._sleeps_until is None or (due is not None and due < self._sleeps_until):
             self._sleeps_until = due
             self._sleeping.deadline = _deadline(due)
-        return entry
 
     def check(self, kind: str, keys: Iterable[Hashable]) -> int:
         """Lets the operations watched under these keys look again; gives how many completed."""
@@ -149,12 +169,17 @@ class Purgatories:
             return 0
         completed = 0
         watched = found.watched
-        to_try: dict[int, DelayedOperation] = {}  # once each: a fetch waits under thousands of keys
+        to_try: dict[
+            DelayedOperation, None
+        ] = {}  # once each: a fetch waits under thousands of keys
         for key in keys:
-            for op in watched.get(key, ()):
+            watchers = watched.get(key)
+            if watchers is None:
+                continue
+            for op in watchers:
                 op.heard(key)
-                to_try[id(op)] = op
-        for op in to_try.values():
+            to_try.update(watchers)
+        for op in to_try:
             if not op.completed and self._try(op):
                 completed += 1
         return completed
@@ -224,11 +249,10 @@ class Purgatories:
         """From here on it is over: out of every watch list, and off the wheel."""
         assert not op.completed, "a delayed operation completes once"
         op.completed = True
-        timer = op._timer
-        if timer is None:
-            return  # it was never watched
-        timer.cancel()
-        op._timer = None
+        if op._watched_by is None:
+            return  # it was answered at once
+        op._watched_by = None
+        op.cancel()
         kind = self._kinds[op.kind]
         kind.pending -= 1
         watched = kind.watched

@@ -15,32 +15,35 @@ Pure: the caller brings the time (monotonic milliseconds).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from heapq import heappop, heappush
-from typing import Any, TypeVar
-
-T = TypeVar("T")
 
 
-class TimerEntry:
-    """One time-out; `due_ms` is absolute."""
+class TimerTask(ABC):
+    """What a time-out is for; it is its own entry in the wheel, so that one object is touched.
 
-    __slots__ = ("_bucket", "argument", "callback", "due_ms")
+    `due_ms` is absolute, and there once it was added.
+    """
 
-    def __init__(self, due_ms: int, callback: Callable[[Any], None], argument: object) -> None:
-        self.due_ms = due_ms
-        self.callback = callback
-        self.argument = argument
-        self._bucket: dict[TimerEntry, None] | None = None
+    __slots__ = ("_bucket", "due_ms")
+
+    _bucket: dict[TimerTask, None] | None
+    due_ms: int
+
+    @abstractmethod
+    def run(self) -> None:
+        """Its time has come."""
 
     @property
-    def pending(self) -> bool:
+    def timed(self) -> bool:
+        """Whether it is on a wheel; only of a task that was added once."""
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Idempotent; the callback will not be called."""
-        if self._bucket is not None:
-            del self._bucket[self]
+        """Idempotent; `run` will not be called."""
+        bucket = self._bucket
+        if bucket is not None:
+            del bucket[self]
             self._bucket = None
 
 
@@ -50,7 +53,7 @@ class _Wheel:
     def __init__(self, tick: int, size: int) -> None:
         self.tick = tick
         self.interval = tick * size
-        self.buckets: list[dict[TimerEntry, None]] = [{} for _ in range(size)]
+        self.buckets: list[dict[TimerTask, None]] = [{} for _ in range(size)]
         self.due = [-1] * size
         """When each bucket is due, where it stands in the heap; else -1."""
 
@@ -65,14 +68,10 @@ class TimingWheel:
         self._wheels = [_Wheel(tick_ms, size)]
         self._heap: list[tuple[int, int, int]] = []
 
-    def add(self, due_ms: int, callback: Callable[[T], None], argument: T) -> TimerEntry:
-        """A time-out at `due_ms`; one that is due already is called at the next `advance`.
-
-        A million entries share one callback: a closure of its own would be three objects for each.
-        """
-        entry = TimerEntry(due_ms, callback, argument)
-        self._insert(entry, max(due_ms, self._now + self._tick))
-        return entry
+    def add(self, task: TimerTask, due_ms: int) -> None:
+        """A time-out at `due_ms`; one that is due already is run at the next `advance`."""
+        task.due_ms = due_ms
+        self._insert(task, max(due_ms, self._now + self._tick))
 
     def next_due_ms(self) -> int | None:
         """When `advance` has to be called next (at the latest); None where nothing is pending."""
@@ -86,9 +85,9 @@ class TimingWheel:
         return None
 
     def advance(self, now_ms: int) -> int:
-        """Calls what is due at `now_ms`, in order of time, then of insertion; gives how many.
+        """Runs what is due at `now_ms`, in order of time, then of insertion; gives how many.
 
-        A callback may add and cancel entries.
+        A task may add and cancel others.
         """
         expired = 0
         heap = self._heap
@@ -98,19 +97,20 @@ class TimingWheel:
             wheel = self._wheels[level]
             wheel.due[index] = -1
             bucket, wheel.buckets[index] = wheel.buckets[index], {}
-            for entry in list(bucket):
-                if entry._bucket is not bucket:
-                    continue  # cancelled by a callback of this round
-                entry._bucket = None
-                if entry.due_ms < due + self._tick:
+            for task in list(bucket):
+                if task._bucket is not bucket:
+                    continue  # cancelled by a task of this round
+                due_ms = task.due_ms
+                if due_ms < due + self._tick:
+                    task._bucket = None
                     expired += 1
-                    entry.callback(entry.argument)
+                    task.run()
                 else:
-                    self._insert(entry, entry.due_ms)
+                    self._insert(task, due_ms)
         self._now = max(self._now, now_ms - now_ms % self._tick)
         return expired
 
-    def _insert(self, entry: TimerEntry, due_ms: int) -> None:
+    def _insert(self, task: TimerTask, due_ms: int) -> None:
         level = 0
         wheel = self._wheels[0]
         now = self._now
@@ -122,8 +122,8 @@ class TimingWheel:
         slot = due_ms // wheel.tick
         index = slot % self._size
         bucket = wheel.buckets[index]
-        bucket[entry] = None
-        entry._bucket = bucket
+        bucket[task] = None
+        task._bucket = bucket
         due = slot * wheel.tick
         if wheel.due[index] != due:
             wheel.due[index] = due

@@ -21,7 +21,7 @@ from broker.coordinator.loading import Loaded
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
-    from broker.timing_wheel import TimerEntry
+    from broker.timing_wheel import TimerTask
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Shard:
         self.pending: deque[PendingWrite | PendingMarker] = deque()
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
         """By producer id: the offsets of its open transaction, and where they stand."""
-        self.timers: dict[tuple[str, str, str], TimerEntry] = {}
+        self.timers: dict[tuple[str, str, str], TimerTask] = {}
         self.loaded = False
         self.closed = False
 

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.timing_wheel import TimerEntry, TimingWheel
+from broker.timing_wheel import TimerTask, TimingWheel
+
+T = TypeVar("T")
+
+
+class Call(TimerTask):
+    """A function and its argument, run at a time."""
+
+    def __init__(self, call: Callable[[T], object], argument: T) -> None:
+        self.call = partial(call, argument)
+
+    def run(self) -> None:
+        self.call()
+
+
+def add_to(wheel: TimingWheel, due_ms: int, call: Callable[[T], object], argument: T) -> TimerTask:
+    task = Call(call, argument)
+    wheel.add(task, due_ms)
+    return task
+
 
 steps = st.lists(
     st.tuples(
@@ -23,7 +46,7 @@ def test_each_ends_at_its_time_and_once(
 ) -> None:
     wheel = TimingWheel(start)
     now = start
-    entries: list[TimerEntry] = []
+    entries: list[TimerTask] = []
     pending: dict[int, int] = {}
     ended: list[tuple[int, int]] = []
 
@@ -39,7 +62,7 @@ def test_each_ends_at_its_time_and_once(
         number = len(entries)
         due = now + delay
         pending[number] = due
-        entries.append(wheel.add(due, lambda n: ended.append((n, now)), number))
+        entries.append(add_to(wheel, due, lambda n: ended.append((n, now)), number))
 
     for passed, delays, cancelled in script:
         sleep_until(now + passed)
@@ -58,21 +81,21 @@ def test_each_ends_at_its_time_and_once(
         assert late <= max(1, 5 + 1)  # one due already ends at the next tick
     assert [when for _, when in ended] == sorted(when for _, when in ended)
     assert wheel.next_due_ms() is None
-    assert not any(entry.pending for entry in entries)
+    assert not any(entry.timed for entry in entries)
 
 
 def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
     wheel = TimingWheel(0)
     seen: list[str] = []
-    entries: list[TimerEntry] = []
+    entries: list[TimerTask] = []
 
     def first(what: str) -> None:
         seen.append(what)
         entries[1].cancel()
-        wheel.add(10, seen.append, "added")
+        add_to(wheel, 10, seen.append, "added")
 
-    entries.append(wheel.add(10, first, "first"))
-    entries.append(wheel.add(10, seen.append, "cancelled"))
+    entries.append(add_to(wheel, 10, first, "first"))
+    entries.append(add_to(wheel, 10, seen.append, "cancelled"))
     wheel.advance(10)
     assert seen == ["first"]
     wheel.advance(11)
@@ -81,7 +104,7 @@ def test_a_callback_may_cancel_its_neighbour_and_add() -> None:
 
 def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
     wheel = TimingWheel(0)
-    entries = [wheel.add(due, print, None) for due in (3, 15, 200, 210, 9000)]
+    entries = [add_to(wheel, due, print, None) for due in (3, 15, 200, 210, 9000)]
     for entry in (entries[0], entries[2], entries[3]):
         entry.cancel()
     assert wheel.next_due_ms() == 15
@@ -92,7 +115,7 @@ def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
     entries[4].cancel()
     assert wheel.next_due_ms() is None
     calls: list[int] = []
-    wheel.add(15, calls.append, 15)
+    add_to(wheel, 15, calls.append, 15)
     assert wheel.next_due_ms() == 15
     assert wheel.advance(15) == 1
     assert calls == [15]
@@ -103,6 +126,6 @@ def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
     wheel = TimingWheel(0)
     ended: list[int] = []
     for number in range(100_000):
-        wheel.add(number % 30_000 + 1, ended.append, number)
+        add_to(wheel, number % 30_000 + 1, ended.append, number)
     assert len(wheel._heap) <= 20 * 5
     assert wheel.advance(30_001) == 100_000
