@@ -58,25 +58,21 @@ class Machine:
 
     def step(self, event: Event, now_ms: int = 0) -> list[Effect]:
         """Takes one event; an `Answer` if the last step ended with a question, another if not."""
+        state = self.state
+        running, value = self._running, None
         if isinstance(event, Answer):
-            assert self._running is not None, "an answer, and nothing was asked"
-            self._go_on(event.value)
+            assert running is not None, "an answer, and nothing was asked"
+            value = event.value
         else:
-            assert self._running is None, f"{event} while a procedure runs"
-            self._running = PROCEDURES[type(event)](self.state, event)
-            if self._running is not None:
-                self._go_on(None)
-        effects, self.state.effects = self.state.effects, []
+            assert running is None, f"{event} while a procedure runs"
+            running = self._running = PROCEDURES[type(event)](state, event)
+        if running is not None:
+            try:
+                state.effects.append(running.send(value))
+            except StopIteration:
+                self._running = None
+        effects, state.effects = state.effects, []
         return effects
-
-    def _go_on(self, value: Any) -> None:
-        assert self._running is not None
-        try:
-            question = self._running.send(value)
-        except StopIteration:
-            self._running = None
-        else:
-            self.state.effects.append(question)
 
 
 def _fence(state: State, event: _Answered) -> None:

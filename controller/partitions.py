@@ -51,8 +51,11 @@ def bring_online(
     valid = _valid(state, partitions, _ONLINE)
     new = [tp for tp in valid if state.partition_phases[tp] is _NEW]
     others = [tp for tp in valid if state.partition_phases[tp] is not _NEW]
-    yield from _initialize(state, new)
-    outcomes = yield from _elect(state, others, strategy)
+    if new:
+        yield from _initialize(state, new)
+    outcomes: Elections = {}
+    if others:
+        outcomes = yield from _elect(state, others, strategy)
     for tp, outcome in outcomes.items():
         if isinstance(outcome, Failed):
             log.info("no leader for %s (%s): %s", tp, strategy.value, outcome.reason)
@@ -131,7 +134,8 @@ def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[Non
             there.append(tp)
         else:
             log.error("%s cannot go online: %s", tp, result)
-    yield from _adopt(state, {tp: proposals[tp] for tp in there})
+    if there:
+        yield from _adopt(state, {tp: proposals[tp] for tp in there})
 
 
 def _adopt(state: State, proposals: dict[TopicPartition, PartitionState]) -> Procedure[None]:

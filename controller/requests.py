@@ -26,6 +26,7 @@ from highwater.common.types import (
     LEADER_DURING_DELETE,
     UNKNOWN_EPOCH,
     BrokerId,
+    BrokerInfo,
     LeaderEpoch,
     TopicPartition,
     ZkVersion,
@@ -80,14 +81,18 @@ def send_update_metadata(
 
 def flush(state: State) -> Procedure[None]:
     """Turns the batch into effects."""
-    batch, state.batch = state.batch, Batch()
+    batch = state.batch
+    if not batch:
+        return
+    state.batch = Batch()
     for broker in sorted(batch.leader_and_isr):
         info = state.brokers.get(broker)
         if info is not None:
-            _leader_and_isr(state, broker, batch.leader_and_isr[broker])
+            _leader_and_isr(state, info, batch.leader_and_isr[broker])
             if len(batch.leader_and_isr[broker]) >= AT_ONCE:
                 yield PAUSE
-    yield from _update_metadata(state, batch)
+    if batch.metadata_to_all or batch.metadata_brokers:
+        yield from _update_metadata(state, batch)
     for broker in sorted(batch.stop_replica):
         info = state.brokers.get(broker)
         if info is not None:
@@ -103,30 +108,33 @@ def flush(state: State) -> Procedure[None]:
             )
 
 
-def _leader_and_isr(state: State, broker: BrokerId, wanted: dict[TopicPartition, bool]) -> None:
+def _leader_and_isr(state: State, to: BrokerInfo, wanted: dict[TopicPartition, bool]) -> None:
     leadership = state.leadership
     partitions = tuple(
-        LeaderAndIsrPartition(tp, leadership[tp], state.assignment(tp), is_new)
-        for tp, is_new in wanted.items()
-        if tp in leadership
+        [
+            LeaderAndIsrPartition(tp, leadership[tp], state.assignment(tp), is_new)
+            for tp, is_new in wanted.items()
+            if tp in leadership
+        ]
     )
     if partitions:
         leaders = sorted({p.state.leader for p in partitions})
         # a suspected leader may answer again any time, and nobody would tell its followers then
-        known = {**state.brokers, **state.suspected}
+        known = {**state.brokers, **state.suspected} if state.suspected else state.brokers
         state.effects.append(
             SendLeaderAndIsr(
-                broker,
-                state.brokers[broker].epoch,
+                to.id,
+                to.epoch,
                 partitions,
-                tuple(known[b] for b in leaders if b in known),
+                tuple([known[b] for b in leaders if b in known]),
             )
         )
 
 
 def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
-    targets = state.brokers if batch.metadata_to_all else batch.metadata_brokers
-    brokers = tuple((b, state.brokers[b].epoch) for b in sorted(targets) if b in state.brokers)
+    live = tuple([state.brokers[b] for b in sorted(state.brokers)])
+    to_all, some = batch.metadata_to_all, batch.metadata_brokers
+    brokers = tuple([(b.id, b.epoch) for b in live if to_all or b.id in some])
     if not brokers:
         return
     partitions: list[MetadataPartition] = []
@@ -135,7 +143,6 @@ def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
             partitions.append(_metadata(state, tp))
         if n % AT_ONCE == 0:
             yield PAUSE
-    live = tuple(state.brokers[b] for b in sorted(state.brokers))
     state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live))
 
 
@@ -147,7 +154,7 @@ def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:
         )
     replicas = state.replicas(tp)
     return MetadataPartition(
-        tp, known, replicas, tuple(r for r in replicas if not state.is_online(r, tp))
+        tp, known, replicas, tuple([r for r in replicas if not state.is_online(r, tp)])
     )
 
 

@@ -81,6 +81,16 @@ class Batch:
     metadata_brokers: dict[BrokerId, None] = field(default_factory=dict)
     metadata_to_all: bool = False
 
+    def __bool__(self) -> bool:
+        """Whether anything is to be sent."""
+        return bool(
+            self.metadata_to_all
+            or self.leader_and_isr
+            or self.stop_replica
+            or self.metadata_partitions
+            or self.metadata_brokers
+        )
+
 
 @dataclass(slots=True)
 class State:

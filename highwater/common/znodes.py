@@ -148,8 +148,12 @@ def acl_path(resource: str, name: str, pattern: str = "literal") -> str:
 # ---- the form of all of them
 
 
+_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+"""One encoder for all: `json.dumps` would make one at each call."""
+
+
 def _encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _json(value).encode()
 
 
 def _decode(what: str, data: bytes) -> dict[str, Any]:
