@@ -47,6 +47,10 @@ def _deadline(due_ms: int | None) -> float:
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Alarm(TimerTask):
     """A time-out for whoever needs one."""
 
@@ -265,10 +269,16 @@ class Purgatories:
 
 
 class CompletionSink:
-    """Collects watch keys, and lets the purgatories look at them once per pass of the loop."""
+    """Collects watch keys, and lets the purgatories look at them once per pass of the loop.
+
+    What that answers goes out between `hold` and `go`: a HW that moves answers several requests of
+    one connection.
+    """
 
     def __init__(self, purgatories: Purgatories) -> None:
         self._purgatories = purgatories
+        self.hold: Callable[[], None] = _nothing
+        self.go: Callable[[], None] = _nothing
         self._keys: dict[str, dict[Hashable, None]] = {}
         self._waker = Waker()
 
@@ -283,7 +293,11 @@ class CompletionSink:
     def drain(self) -> int:
         """Looks at everything collected so far; what that adds again waits for the next pass."""
         keys, self._keys = self._keys, {}
-        return sum(self._purgatories.check(kind, found) for kind, found in keys.items())
+        self.hold()
+        try:
+            return sum(self._purgatories.check(kind, found) for kind, found in keys.items())
+        finally:
+            self.go()
 
     async def run(self) -> None:
         while True:

@@ -146,6 +146,7 @@ class Broker:
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
+        self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self.services.dynamic.on_change = self._reconfigured
         self.services.levels_changed.append(self.server.request_log.refresh)
         self.dir_failures = DirFailures(

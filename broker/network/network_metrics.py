@@ -111,7 +111,7 @@ def _register_purgatories(gauge: Gauge, server: SocketServer) -> None:
 
 
 def _response_queues(plane: PlaneServer) -> Callable[[], Mapping[Labels, float]]:
-    return lambda: {labels(processor=p.index): len(p.responses) for p in plane.processors}
+    return lambda: {labels(processor=p.index): p.unsent_answers for p in plane.processors}
 
 
 def _processor_idle(server: SocketServer) -> Callable[[], Mapping[Labels, float]]:

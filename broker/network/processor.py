@@ -76,6 +76,8 @@ class Processor:
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
         self.buffers = BufferPool()
+        self._ready: dict[BrokerConnection, None] = {}
+        """Those with answers that may leave now, in the order in which they came to be."""
         self._again: deque[BrokerConnection] = deque()
         self._unsent: deque[BrokerConnection] = deque()
         self._writer = Waker()
@@ -249,45 +251,63 @@ class Processor:
         self.responses.append(request)
         if self._draining:
             return
-        if len(self.responses) > 1:
+        if len(self.responses) > 1 or self._ready:
             self._writer.wake()
             return
         self._drain()
 
+    @property
+    def unsent_answers(self) -> int:
+        """How long the response queue is."""
+        return len(self.responses) + len(self._ready)
+
+    def hold(self) -> None:
+        """Until `go`, answers are collected: those of one connection leave by one system call."""
+        self._draining = True
+
+    def go(self) -> None:
+        self._draining = False
+        if self.responses:
+            self._drain()
+
     def _drain(self) -> None:
         """Sends what the response queue holds, for a millisecond."""
-        responses = self.responses
+        responses, ready = self.responses, self._ready
         self._draining = True
         started = now = self._perf_ns()
-        while responses and now - started <= _SLICE_NS:
-            request = responses.popleft()
-            request.taken_back = now
+        while responses or ready:
+            while responses:
+                request = responses.popleft()
+                request.returned = True
+                ready[request.connection] = None
+            if now - started > _SLICE_NS:
+                break
+            connection = next(iter(ready))
+            del ready[connection]
             self._round = now
-            self._begin(request)
+            self._begin(connection)
             now = self._perf_ns()
         self._draining = False
-        if responses:
+        if ready:
             self._writer.wake()
 
     async def write_loop(self) -> None:
-        responses = self.responses
+        responses, ready = self.responses, self._ready
         while True:
-            if not responses and not self._unsent:
+            if not responses and not ready and not self._unsent:
                 await self._writer.sleep()
             self._drain()
             for _ in range(len(self._unsent)):
                 connection = self._unsent.popleft()
                 if not connection.closed:
                     self._send(connection)
-            if responses or self._unsent:
+            if responses or ready or self._unsent:
                 await trio.lowlevel.checkpoint()
 
-    def _begin(self, request: Request) -> None:
-        connection = request.connection
-        if connection.closed:
+    def _begin(self, connection: BrokerConnection) -> None:
+        if connection.closed or connection.leaving or not connection.pending:
             return
-        request.returned = True
-        if connection.pending[0] is request and not connection.leaving:
+        if connection.pending[0].returned:
             self._send_answers(connection)
 
     def _send_answers(self, connection: BrokerConnection) -> None:

@@ -93,7 +93,7 @@ class PlaneServer:
     def busy(self) -> bool:
         """Whether a request is on its way; one that waits in the purgatory may wait for long."""
         return len(self.channel) > 0 or any(
-            processor.responses
+            processor.unsent_answers
             or any(
                 c.sending or any(not request.waits for request in c.pending)
                 for c in processor.connections
@@ -218,6 +218,17 @@ class SocketServer:
             self._close_listeners()
             for plane in self.planes.values():
                 plane.close_connections()
+
+    def hold(self) -> None:
+        """Answers are collected until `go`: what is answered together leaves together."""
+        for plane in self.planes.values():
+            for processor in plane.processors:
+                processor.hold()
+
+    def go(self) -> None:
+        for plane in self.planes.values():
+            for processor in plane.processors:
+                processor.go()
 
     async def drain(self, timeout_s: float = 1.0) -> None:
         """Stops accepting and reading, and waits until what was read is answered; then cancel."""

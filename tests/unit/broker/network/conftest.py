@@ -162,6 +162,7 @@ async def serving(
         cast("Any", services),
     )
     running = Serving(server, await server.bind())
+    services.completions.hold, services.completions.go = server.hold, server.go
     async with trio.open_nursery() as nursery:
         nursery.start_soon(purgatories.run)
         nursery.start_soon(services.completions.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from struct import pack
 from typing import Any, ClassVar
@@ -26,8 +27,9 @@ from broker.purgatory import DelayedOperation
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage, decode_response, encode_request
 from highwater.common.wire.messages import ApiVersionsRequest, HeartbeatRequest
+from highwater.common.world.api import Buffer
 from highwater.common.world.real.disk import RealDisk
-from highwater.common.world.real.network import RealNetwork
+from highwater.common.world.real.network import RealConnection, RealNetwork
 
 from .conftest import Net, Wait, echo, entry, serving
 
@@ -438,6 +440,37 @@ async def test_requests_behind_a_replicating_one_are_handled_and_answered_in_ord
         begun[2].ready = True
         s.services.purgatories.check("Produce", begun[2].keys)
         assert await client.receive() == (3, b"c")
+
+
+async def test_what_one_news_answers_leaves_each_connection_at_once(
+    network: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Replicated] = []
+    sent: list[int] = []
+
+    def handle(ctx: Context, body: memoryview) -> Delayed:
+        begun.append(Replicated(bytes(body)))
+        return Delayed(begun[-1])
+
+    def counting(self: RealConnection, views: Sequence[Buffer], more: bool = False) -> int | None:
+        sent.append(len(views))
+        return send(self, views, more)
+
+    send = RealConnection.send
+    async with serving(network, entry(handle)) as s:
+        clients = [await s.connect(), await s.connect()]
+        for i in range(3):
+            for client in clients:
+                await client.send(b"key", id_=i)
+        while len(begun) < 6:
+            await trio.lowlevel.checkpoint()
+        for operation in begun:
+            operation.ready = True
+        monkeypatch.setattr(RealConnection, "send", counting)
+        s.services.completions.add("Produce", [b"key"])
+        for client in clients:
+            assert [await client.receive() for _ in range(3)] == [(i, b"key") for i in range(3)]
+    assert len(sent) == 2
 
 
 async def test_no_more_than_the_pipeline_overlaps(network: Net) -> None:
