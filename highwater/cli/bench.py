@@ -35,9 +35,10 @@ def bench() -> None:
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option("--partitions", default=3, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=5.0, show_default=True, help="Measured time of each load.")
-@click.option("--warm-up", default=2.0, show_default=True, help="Seconds of load before that.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--megabytes", default=400.0, show_default=True, help="Measured in each load.")
+@click.option("--seconds", default=10.0, show_default=True, help="A load ends then at the latest.")
+@click.option("--warm-up", default=0.3, show_default=True, help="Seconds of load before that.")
 @click.option("--starts", default=3, show_default=True, type=click.IntRange(1))
 @comparing
 def produce(
@@ -49,6 +50,7 @@ def produce(
     brokers: int,
     partitions: int,
     rounds: int,
+    megabytes: float,
     seconds: float,
     warm_up: float,
     starts: int,
@@ -69,6 +71,7 @@ def produce(
         partitions=partitions,
         brokers=brokers,
         rounds=rounds,
+        measure_mb=megabytes,
         measure_s=seconds,
         warm_up_s=warm_up,
         starts=starts,

@@ -2,10 +2,10 @@
 
     python -I -m highwater.chaos.bench.load '{"bootstrap": ..., "topic": ..., ...}'
 
-It produces through librdkafka for a while to warm up (connections, the JVM's compiler, the page
-cache), flushes, then produces for the measured time and flushes again: the clock stops when the
-last record is acknowledged.  Delivery reports come for failures alone, because a Python call per
-record would measure Python; one failure makes the whole load fail.
+It produces through librdkafka for a moment (connections, metadata), flushes, then produces the
+measured bytes, or for the measured time where that is over first, and flushes again: the clock
+stops when the last record is acknowledged.  Delivery reports come for failures alone, because a
+Python call per record would measure Python; one failure makes the whole load fail.
 
 Prints one JSON line: {"records", "seconds"}.
 """
@@ -31,6 +31,8 @@ class Load:
     acks: str
     warm_up_s: float
     measure_s: float
+    measure_mb: float = float("inf")
+    """Millions of bytes of record values."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-m", __spec__.name, json.dumps(asdict(self))]
@@ -75,11 +77,15 @@ def _settings(load: Load, failures: _Failures) -> dict[str, Any]:
     }
 
 
-def _produce(producer: Any, load: Load, value: bytes, seconds: float, failures: _Failures) -> int:
+def _produce(
+    producer: Any, load: Load, seconds: float, megabytes: float, failures: _Failures
+) -> int:
     """Produces as fast as the queue takes it, and waits for the last acknowledgement."""
     topic, produce, sent = load.topic, producer.produce, 0
+    value = os.urandom(load.record_bytes)
+    enough = megabytes * 1e6 / load.record_bytes
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while sent < enough and time.perf_counter() < end:
         for _ in range(500):
             try:
                 produce(topic, value)
@@ -100,10 +106,9 @@ def _produce(producer: Any, load: Load, value: bytes, seconds: float, failures: 
 def run(load: Load) -> Measured:
     failures = _Failures()
     producer = confluent_kafka.Producer(_settings(load, failures))
-    value = os.urandom(load.record_bytes)
-    _produce(producer, load, value, load.warm_up_s, failures)
+    _produce(producer, load, load.warm_up_s, load.measure_mb, failures)
     began = time.perf_counter()
-    sent = _produce(producer, load, value, load.measure_s, failures)
+    sent = _produce(producer, load, load.measure_s, load.measure_mb, failures)
     return Measured(sent, time.perf_counter() - began)
 
 
