@@ -44,6 +44,13 @@ class SeedRange(click.ParamType[range]):
 @click.command()
 @click.option("--seeds", type=SeedRange(), default="0..19", show_default=True, metavar="A..B")
 @click.option("--seconds", type=float, default=30.0, show_default=True, help="Of load and faults.")
+@click.option(
+    "--pace",
+    type=click.FloatRange(0.01, 100),
+    default=1.0,
+    show_default=True,
+    help="How busy the clients are.",
+)
 @click.option("--minutes", type=float, default=None, help="Stop after so many real minutes.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes; 0: one a core.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write a summary there.")
@@ -71,6 +78,7 @@ class SeedRange(click.ParamType[range]):
 def sim(
     seeds: range,
     seconds: float,
+    pace: float,
     minutes: float | None,
     jobs: int,
     json_file: Path | None,
@@ -110,6 +118,7 @@ def sim(
         _refuse(("--trace", trace), ("--shrink", shrink), ("--only", only))
     options = Options(
         seconds=seconds,
+        pace=pace,
         faults=faults,
         power_loss=power_loss,
         flush=flush,

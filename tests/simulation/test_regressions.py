@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.log.manager import LogManager
 from broker.replica.partition import LeaderAndIsr, Partition
 from highwater.chaos.simulated.cluster import DATA, Shape
+from highwater.chaos.simulated.run import Options, simulate
 from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.common.wire.record_codec import Record
 from highwater.common.wire.records import batches, build_batch
@@ -50,3 +53,16 @@ def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
         assert change is None
 
     run_simulation(0, main)
+
+
+@pytest.mark.parametrize(
+    ("seed", "pace"),
+    [
+        (631, 1.0),  # R4: a request for an earlier life was taken (scenario early-request)
+        (950, 1.0),  # a false alarm, C2: a leader that never had a batch cannot know it again
+        (5, 0.5),  # the same
+    ],
+)
+def test_a_seed_that_broke_a_rule_is_clean(seed: int, pace: float) -> None:
+    outcome = simulate(seed, Options(pace=pace))
+    assert outcome.ok, str(outcome.violation)

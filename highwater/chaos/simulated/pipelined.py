@@ -54,6 +54,8 @@ class Pipelined:
         self._leader_life = leader_life
         self._id, self._epoch = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
+        self._knows: dict[TopicPartition, tuple[int, int, int]] = {}
+        """Who acknowledged a partition's last batch, and so knows this producer's sequence."""
         self._count = 0
 
     async def run(self, tps: list[TopicPartition], rate: float) -> None:
@@ -85,10 +87,9 @@ class Pipelined:
 
     async def _burst(self, tp: TopicPartition, count: int) -> bool:
         batches = [self._make(tp, self._epoch) for _ in range(count)]
-        _, *life = self._leader_life(tp)
         await self._all_at_once(tp, batches)
         for batch in batches:
-            if not batch.acked and not await self._bring_home(tp, batch, life):
+            if not batch.acked and not await self._bring_home(tp, batch):
                 for other in batches:
                     if not other.acked:
                         other.lines.info("GIVEN_UP", max(other.tries, 1))
@@ -117,10 +118,11 @@ class Pipelined:
 
     def _acked(self, tp: TopicPartition, batch: _Batch, base: int) -> None:
         batch.acked = True
+        self._knows[tp] = self._leader_life(tp)
         self._workload.acknowledged(tp, base, batch.values, -1)
         batch.lines.ok(base, batch.tries)
 
-    async def _bring_home(self, tp: TopicPartition, batch: _Batch, life: object) -> bool:
+    async def _bring_home(self, tp: TopicPartition, batch: _Batch) -> bool:
         """All before it are acknowledged."""
         give_up = trio.current_time() + GIVE_UP_S
         while trio.current_time() < give_up:
@@ -132,7 +134,7 @@ class Pipelined:
                 asked = self._client.known_leader(tp)
                 self._client.forget(tp)
                 if failed.name in FATAL:
-                    self._refused(tp, batch, failed.name, (asked, life))
+                    self._refused(tp, batch, failed.name, asked)
                     return False
                 await self._client.pause()
                 continue
@@ -140,11 +142,13 @@ class Pipelined:
             return True
         return False
 
-    def _refused(self, tp: TopicPartition, batch: _Batch, error: str, by: object) -> None:
+    def _refused(self, tp: TopicPartition, batch: _Batch, error: str, asked: int) -> None:
         self._workload.history.count["sequences given up"] += 1
         leader, *life = self._leader_life(tp)
-        if error != "OUT_OF_ORDER_SEQUENCE_NUMBER" or by != (leader, life):
+        if error != "OUT_OF_ORDER_SEQUENCE_NUMBER" or asked != leader:
             return  # a leader that was replaced knows no better
+        if self._knows.get(tp) != (leader, *life):
+            return  # nor does one that has not taken the batch before, where that may be lost
         self._workload.rules.broken(
             "C2",
             f"{tp}: a retry of {batch.values[0]!r}, one of the last {IN_FLIGHT} batches of its "

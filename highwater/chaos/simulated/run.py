@@ -51,6 +51,8 @@ class Options:
     """What is asked of a run, beside its seed."""
 
     seconds: float = 30.0
+    pace: float = 1.0
+    """How busy the clients are: 1 is some 85 operations a virtual second, and most of the cost."""
     faults: bool = True
     power_loss: bool = False
     """More of the faults are power losses."""
@@ -372,14 +374,14 @@ class _Run:
                 return -1, -1, -1
             return state.leader, node.world.process.life, state.leader_epoch
 
-        produce, consume = workload.produce, workload.consume
-        start("exact", lambda c: produce(c, safe, idempotent=True, rate=8.0))
-        start("bursts", lambda c: Pipelined(workload, c, leader_life).run(safe, rate=6.0))
-        start("plain", lambda c: produce(c, safe, rate=12.0))
-        start("acks1", lambda c: produce(c, lossy, acks=1, rate=15.0))
-        start("acks0", lambda c: produce(c, lossy, acks=0, rate=2.0))
-        start("consumer", lambda c: consume(c, safe))
-        start("consumer-2", lambda c: consume(c, [*safe, *lossy]))
+        produce, consume, pace = workload.produce, workload.consume, self._options.pace
+        start("exact", lambda c: produce(c, safe, idempotent=True, rate=8.0 * pace))
+        start("bursts", lambda c: Pipelined(workload, c, leader_life).run(safe, rate=6.0 * pace))
+        start("plain", lambda c: produce(c, safe, rate=12.0 * pace))
+        start("acks1", lambda c: produce(c, lossy, acks=1, rate=15.0 * pace))
+        start("acks0", lambda c: produce(c, lossy, acks=0, rate=2.0 * pace))
+        start("consumer", lambda c: consume(c, safe, pace))
+        start("consumer-2", lambda c: consume(c, [*safe, *lossy], pace))
         start("prober", lambda c: Prober(workload, c).run(safe))
 
     async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:

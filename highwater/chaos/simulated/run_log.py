@@ -136,6 +136,10 @@ def page(paths: Iterable[Path]) -> str:
         for name, value in head["asked"].items()
         if value is True and name not in ("faults", "sql")
     ]
+    pace = head["asked"].get("pace", 1.0)
+    if pace != 1.0:
+        given.append(f"--pace {pace:g}")
+    busy = (summary.operations["sends"] + summary.operations["polls"]) / max(virtual, 1e-9)
     command = " ".join(
         [f"highwater sim --seeds {first}..{last}", *given, "--jobs 0 --log run.jsonl"]
     )
@@ -147,7 +151,8 @@ def page(paths: Iterable[Path]) -> str:
         "",
         f"- commit {', '.join(head['commits'])}, begun {head['started']}",
         f"- {len(outcomes)} seeds of {head['asked']['seconds']:g} s of load and faults, "
-        f"{missing or 'none'} missing in between",
+        f"{missing or 'none'} missing in between; the clients send and poll {busy:.0f} times a "
+        "virtual second",
         f"- **{len(summary.broken)} with a broken rule**",
         f"- {virtual:.0f} virtual seconds in {hours:.1f} hours of one core, {rate:.1f} a second; "
         f"{summary.steps} steps, {summary.checks} checks",

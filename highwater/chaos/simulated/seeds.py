@@ -135,6 +135,8 @@ def replay_command(seed: int, options: Options) -> str:
     command = f"highwater sim --replay {seed}"
     if options.seconds != Options().seconds:
         command += f" --seconds {options.seconds:g}"
+    if options.pace != Options().pace:
+        command += f" --pace {options.pace:g}"
     if options.power_loss:
         command += " --power-loss"
     if options.flush:

@@ -194,7 +194,9 @@ class Workload:
 
     # -- consuming ------------------------------------------------------------------------------
 
-    async def consume(self, client: SimClient, tps: list[TopicPartition]) -> None:
+    async def consume(
+        self, client: SimClient, tps: list[TopicPartition], pace: float = 1.0
+    ) -> None:
         """Reads from the start, again and again from where it is, until cancelled."""
         positions = dict.fromkeys(tps, 0)
         for tp in tps:
@@ -217,7 +219,7 @@ class Workload:
                     self.rules.broken("R10", f"{tp}: {client.name} was given records, {fenced}")
                 self._polled(client.name, tp, polled.records, final=False)
                 positions[tp] = max(positions[tp], polled.next_offset)
-            await client.pause(0.02, 0.1)
+            await client.pause(0.02 / pace, 0.1 / pace)
 
     def _fenced(self, client: SimClient, tp: TopicPartition) -> str | None:
         """Why a request that names the leader epoch the client knows must be refused (KIP-320): the
