@@ -25,6 +25,9 @@ from tests import waiting
 PARTITIONS = 4
 RECORDS = 40
 WITHIN_S = 60
+POLL_MS = 1000
+"""kafka-python 3.0.12 loses an assignment that comes between two polls, where the first one's time
+was over while its group rebalanced: see docs/client-problems.md."""
 eventually = partial(waiting.eventually, within_s=WITHIN_S)
 
 
@@ -105,20 +108,20 @@ def test_members_share_a_topic_and_the_last_one_has_it_all(cluster: BackgroundCl
     fill(cluster, "shared")
     with closing(kafka_python(cluster, "shared", "two")) as one:
         eventually(
-            lambda: one.poll(100) is not None and len(one.assignment()) == PARTITIONS, "alone"
+            lambda: one.poll(POLL_MS) is not None and len(one.assignment()) == PARTITIONS, "alone"
         )
         with closing(kafka_python(cluster, "shared", "two")) as other:
 
             def split() -> bool:
-                one.poll(50)
-                other.poll(50)
+                one.poll(POLL_MS)
+                other.poll(POLL_MS)
                 sizes = len(one.assignment()), len(other.assignment())
                 return sizes == (PARTITIONS // 2, PARTITIONS // 2)
 
             eventually(split, "two members have half each")
             assert not one.assignment() & other.assignment()
         eventually(
-            lambda: one.poll(100) is not None and len(one.assignment()) == PARTITIONS,
+            lambda: one.poll(POLL_MS) is not None and len(one.assignment()) == PARTITIONS,
             "one member left has everything",
         )
 
@@ -214,7 +217,7 @@ def test_a_poll_loop_that_takes_too_long_cannot_commit(cluster: BackgroundCluste
     with closing(
         kafka_python(cluster, "slow", "sluggish", max_poll_interval_ms=1500, max_poll_records=1)
     ) as sluggish:
-        eventually(lambda: sluggish.poll(100), "a first record")
+        assert sluggish.poll(WITHIN_S * 1000), "a first record"
         with confluent(cluster, "slow", "sluggish") as other:
             eventually(lambda: held(other) == [PARTITIONS], "the other member has everything")
             with pytest.raises(CommitFailedError):
