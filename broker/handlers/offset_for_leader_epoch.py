@@ -4,6 +4,9 @@ KIP-320).
 The answer names the largest epoch at or below the one asked for, and the offset after its last
 record.  Followers ask before they append, consumers to find out whether what they have read was
 truncated.
+
+A consumer that has read a later epoch than ours knows of a later leader: we are a zombie, and do
+not say that its records are not there (as Kafka does, with -1), which would make it begin anew.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ def handle(ctx: Context, request: Any) -> Reply:
                     TopicPartition(topic.topic, p.partition)
                 )
                 partition.check_leader_epoch(p.current_leader_epoch)
+                if request.replica_id < 0 and p.leader_epoch > partition.leader_epoch:
+                    raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
                 epoch, end = partition.epoch_end_offset(p.leader_epoch)
             except ApiError as e:
                 code = e.code

@@ -30,9 +30,16 @@ class ReadResult:
 def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
     """(epoch, end offset) where the log of who asks ends otherwise than this one went on; None
     where they agree, and for those who do not say the epoch of the last record that they have.
+
+    Raises ApiError: OFFSET_OUT_OF_RANGE as Kafka's Partition.readRecords does where nothing is
+    known of that epoch, and UNKNOWN_LEADER_EPOCH where it is later than our own.  Then we are a
+    leader that was replaced while it stood still, asked by a client whose metadata is as old.
+    Kafka says OFFSET_OUT_OF_RANGE there too, and the client begins anew from the start.
     """
     if asked.last_fetched_epoch < 0:
         return None
+    if asked.last_fetched_epoch > partition.leader_epoch:
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
     epoch, end = partition.epoch_end_offset(asked.last_fetched_epoch)
     if end < 0 or epoch < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)

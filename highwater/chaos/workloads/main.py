@@ -15,6 +15,7 @@ harness is gone.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -181,7 +182,17 @@ class Workload:
         return True
 
 
+def _tell_why() -> None:
+    """What a client says of itself goes to workload.log: why a consumer began anew, say."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for name in ("kafka.consumer.fetcher", "kafka.consumer.subscription_state"):
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
 def main() -> None:
+    _tell_why()
     workload = Workload(read_spec(Path(sys.argv[1])))
     workload.start()
     for line in sys.stdin:

@@ -106,7 +106,7 @@ def fetch(topic: str = "two", partition: int = 0, offset: int = 0, **more: Any) 
         "partition": partition,
         "current_leader_epoch": more.pop("leader_epoch", -1),
         "fetch_offset": offset,
-        "last_fetched_epoch": -1,
+        "last_fetched_epoch": more.pop("last_fetched_epoch", -1),
         "log_start_offset": -1,
         "partition_max_bytes": more.pop("partition_max_bytes", 1 << 20),
     }
@@ -152,6 +152,7 @@ def fetches() -> list[Case]:
         case("no byte", fetch(max_bytes=0)),
         case("an old leader epoch", fetch(leader_epoch=0, topic="moved"), versions=(9, 99)),
         case("a new leader epoch", fetch(leader_epoch=99), versions=(9, 99)),
+        case("a later epoch was read", fetch(last_fetched_epoch=50), versions=(12, 99)),
         case("as a replica that is none", fetch(replica_id=77)),
         Case("a session begins", FETCH, fetch(session_epoch=0), "1", (7, 99), keep_session),
         case("nothing changed", incremental(1, topics=[]), versions=(7, 99)),

@@ -8,9 +8,14 @@ import pytest
 import trio
 
 from broker.context import Response
-from broker.handlers import delete_records, describe_producers, produce
+from broker.handlers import (
+    delete_records,
+    describe_producers,
+    offset_for_leader_epoch,
+    produce,
+)
 from broker.replica.partition import LeaderAndIsr
-from highwater.common.errors import ErrorCode
+from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import (
     BrokerId,
     ControllerEpoch,
@@ -24,6 +29,7 @@ from highwater.common.wire.fetch import FetchPartition
 from highwater.common.wire.messages import (
     DeleteRecordsRequest,
     DescribeProducersRequest,
+    OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 from highwater.common.wire.records import Record, build_batch
@@ -96,6 +102,43 @@ def test_zstd_is_for_version_7_and_later(in_broker: Any) -> None:
         answer = send(b, 6, produced(records))
         assert error_of(answer) == "UNSUPPORTED_COMPRESSION_TYPE"
         assert error_of(send(b, 7, produced(records))) == "NONE"
+
+    in_broker(body)
+
+
+def test_a_zombie_does_not_tell_a_consumer_that_what_it_read_is_gone(in_broker: Any) -> None:
+    """A leader that was replaced while it stood still is asked by whoever has read on since: an
+    OFFSET_OUT_OF_RANGE would make that consumer begin anew from the start."""
+
+    async def body(b: Any) -> None:
+        await lead(b, 2)
+        send(b, 9, produced(batch()))
+        replicas = b.services.replicas
+
+        def read(epoch: int) -> Any:
+            return replicas.read(FetchPartition(TP, -1, 1, epoch, -1, 1000), 1000, -1, 0, True)
+
+        assert read(0).diverging is None
+        with pytest.raises(ApiError) as refused:
+            read(1)
+        assert refused.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+        def ends(epoch: int, replica_id: int) -> tuple[int, int]:
+            topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+            place = topic.OffsetForLeaderPartition(
+                partition=0, current_leader_epoch=-1, leader_epoch=epoch
+            )
+            asked = OffsetForLeaderEpochRequest(
+                replica_id=replica_id, topics=[topic(topic="t", partitions=[place])]
+            )
+            context = b.context(offset_for_leader_epoch, 3)
+            answer: Any = offset_for_leader_epoch.handle(context, asked)
+            found = answer.message.topics[0].partitions[0]
+            return found.error_code, found.end_offset
+
+        assert ends(0, -1) == (0, 1)
+        assert ends(1, -1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+        assert ends(1, 2) == (0, -1)
 
     in_broker(body)
 
