@@ -173,9 +173,8 @@ class Purgatories:
             return 0
         completed = 0
         watched = found.watched
-        to_try: dict[
-            DelayedOperation, None
-        ] = {}  # once each: a fetch waits under thousands of keys
+        # once each: a fetch waits under thousands of keys
+        to_try: dict[DelayedOperation, None] = {}
         for key in keys:
             watchers = watched.get(key)
             if watchers is None:

@@ -258,7 +258,7 @@ class Processor:
 
     @property
     def unsent_answers(self) -> int:
-        """How long the response queue is."""
+        """How long the response queue is; a connection whose answers are ready counts once."""
         return len(self.responses) + len(self._ready)
 
     def hold(self) -> None:

@@ -177,9 +177,8 @@ def kafka_python(member: Member, diary: Diary) -> None:
     consumer.subscribe([member.topic], listener=Listener())
     while not diary.stopping:
         try:
-            polled = consumer.poll(
-                1000
-            )  # shorter ones may lose an assignment (docs/client-problems.md)
+            # shorter ones may lose an assignment (docs/client-problems.md)
+            polled = consumer.poll(1000)
         except KafkaError as error:  # a connection that broke while it looked for the coordinator
             if not error.retriable:
                 raise

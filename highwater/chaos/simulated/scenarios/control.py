@@ -27,9 +27,8 @@ async def _deliver(stage: Stage, broker: int, sent: Sent) -> int:
     raise AssertionError(f"broker {broker} does not answer")
 
 
-async def fast_bounce(stage: Stage) -> None:
-    """KIP-380: a broker is back before its session is over, and then gets what was sent to its
-    earlier life.  It must refuse that."""
+async def _leader_and_what_made_it(stage: Stage) -> tuple[int | None, int, Sent]:
+    """The controller, a leader that is another broker, and the LeaderAndIsr that made it lead."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     controller = stage.cluster.controller()
@@ -37,13 +36,20 @@ async def fast_bounce(stage: Stage) -> None:
     await stage.lead(victim)
     sent = [s for s in stage.cluster.tap.control[f"broker-{victim}"] if s.api_key == LEADER_AND_ISR]
     stage.check(sent, "nothing was sent to it")
+    return controller, victim, sent[-1]
+
+
+async def fast_bounce(stage: Stage) -> None:
+    """KIP-380: a broker is back before its session is over, and then gets what was sent to its
+    earlier life.  It must refuse that."""
+    controller, victim, sent = await _leader_and_what_made_it(stage)
     epoch = stage.epoch()
     stage.cluster.kill(victim)
     stage.cluster.start(victim)
     await stage.until(lambda: stage.epoch() > epoch, "the bounce was seen")
     await stage.whole()
     stage.check(stage.cluster.controller() == controller, "the controller moved")
-    error = await _deliver(stage, victim, sent[-1])
+    error = await _deliver(stage, victim, sent)
     stage.check(error in STALE, f"it took a request for its earlier life (error {error})")
     await stage.insist(lambda: stage.send("two"))
     await stage.equal_logs((1, 2, 3))
@@ -57,17 +63,12 @@ async def fast_bounce(stage: Stage) -> None:
 async def early_request(stage: Stage) -> None:
     """What was sent to a broker's earlier life waits in the listen queue when it starts again (seed
     631 of November 2026).  It must refuse that too, though it does not yet know its new epoch."""
-    await stage.start(1, 2, 3)
-    await stage.send("one")
-    controller = stage.cluster.controller()
-    victim = next(b for b in (1, 2, 3) if b != controller)
-    await stage.lead(victim)
-    sent = [s for s in stage.cluster.tap.control[f"broker-{victim}"] if s.api_key == LEADER_AND_ISR]
+    _, victim, sent = await _leader_and_what_made_it(stage)
     epoch = stage.epoch()
     stage.cluster.simulation.zookeeper.slow_s = 0.1
     stage.cluster.kill(victim)
     stage.cluster.start(victim)
-    error = await _deliver(stage, victim, sent[-1])
+    error = await _deliver(stage, victim, sent)
     stage.check(error in STALE, f"it took a request for its earlier life (error {error})")
     stage.cluster.simulation.zookeeper.slow_s = 0.0
     await stage.until(lambda: stage.epoch() > epoch, "the bounce was seen")
