@@ -9,8 +9,10 @@ KIP-279 made the answer exact over several quick changes of leader: it names the
 is not above the one asked for, together with its end, and the asker repeats the question if it does
 not know that epoch itself.
 
-Entries rise strictly in both numbers.  An entry is written before its first batch is (a new leader
-enters its epoch at its LEO), and the file is written before the memory changes.
+Entries rise strictly in both numbers.  A new leader enters its epoch at its LEO, in memory; the
+file has an entry before the log has its first batch, and is written before the memory changes.  An
+epoch without a batch need not outlive the process, which leads in a newer one when it comes back:
+so a broker that takes over a thousand partitions writes no file for those that nobody writes to.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class EpochCache:
         self._write = write
         self.dirty = True
         """Changed since the file was last known to be on the disk (see Log.flush)."""
+        self.unwritten = False
+        """The last entry is of a leader that has appended nothing, and in memory alone."""
         for epoch, start in entries:
             if self._is_new(epoch, start):
                 self._entries = [*self._without_conflicts(epoch, start), (epoch, start)]
@@ -56,15 +60,34 @@ class EpochCache:
         return self._entries[:kept]
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """This epoch begins here; entries that contradict it go."""
+        """This epoch's first batch comes here; entries that contradict it go."""
+        entries = self._with(epoch, start_offset)
+        if entries is not None:
+            self._become(entries)
+        elif self.unwritten:
+            self._become(self._entries)
+
+    def lead(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, of a leader that has no batch yet: the file learns of it with its first."""
+        entries = self._with(epoch, start_offset)
+        if entries is not None:
+            self._set(entries)
+            self.unwritten = True
+
+    def _with(self, epoch: int, start_offset: int) -> list[Entry] | None:
+        """The entries with this one; None where they have it."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} cannot start at offset {start_offset}")
-        if self._is_new(epoch, start_offset):
-            kept = self._without_conflicts(epoch, start_offset)
-            self._become([*kept, (epoch, start_offset)])
+        if not self._is_new(epoch, start_offset):
+            return None
+        return [*self._without_conflicts(epoch, start_offset), (epoch, start_offset)]
 
     def _become(self, entries: list[Entry]) -> None:
         self._write(entries)
+        self._set(entries)
+        self.unwritten = False
+
+    def _set(self, entries: list[Entry]) -> None:
         self._entries = entries
         self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
         self.dirty = True

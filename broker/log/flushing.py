@@ -65,7 +65,7 @@ class Flusher:
         path, entries = f"{log.dir}/{checkpoints.LEADER_EPOCHS}", log.epochs.entries
         await log.disk.replace_durably(path, checkpoints.encode_epochs(entries))
         if log.epochs.entries == entries:
-            log.epochs.dirty = False
+            log.epochs.dirty = log.epochs.unwritten = False
         elif not log.deleted:  # they changed meanwhile, and the older ones came last
             log.disk.replace(path, checkpoints.encode_epochs(log.epochs.entries))
 

@@ -153,7 +153,7 @@ class Log:
         end, largest = assign_offsets(view, headers, base, leader_epoch, append_time)
         segment = self._segment_for(size, base, end - 1, largest, now_wall_ms)
         epochs = self.epochs
-        if leader_epoch != epochs.latest:
+        if leader_epoch != epochs.latest or epochs.unwritten:
             before = epochs.entries
             epochs.assign(leader_epoch, base)
             try:

@@ -166,7 +166,7 @@ class Partition:
         self.isr.reset(state.isr, state.zk_version)
         self.role = Role.LEADER
         self.epoch_start_offset = log.log_end_offset
-        log.epochs.assign(state.leader_epoch, log.log_end_offset)
+        log.epochs.lead(state.leader_epoch, log.log_end_offset)
         # a replica that a reassignment takes away stays in the ISR for a moment, and counts so long
         others = [b for b in dict.fromkeys((*state.replicas, *state.isr)) if b != self.local_id]
         self.followers = {b: self.followers.get(b) or Follower(b) for b in others}

@@ -27,6 +27,26 @@ def test_an_epoch_is_entered_once() -> None:
     assert epochs.latest == 2
 
 
+def test_a_leaders_epoch_is_written_with_its_first_batch() -> None:
+    epochs, written = cache((1, 0))
+    epochs.lead(2, 10)
+    assert (epochs.entries, epochs.latest, epochs.dirty) == ([(1, 0), (2, 10)], 2, True)
+    assert (epochs.unwritten, written) == (True, [])
+    epochs.assign(2, 10)
+    epochs.assign(2, 12)
+    assert (epochs.unwritten, written) == (False, [[(1, 0), (2, 10)]])
+    epochs.lead(2, 14)
+    assert not epochs.unwritten
+
+
+def test_an_epoch_without_a_batch_is_cut_off_in_the_file_too() -> None:
+    epochs, written = cache((1, 0))
+    epochs.lead(3, 14)
+    epochs.lead(4, 14)
+    epochs.truncate_from_end(5)
+    assert (epochs.unwritten, written) == (False, [[(1, 0)]])
+
+
 def test_entries_that_contradict_a_new_one_go() -> None:
     epochs, _ = cache((1, 0), (2, 10), (3, 20))
     epochs.assign(4, 20)

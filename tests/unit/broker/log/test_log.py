@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from bisect import bisect_left
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log import segment as segment_module
+from broker.log.checkpoints import LEADER_EPOCHS, decode_epochs
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.parts import UnexpectedOffsetError
@@ -42,6 +44,15 @@ def test_a_leader_gives_offsets_and_its_epoch(logs: Logs) -> None:
     assert log.epochs.entries == [(4, 0), (5, 3)]
     data = content(log.read(0, 1 << 20, log.log_end_offset))
     assert all(check_crc(data, header) for header in batches(data))
+
+
+def test_a_new_leaders_epoch_is_in_the_file_once_it_has_a_batch(logs: Logs) -> None:
+    log = logs.open()
+    file = Path(logs.folder) / LEADER_EPOCHS
+    log.epochs.lead(7, 0)
+    assert not file.exists()
+    lead(log, batch(1), epoch=7)
+    assert decode_epochs(file.read_bytes()) == [(7, 0)]
 
 
 def test_a_follower_copies_the_leaders_bytes(logs: Logs, tmp_path: object) -> None:
