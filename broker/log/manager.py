@@ -19,6 +19,7 @@ import trio
 
 from broker.log import checkpoints
 from broker.log.config import LogConfig
+from broker.log.creation import LogCreation
 from broker.log.directory import LogDirectory, LogDirectoryError, Offsets
 from broker.log.futures import FutureLogs
 from broker.log.guard import Guard
@@ -67,6 +68,7 @@ class LogManager:
         self.offline_dirs: set[str] = set()
         self.default_config = LogConfig.of(config)
         self.futures = FutureLogs(self)
+        self.creation = LogCreation(self)
         self._config = config
         self._on_dir_failure = on_dir_failure
         self._high_watermark = high_watermark
@@ -100,6 +102,9 @@ class LogManager:
 
     def _live(self) -> list[LogDirectory]:
         return [d for path, d in self._dirs.items() if path not in self.offline_dirs]
+
+    def live_dirs(self) -> list[str]:
+        return [directory.path for directory in self._live()]
 
     # ------------------------------------------------------------------------------- loading
 
@@ -204,27 +209,9 @@ class LogManager:
     # --------------------------------------------------------------------- making, deleting
 
     def get_or_create(self, tp: TopicPartition, config: LogConfig) -> Log:
-        """The partition's log; a new one goes where the fewest are.  Raises OSError."""
+        """The partition's log.  Raises OSError."""
         log = self.logs.get(tp)
-        if log is None:
-            live = self._live()
-            if not live:
-                raise OSError(f"no log directory is left for {tp}")
-            counts = dict.fromkeys((d.path for d in live), 0)
-            for other in self.logs.values() if len(live) > 1 else ():
-                counts[self.dir_of(other)] += 1
-            path = min(counts, key=lambda p: counts[p])
-            path = wish if (wish := self.futures.preferred.pop(tp, "")) in counts else path
-            log = self._create(tp, path, config)
-            self.logs[tp] = log
-        return log
-
-    def _create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
-        try:
-            return load_log(self.disk, self.clock, f"{path}/{tp}", tp, config, hooks=self)
-        except OSError as error:
-            self.fail_dir(path, error)
-            raise
+        return log if log is not None else self.creation.create_one(tp, config)
 
     def delete(self, tp: TopicPartition) -> None:
         """Removes a log: at once from sight, later from the disk.  Raises OSError."""

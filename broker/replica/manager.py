@@ -27,7 +27,7 @@ from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
 from broker.replica.partition_states import partition_states
-from broker.replica.reading import ReadResult, diverging_end
+from broker.replica.reading import ReadResult, diverging_end, slice_of
 from broker.replica.throttles import ReplicationThrottles
 from broker.replica.topic_stats import BrokerTopicStats
 from highwater.common.errors import ApiError, ErrorCode
@@ -35,6 +35,7 @@ from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition, Zk
 from highwater.common.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
 
 if TYPE_CHECKING:
+    from broker.log.config import LogConfig
     from broker.log.log import Log
     from broker.log.manager import LogManager
     from broker.log.parts import AppendInfo, LogSlice
@@ -47,8 +48,6 @@ log = logging.getLogger(__name__)
 
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
-NEW_COSTS = 15
-"""To host a partition (a folder, its files) takes so many times as long as to change its role."""
 WORK_AT_ONCE = 15
 """What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
 
@@ -191,7 +190,11 @@ class ReplicaManager:
         if diverging is not None:
             piece = None
         else:
-            piece = self._slice(partition, leader_log, asked, max_bytes, limit, min_one)
+            try:
+                piece = slice_of(leader_log, asked, max_bytes, limit, min_one)
+            except OSError as e:
+                self.disk_failed(partition, e)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
         aborted: Sequence[tuple[int, int]] | None = None
         if isolation == READ_COMMITTED and replica_id == CONSUMER_REPLICA_ID:
             aborted = self._aborted(partition, leader_log, piece)
@@ -220,26 +223,6 @@ class ReplicaManager:
             return ()
         with self.disk_of(partition):
             return leader_log.aborted_transactions(piece.base_offset, piece.next_offset)
-
-    def _slice(
-        self,
-        partition: Partition,
-        leader_log: Log,
-        asked: FetchPartition,
-        max_bytes: int,
-        limit: int,
-        min_one: bool,
-    ) -> LogSlice | None:
-        offset, end = asked.fetch_offset, leader_log.log_end_offset
-        if offset > end or offset < leader_log.log_start_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset >= limit:
-            return None
-        try:
-            return leader_log.read(offset, min(max_bytes, asked.max_bytes), limit, min_one)
-        except OSError as e:
-            self.disk_failed(partition, e)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
 
     def held_back(self, tp: TopicPartition, replica_id: int) -> bool:
         """Whether the throttle keeps records of it from this follower just now."""
@@ -278,15 +261,30 @@ class ReplicaManager:
             leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
-            work = 0
+            await self.logs.creation.create(self._new_logs(request))
             for tp, state in partition_states(request):
-                work += 1 if tp in self.partitions else NEW_COSTS
                 errors[tp] = self._apply(tp, state, leaders, follow)
-                if work >= WORK_AT_ONCE:
-                    work = 0
+                if len(errors) % WORK_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
             await self.fetchers.follow_all(follow)
             return errors
+
+    def _new_logs(self, request: Any) -> dict[TopicPartition, LogConfig]:
+        return {
+            tp: self._log_config(tp)
+            for tp, state in partition_states(request)
+            if tp not in self.partitions
+            and self.broker_id in state.replicas
+            and self.logs.get(tp) is None
+            and self._may_make(state.is_new)
+        }
+
+    def _may_make(self, is_new: bool) -> bool:
+        """A partition that is not new may be in a directory that is offline, and is not made."""
+        return is_new or not self.logs.offline_dirs
+
+    def _log_config(self, tp: TopicPartition) -> LogConfig:
+        return self.logs.topic_config(self.topic_overrides.get(tp.topic, {}))
 
     def _apply(
         self,
@@ -335,13 +333,12 @@ class ReplicaManager:
             listener(partition)
 
     def _host(self, tp: TopicPartition, is_new: bool) -> Partition:
-        if not is_new and self.logs.offline_dirs and self.logs.get(tp) is None:
+        if not self._may_make(is_new) and self.logs.get(tp) is None:
             raise OSError(f"{tp} may be in a log directory that is offline")
-        config = self.logs.topic_config(self.topic_overrides.get(tp.topic, {}))
         partition = Partition(
             tp, self.broker_id, self.config.replica_lag_time_max_ms, self.is_alive
         )
-        partition.log = self.logs.get_or_create(tp, config)
+        partition.log = self.logs.get_or_create(tp, self._log_config(tp))
         partition.load_high_watermark(self.logs.high_watermarks.get(tp, 0))
         partition.min_insync_replicas = self._min_isr(tp.topic)
         self.partitions[tp] = partition

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from highwater.common.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from broker.log.log import Log
     from broker.log.parts import LogSlice
     from broker.replica.partition import Partition
     from highwater.common.wire.fetch import FetchPartition
@@ -46,3 +47,18 @@ def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int
     if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
         return epoch, end
     return None
+
+
+def slice_of(
+    log: Log, asked: FetchPartition, max_bytes: int, limit: int, min_one: bool
+) -> LogSlice | None:
+    """What there is to send below `limit`; None where that is nothing.
+
+    Raises ApiError(OFFSET_OUT_OF_RANGE), and OSError of the disk.
+    """
+    offset = asked.fetch_offset
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if offset >= limit:
+        return None
+    return log.read(offset, min(max_bytes, asked.max_bytes), limit, min_one)

@@ -1,0 +1,93 @@
+"""The logs of new partitions: where they go, and making them where that keeps nobody waiting.
+
+A new log is a folder with three files, and while the file system writes its journal each of them
+may take tens of milliseconds, so the many of a LeaderAndIsr are made in a worker thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.log.config import LogConfig
+from broker.log.loading import load_log
+from broker.log.log import Log
+from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.log.manager import LogManager
+
+CREATED_AT_ONCE = 10
+"""What one call of the worker thread makes."""
+
+_Wanted = Sequence[tuple[TopicPartition, LogConfig]]
+
+
+class LogCreation:
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+
+    def create_one(self, tp: TopicPartition, config: LogConfig) -> Log:
+        """At once.  Raises OSError, and takes the directory offline that it was to be in."""
+        (path,) = self._places((tp,))
+        try:
+            log = self._make(tp, path, config)
+        except OSError as error:
+            self._manager.fail_dir(path, error)
+            raise
+        self._manager.logs[tp] = log
+        return log
+
+    async def create(self, wanted: Mapping[TopicPartition, LogConfig]) -> None:
+        """All of them, as far as directories last: one that fails goes offline, and `create_one`
+        then finds another place, or tells that there is none.
+        """
+        todo = list(wanted.items())
+        for first in range(0, len(todo), CREATED_AT_ONCE):
+            some = todo[first : first + CREATED_AT_ONCE]
+            try:
+                places = self._places([tp for tp, _ in some])
+            except OSError:
+                return
+            made = await self._manager.disk.run(partial(self._make_some, some, places))
+            for (tp, _), path, log in zip(some, places, made, strict=True):
+                if isinstance(log, OSError):
+                    self._manager.fail_dir(path, log)
+                elif path in self._manager.offline_dirs:
+                    log.close_files()
+                else:
+                    self._manager.logs[tp] = log
+
+    def _make_some(self, wanted: _Wanted, places: Sequence[str]) -> list[Log | OSError]:
+        made: list[Log | OSError] = []
+        for (tp, config), path in zip(wanted, places, strict=True):
+            try:
+                made.append(self._make(tp, path, config))
+            except OSError as error:
+                made.append(error)
+        return made
+
+    def _make(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
+        manager = self._manager
+        return load_log(manager.disk, manager.clock, f"{path}/{tp}", tp, config, hooks=manager)
+
+    def _places(self, tps: Sequence[TopicPartition]) -> list[str]:
+        """The log directory of each: the one it is wished for in, else the one that has the fewest.
+
+        Raises OSError where none is left.
+        """
+        manager = self._manager
+        live = manager.live_dirs()
+        if not live:
+            raise OSError(f"no log directory is left for {tps[0]}")
+        counts = dict.fromkeys(live, 0)
+        for other in manager.logs.values() if len(live) > 1 else ():
+            counts[manager.dir_of(other)] += 1
+        places = []
+        for tp in tps:
+            fewest = min(counts, key=lambda path: counts[path])
+            wish = manager.futures.preferred.pop(tp, "")
+            places.append(wish if wish in counts else fewest)
+            counts[places[-1]] += 1
+        return places
