@@ -1,14 +1,17 @@
 """The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them.
 
 Those that may tell of thousands of partitions are made in steps: whoever drives one lets others
-have their turn where it yields.
+have their turn where it yields.  Encoding is one step, at the broker decoding is as well, so what
+tells of more than `AT_MOST` partitions goes out as several requests.  A topic's metadata is never
+divided: clients must not see a topic with a part of its partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from struct import pack_into
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.effects import AT_ONCE
 from highwater.common.config_listeners import SECURITY_PROTOCOL_IDS
@@ -17,6 +20,7 @@ from highwater.common.wire import control
 if TYPE_CHECKING:
     from controller.effects import (
         LeaderAndIsrPartition,
+        MetadataPartition,
         SendLeaderAndIsr,
         SendStopReplica,
         SendUpdateMetadata,
@@ -26,6 +30,33 @@ if TYPE_CHECKING:
 Steps = Generator[None, None, bytes | bytearray]
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""
+AT_MOST = 1000
+"""Partitions of one request."""
+
+_ManyReplicas = TypeVar("_ManyReplicas", "SendLeaderAndIsr", "SendStopReplica")
+
+
+def divided(effect: _ManyReplicas) -> Iterator[_ManyReplicas]:
+    """The same in requests of at most `AT_MOST` partitions."""
+    for first in range(0, max(len(effect.partitions), 1), AT_MOST):
+        yield replace(effect, partitions=effect.partitions[first : first + AT_MOST])
+
+
+def divided_by_topics(effect: SendUpdateMetadata) -> Iterator[SendUpdateMetadata]:
+    """The same in requests of at most `AT_MOST` partitions, or of one topic."""
+    if len(effect.partitions) <= AT_MOST:
+        yield effect
+        return
+    topics: dict[str, list[MetadataPartition]] = {}
+    for p in effect.partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    some: list[MetadataPartition] = []
+    for partitions in topics.values():
+        if some and len(some) + len(partitions) > AT_MOST:
+            yield replace(effect, partitions=tuple(some))
+            some = []
+        some += partitions
+    yield replace(effect, partitions=tuple(some))
 
 
 def leader_and_isr(

@@ -106,48 +106,47 @@ class Senders:
             channel.scope.cancel()
 
     def send(self, effect: Send) -> None:
-        s = self._settings
         match effect:
-            case SendLeaderAndIsr(broker_id, broker_epoch):
-                self._put(
-                    broker_id,
-                    _Item(
-                        _LEADER_AND_ISR,
-                        control.LEADER_AND_ISR_VERSION,
-                        lambda: messages.leader_and_isr(
-                            effect, s.broker_id, s.epoch, s.inter_broker_listener
-                        ),
-                        lambda r: LeaderAndIsrAnswered(
-                            broker_id, broker_epoch, r.error_code, _errors(r.partition_errors)
-                        ),
-                    ),
-                )
-            case SendStopReplica(broker_id, broker_epoch, partitions):
-                deleted = {p.tp for p in partitions if p.delete}
-                self._put(
-                    broker_id,
-                    _Item(
-                        _STOP_REPLICA,
-                        control.STOP_REPLICA_VERSION,
-                        lambda: messages.stop_replica(effect, s.broker_id, s.epoch),
-                        lambda r: StopReplicaAnswered(
-                            broker_id,
-                            broker_epoch,
-                            r.error_code,
-                            {
-                                tp: e
-                                for tp, e in _errors(r.partition_errors).items()
-                                if tp in deleted
-                            },
-                        ),
-                    ),
-                )
+            case SendLeaderAndIsr():
+                for leader_and_isr in messages.divided(effect):
+                    self._put(effect.broker_id, self._leader_and_isr(leader_and_isr))
+            case SendStopReplica():
+                for stop in messages.divided(effect):
+                    self._put(effect.broker_id, self._stop_replica(stop))
             case SendUpdateMetadata(brokers):
-                shared = messages.UpdateMetadataBody(effect, s.broker_id, s.epoch)
-                for broker_id, broker_epoch in brokers:
-                    self._put(broker_id, _update_metadata(shared, broker_id, broker_epoch))
+                s = self._settings
+                for update in messages.divided_by_topics(effect):
+                    shared = messages.UpdateMetadataBody(update, s.broker_id, s.epoch)
+                    for broker_id, broker_epoch in brokers:
+                        self._put(broker_id, _update_metadata(shared, broker_id, broker_epoch))
             case _:
                 assert_never(effect)
+
+    def _leader_and_isr(self, effect: SendLeaderAndIsr) -> _Item:
+        s = self._settings
+        return _Item(
+            _LEADER_AND_ISR,
+            control.LEADER_AND_ISR_VERSION,
+            lambda: messages.leader_and_isr(effect, s.broker_id, s.epoch, s.inter_broker_listener),
+            lambda r: LeaderAndIsrAnswered(
+                effect.broker_id, effect.broker_epoch, r.error_code, _errors(r.partition_errors)
+            ),
+        )
+
+    def _stop_replica(self, effect: SendStopReplica) -> _Item:
+        s = self._settings
+        deleted = {p.tp for p in effect.partitions if p.delete}
+        return _Item(
+            _STOP_REPLICA,
+            control.STOP_REPLICA_VERSION,
+            lambda: messages.stop_replica(effect, s.broker_id, s.epoch),
+            lambda r: StopReplicaAnswered(
+                effect.broker_id,
+                effect.broker_epoch,
+                r.error_code,
+                {tp: e for tp, e in _errors(r.partition_errors).items() if tp in deleted},
+            ),
+        )
 
     def _put(self, broker_id: BrokerId, item: _Item) -> None:
         channel = self._channels.get(broker_id)

@@ -76,3 +76,34 @@ def test_every_partition_is_told_whatever_the_number_of_steps(count: int, steps:
         1,
         10,
     )
+
+
+@pytest.mark.parametrize(("count", "requests"), [(0, 1), (1, 1), (1000, 1), (1001, 2), (3000, 3)])
+def test_what_tells_of_many_partitions_is_several_requests(count: int, requests: int) -> None:
+    stops = tuple(StopReplicaPartition(tp, LeaderEpoch(4), True) for tp in partitions(count))
+    parts = list(messages.divided(SendStopReplica(BrokerId(2), BROKER_EPOCH, stops)))
+    assert len(parts) == requests
+    assert all(len(p.partitions) <= 1000 for p in parts)
+    assert tuple(s for part in parts for s in part.partitions) == stops
+
+
+@pytest.mark.parametrize(
+    ("sizes", "requests"),
+    [
+        ([], [0]),
+        ([1000], [1000]),
+        ([1500], [1500]),
+        ([600, 400, 1], [1000, 1]),
+        ([600, 401], [600, 401]),
+        ([3, 1500, 2, 998], [3, 1500, 1000]),
+    ],
+)
+def test_the_metadata_of_a_topic_is_in_one_request(sizes: list[int], requests: list[int]) -> None:
+    tps = [TopicPartition(f"t{t}", n) for n in range(1500) for t, s in enumerate(sizes) if n < s]
+    known = tuple(MetadataPartition(tp, STATE, ISR, ()) for tp in tps)
+    parts = list(messages.divided_by_topics(SendUpdateMetadata((), known, ())))
+    assert [len(p.partitions) for p in parts] == requests
+    told = [p.tp for part in parts for p in part.partitions]
+    assert sorted(told) == sorted(tps)
+    topics = [{p.tp.topic for p in part.partitions} for part in parts]
+    assert sum(map(len, topics)) == len(sizes)

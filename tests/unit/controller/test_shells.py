@@ -236,7 +236,7 @@ def test_a_thousand_partitions() -> None:
         await cluster.create_topic("t", *[(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 334)
         for member in cluster.members.values():
             assert len(member.states) == 1002
-            assert len([r for r in member.requests if r.API_KEY == 4]) == 1
+            assert len([r for r in member.requests if r.API_KEY == 4]) == 2  # of 1,000 at most
 
     run(body, seeds=1)
 
