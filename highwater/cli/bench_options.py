@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -105,12 +106,27 @@ class Page:
 
 @contextmanager
 def working(folder: Path | None) -> Iterator[Path]:
-    """A folder that goes at the end; errors for people become one line."""
-    with (
-        clear_errors(),
-        tempfile.TemporaryDirectory(prefix="highwater-bench-", dir=folder) as work,
-    ):
-        yield Path(work)
+    """A folder that goes at the end, or stays for a look where the benchmark failed; errors for
+    people become one line.
+    """
+    with clear_errors():
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(prefix="highwater-bench-", dir=folder))
+        except OSError as error:
+            raise click.UsageError(f"--dir {folder}: {error.strerror}") from error
+        keep = False
+        try:
+            yield work
+        except Exception:
+            keep = any(work.iterdir())
+            if keep:
+                say(f"what it left is kept, to be looked at and removed: {work}")
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(work, ignore_errors=True)
 
 
 def show_rows(rows: Sequence[Row], theirs: str, json_file: Path | None) -> None:

@@ -4,6 +4,10 @@ Order: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with ZooKeeper's jars, or 
 release), the project's cache, the jars that PySpark ships, and `mvn`, which fetches the few jars
 into the cache.  Only the jars that are needed go on the class path: opening all 250 of Spark's
 costs half the start-up time.
+
+It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests): it is killed
+with its processes, whose writes the kernel keeps, and not by loss of power; and brokers that write
+gigabytes beside it held up its first answer for longer than a session lasts.
 """
 
 from __future__ import annotations
@@ -145,6 +149,7 @@ def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
         "-XX:+UseSerialGC",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.forceSync=no",
         "-cp",
         jars.class_path,
         "org.apache.zookeeper.server.ZooKeeperServerMain",
