@@ -10,7 +10,7 @@ the memory that the other side's page cache needs.
 A load ends after so many megabytes, the same for both sides and few enough for the page cache: from
 the moment that the kernel begins to write back (at a tenth of the memory that is dirty, by default)
 the disk would be measured, and the faster side gets there first.  Where that happens all the same,
-the progress says so.
+the progress says so.  Free memory is made page cache before each load (see `warm_memory`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from highwater.chaos.bench.memory import pss_mib
 from highwater.chaos.bench.rows import Row
 from highwater.chaos.bench.sides import BenchFailed, Progress, Side
 from highwater.chaos.bench.topics import create_topic, delete_topic
+from highwater.chaos.bench.warm_memory import WarmMemory
 from highwater.chaos.clusters.process import ProcessCluster
 
 KIB = 1024
@@ -67,10 +68,12 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
         await trio.sleep(plan.idle_s)
         for side, cluster in clusters:
             side.memory_mib = [pss_mib(cluster.pid(f"broker-{n}")) for n in cluster.brokers]
+        warm = stack.enter_context(WarmMemory(sides[0].folder, progress))
         for batch in plan.batches:
             for number in range(plan.rounds):
                 for side, cluster in clusters:
                     topic = f"bench-{batch // KIB}-{number}"
+                    await trio.to_thread.run_sync(warm.fill)
                     before = _written_back_mb()
                     rate = await _measure(plan, cluster, topic, batch)
                     written = _written_back_mb() - before

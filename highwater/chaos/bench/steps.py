@@ -10,7 +10,8 @@ The time in which the loop's thread was ready and another process had the CPU is
 steps that were long by that alone are counted apart ("without CPU"), and so are those that computed
 for less than that while a system call waited for the disk ("blocked").  On a machine that shares
 its CPUs with others the hypervisor may take one away, which no process can see: run this on a
-quiet one.
+quiet one.  It may also have taken the memory back that was free, so that a step pays for getting
+it again: free memory is made page cache before each load (see `warm_memory`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from highwater.chaos.bench.pressure import Pressure
 from highwater.chaos.bench.rows import rows_text
 from highwater.chaos.bench.sides import Progress
 from highwater.chaos.bench.steps_loads import LOADS, Load
+from highwater.chaos.bench.warm_memory import WarmMemory
 from highwater.chaos.clusters.api import broker
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
 
@@ -71,24 +73,31 @@ Steps = dict[str, Step]
 async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Steps]:
     """The steps of each load, by name, the longest first."""
     found: dict[str, Steps] = {}
-    for name in plan.loads:
-        title_of, drive = LOADS[name]
-        title = title_of(plan.load)
-        progress(f"{title} ...")
-        settings = Settings(
-            folder / name,
-            profile="kafka",  # a machine with too much to do must not end sessions
-            properties=_PROPERTIES,
-            quick_end=True,
-        )
-        async with process_cluster(settings, timeout_s=120) as cluster:
-            found[title] = await _measure(plan, cluster, drive)
-        for step, told in islice(found[title].items(), 3):
-            progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
-        shutil.rmtree(settings.folder, ignore_errors=True)
-        # a disk that is still busy with gigabytes keeps the next ZooKeeper from its first answer
-        await trio.to_thread.run_sync(os.sync)
+    with WarmMemory(folder, progress) as warm:
+        for name in plan.loads:
+            await trio.to_thread.run_sync(warm.fill)
+            title, steps = await _one(plan, name, folder / name, progress)
+            found[title] = steps
     return found
+
+
+async def _one(plan: Plan, name: str, folder: Path, progress: Progress) -> tuple[str, Steps]:
+    title_of, drive = LOADS[name]
+    title = title_of(plan.load)
+    progress(f"{title} ...")
+    settings = Settings(
+        folder,
+        profile="kafka",  # a machine with too much to do must not end sessions
+        properties=_PROPERTIES,
+        quick_end=True,
+    )
+    async with process_cluster(settings, timeout_s=120) as cluster:
+        steps = await _measure(plan, cluster, drive)
+    for step, told in islice(steps.items(), 3):
+        progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
+    shutil.rmtree(folder, ignore_errors=True)
+    await trio.to_thread.run_sync(os.sync)  # what is still to be written is not the next one's
+    return title, steps
 
 
 async def _measure(
