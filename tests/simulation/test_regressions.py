@@ -61,6 +61,7 @@ def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
         (631, 1.0),  # R4: a request for an earlier life was taken (scenario early-request)
         (950, 1.0),  # a false alarm, C2: a leader that never had a batch cannot know it again
         (5, 0.5),  # the same
+        (3305, 0.3),  # a false alarm, R7: a replica that was deleted is made once more, empty
     ],
 )
 def test_a_seed_that_broke_a_rule_is_clean(seed: int, pace: float) -> None:

@@ -7,10 +7,10 @@ each partition, the **committed log**: the batches below the highest high waterm
 leader ever had.  A leader's HW that moves extends it, and from then on everybody is held to it:
 
 * R1, R5: a leader's HW that moves finds the same batches on every member of ZooKeeper's ISR;
-whatever   any replica holds below its own HW is the committed log. * R4, R6, R7: who is elected
-(cleanly) holds all of it; nobody cuts a part of it away; what is   acknowledged (acks=all) or
-read is in it. * R3, R9: a member of the maximal ISR holds all of it, a new member also the
-leader's epoch start.
+  whatever any replica holds below its own HW is the committed log.
+* R4, R6, R7: who is elected (cleanly) holds all of it; nobody cuts a part of it away; what is
+  acknowledged (acks=all) or read is in it.
+* R3, R9: a member of the maximal ISR holds all of it, a new member also the leader's epoch start.
 
 A check costs what has changed, however large the logs are and however many partitions there are:
 the disks say which files were written (`SimDisk.touched`), the brokers' partitions which of them
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.replica.manager import ReplicaManager
     from broker.replica.partition import Partition
     from highwater.chaos.simulated.trace import Trace
+    from highwater.chaos.simulated.truth import PartitionTruth
     from highwater.chaos.simulated.watched import News
     from highwater.common.world.sim.disk import SimDisk
     from highwater.common.world.sim.zookeeper_server import Ensemble
@@ -108,10 +109,11 @@ class Rules(Book):
         """At what the broker says now."""
         for tp in list(news):
             partition = partitions.get(tp)
+            truth = self.partitions.get(tp)
             if partition is None:
                 del news[tp]
+                self._taken_away(broker, tp, truth)
                 continue
-            truth = self.partitions.get(tp)
             if truth is None:
                 continue  # it stays news until ZooKeeper's tree has its topic
             del news[tp]
@@ -129,6 +131,14 @@ class Rules(Book):
             if view != replica.view:
                 old, replica.view = replica.view, view
                 self._broker_rules.view_changed(truth, replica, old, view, partition)
+
+    def _taken_away(self, broker: int, tp: TopicPartition, truth: PartitionTruth | None) -> None:
+        """What the broker says of it next is of another replica: a controller that takes over tells
+        of a topic that is being deleted, and so it is made once more, with nothing in it.
+        """
+        self._broker_rules.checkpoints.get(broker, {}).pop(tp, None)
+        if truth is not None and broker in truth.replicas:
+            truth.replicas[broker].view = None
 
     def disk_changed(self, broker: int) -> None:
         """Looks at a machine's disk alone, whether a broker runs there or not."""
