@@ -56,6 +56,7 @@ from highwater.common.world.api import (
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 2.0
+CONNECT_S = 1.0
 
 _ERRORS: dict[type[BaseException], type[ZkError]] = {
     kx.NoNodeError: NoNode,
@@ -138,19 +139,28 @@ class KazooZooKeeper:
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, max_jitter=0.2),
         )
         self._client.add_listener(self._session_changed)
-        self._remember_negotiated_timeout()
+        self._patience_s = CONNECT_S
+        self._watch_connects()
         self._connected = trio.Event()
         self._ended = False
         self._stranded: deque[tuple[Watcher, WatchEvent]] = deque()
 
-    def _remember_negotiated_timeout(self) -> None:
-        """kazoo keeps the server's answer to Connect to itself; this looks as it passes."""
+    def _watch_connects(self) -> None:
+        """kazoo waits for the answer to Connect as long as a session lasts.  A server that is just
+        starting may lose the request, connection and all: so it is asked again after a second, and
+        then after twice as long each time.  kazoo also keeps the answer to itself; this looks as it
+        passes.
+        """
         connection = self._client._connection
         invoke = connection._invoke
 
         def invoke_and_look(timeout: float, request: Any, xid: int | None = None) -> Any:
-            answer = invoke(timeout, request, xid)
-            if isinstance(request, Connect) and answer[0].time_out > 0:
+            if not isinstance(request, Connect):
+                return invoke(timeout, request, xid)
+            patience_s, self._patience_s = self._patience_s, 2 * self._patience_s
+            answer = invoke(min(timeout, patience_s), request, xid)
+            self._patience_s = CONNECT_S
+            if answer[0].time_out > 0:
                 self._handler.completion_queue.put(
                     lambda: self._negotiated(answer[0].session_id, answer[0].time_out)
                 )
