@@ -203,7 +203,9 @@ async def _serve(config: Config) -> None:
             services.metrics.steps, clock.perf_ns, cpu_wait_clock(), thread_time_ns
         )
         trio.lowlevel.add_instrument(steps)
-        Collector(clock.perf_ns, services.metrics.steps.note).begin()
+        collector = Collector(clock.perf_ns, services.metrics.steps.note)
+        collector.begin()
+        services.logs.creation.grown = collector.grown
         started.set()
         print(f"started broker {config.broker_id} in process {os.getpid()}", flush=True)
 

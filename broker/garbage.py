@@ -9,11 +9,14 @@ So what has survived a long full collection is *frozen*: later ones pass it over
 as what came since is large.  A cycle that was frozen alive and has died is garbage nobody sees;
 therefore everything is thawed from time to time, for one collection that is long again.  It is
 counted among the loop's steps, by its name.
+
+Many new partitions stay for long, too: they are frozen at once (`grown`).
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Mapping
 
 LONG_NS = 5_000_000
@@ -22,9 +25,10 @@ OLDEST = 2
 
 
 class Collector:
-    """`begin` once the broker serves; `collecting` is for gc.callbacks."""
+    """`begin`, in the loop's thread, once the broker serves; `collecting` is for gc.callbacks."""
 
     def __init__(self, perf_ns: Callable[[], int], note: Callable[[str, int], None]) -> None:
+        self._thread = threading.get_ident()
         self._perf_ns = perf_ns
         self._note = note
         self._began = 0
@@ -36,6 +40,10 @@ class Collector:
         gc.freeze()
         self._thawed = self._perf_ns()
         gc.callbacks.append(self.collecting)
+
+    def grown(self) -> None:
+        """The broker has just got what it keeps for long."""
+        gc.freeze()
 
     def end(self) -> None:
         gc.callbacks.remove(self.collecting)
@@ -50,6 +58,7 @@ class Collector:
                 gc.unfreeze()
             return
         took = now - self._began
-        self._note(f"garbage collection, generation {info['generation']}", took)
+        if threading.get_ident() == self._thread:  # whom another thread's holds up waits blocked
+            self._note(f"garbage collection, generation {info['generation']}", took)
         if oldest and took > LONG_NS:
             gc.freeze()

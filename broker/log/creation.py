@@ -6,7 +6,7 @@ may take tens of milliseconds, so the many of a LeaderAndIsr are made in a worke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CREATED_AT_ONCE = 10
 """What one call of the worker thread makes."""
+MANY = 100
 
 _Wanted = Sequence[tuple[TopicPartition, LogConfig]]
 
@@ -27,6 +28,8 @@ _Wanted = Sequence[tuple[TopicPartition, LogConfig]]
 class LogCreation:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
+        self.grown: Callable[[], None] = lambda: None
+        """Called when many have been made."""
 
     def create_one(self, tp: TopicPartition, config: LogConfig) -> Log:
         """At once.  Raises OSError, and takes the directory offline that it was to be in."""
@@ -58,6 +61,8 @@ class LogCreation:
                     log.close_files()
                 else:
                     self._manager.logs[tp] = log
+        if len(todo) >= MANY:
+            self.grown()
 
     def _make_some(self, wanted: _Wanted, places: Sequence[str]) -> list[Log | OSError]:
         made: list[Log | OSError] = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -270,8 +271,9 @@ class ReplicaManager:
             return errors
 
     def _new_logs(self, request: Any) -> dict[TopicPartition, LogConfig]:
+        config_of = cache(self._log_config)
         return {
-            tp: self._log_config(tp)
+            tp: config_of(tp.topic)
             for tp, state in partition_states(request)
             if tp not in self.partitions
             and self.broker_id in state.replicas
@@ -283,8 +285,8 @@ class ReplicaManager:
         """A partition that is not new may be in a directory that is offline, and is not made."""
         return is_new or not self.logs.offline_dirs
 
-    def _log_config(self, tp: TopicPartition) -> LogConfig:
-        return self.logs.topic_config(self.topic_overrides.get(tp.topic, {}))
+    def _log_config(self, topic: str) -> LogConfig:
+        return self.logs.topic_config(self.topic_overrides.get(topic, {}))
 
     def _apply(
         self,
@@ -338,7 +340,7 @@ class ReplicaManager:
         partition = Partition(
             tp, self.broker_id, self.config.replica_lag_time_max_ms, self.is_alive
         )
-        partition.log = self.logs.get_or_create(tp, self._log_config(tp))
+        partition.log = self.logs.get_or_create(tp, self._log_config(tp.topic))
         partition.load_high_watermark(self.logs.high_watermarks.get(tp, 0))
         partition.min_insync_replicas = self._min_isr(tp.topic)
         self.partitions[tp] = partition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,23 @@ def test_a_long_full_collection_is_the_last_that_sees_its_survivors(
     assert gc.get_freeze_count() >= before + len(kept)
     assert noted[-1] == ("garbage collection, generation 2", LONG_NS + 1)
     assert noted[-2][0] == "garbage collection, generation 1"
+
+
+def test_another_threads_collection_is_no_step_of_the_loop(collector: tuple[Clock, Noted]) -> None:
+    _, noted = collector
+    before = len(noted)
+    thread = threading.Thread(target=gc.collect)
+    thread.start()
+    thread.join()
+    assert len(noted) == before
+    gc.collect()
+    assert len(noted) == before + 1
+
+
+def test_what_a_broker_has_just_got_is_frozen(collector: tuple[Clock, Noted]) -> None:
+    kept, before = [Node() for _ in range(1000)], gc.get_freeze_count()
+    Collector(lambda: 0, lambda *_: None).grown()
+    assert gc.get_freeze_count() >= before + len(kept)
 
 
 def test_what_has_died_frozen_is_found_when_all_is_thawed(collector: tuple[Clock, Noted]) -> None:

@@ -38,6 +38,15 @@ async def test_many_are_made_off_the_loop_and_evenly(
     assert all(manager.get_or_create(tp, LogConfig()) is known[tp] for tp in MANY)
 
 
+async def test_it_is_told_when_many_are_made(tmp_path: Path) -> None:
+    manager, told = await Broker(tmp_path).load(), []
+    manager.creation.grown = lambda: told.append(len(manager.logs))
+    await manager.creation.create(MANY)
+    assert told == []
+    await manager.creation.create({TopicPartition("u", n): LogConfig() for n in range(100)})
+    assert told == [len(MANY) + 100]
+
+
 async def test_a_directory_that_fails_meanwhile_gets_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
