@@ -5,7 +5,7 @@ Nothing is counted here: every number is looked up where it is kept, when somebo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache, partial
 from statistics import fmean
@@ -148,12 +148,18 @@ def _labels_of(tp: TopicPartition) -> Labels:
     return labels(topic=tp.topic, partition=tp.partition)
 
 
-def _each(services: Services, read: Counted) -> Callable[[], Mapping[Labels, float]]:
-    """A number of every partition whose log is there."""
+@lru_cache(maxsize=16384)
+def _lag_labels(number: int, leader: int, tp: TopicPartition) -> Labels:
+    client = f"ReplicaFetcherThread-{number}-{leader}"
+    return labels(clientid=client, topic=tp.topic, partition=tp.partition)
 
-    def values() -> Mapping[Labels, float]:
-        partitions: Iterable[Partition] = services.replicas.partitions.values()
-        return {_labels_of(p.tp): read(p) for p in partitions if p.log is not None}
+
+def _each(services: Services, read: Counted) -> Callable[[], Iterator[tuple[Labels, float]]]:
+    """A number of every partition whose log is there, read when it is written down."""
+
+    def values() -> Iterator[tuple[Labels, float]]:
+        partitions: Iterable[Partition] = tuple(services.replicas.partitions.values())
+        return ((_labels_of(p.tp), read(p)) for p in partitions if p.log is not None)
 
     return values
 
@@ -176,16 +182,13 @@ def _controller_families(gauges: Mapping[str, int]) -> Iterable[Family]:
 
 def _fetcher_families(services: Services) -> Iterable[Family]:
     fetchers = services.replicas.fetchers.at_work()
-    lags, now_ms = [], trio_now_ms()
-    for fetcher in fetchers:
-        client = f"ReplicaFetcherThread-{fetcher.number}-{fetcher.leader}"
-        for tp, state in fetcher.states.items():
-            key = labels(clientid=client, topic=tp.topic, partition=tp.partition)
-            lags.append(Sample("", key, state.lag))
+    now_ms = trio_now_ms()
+    states = [(f, tp, state) for f in fetchers for tp, state in f.states.items()]
+    lags = (Sample("", _lag_labels(f.number, f.leader, tp), state.lag) for f, tp, state in states)
     text = "Records that a follower's last fetch left below its leader's HW"
     yield Family("kafka_server_fetcherlagmetrics_consumerlag", "gauge", text, lags)
     manager, of_replica = "kafka_server_replicafetchermanager_", labels(clientid="Replica")
-    most = max((sample.value for sample in lags), default=0)
+    most = max((state.lag for _, _, state in states), default=0)
     yield Family(f"{manager}maxlag", "gauge", text, [Sample("", of_replica, most)])
     text = "Fetchers that have died: an error of one never ends it"
     yield Family(f"{manager}deadthreadcount", "gauge", text, [Sample("", of_replica, 0)])

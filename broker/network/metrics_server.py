@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
@@ -88,7 +89,9 @@ class MetricsServer:
                     limit.deadline = math.inf
                     await self._stream(connection, request)
                 elif request is not None:
-                    await _send(connection, await self._answer(request))
+                    for piece in await self._answer(request):
+                        await _send(connection, piece)
+                        await trio.lowlevel.checkpoint()
         except (OSError, trio.ClosedResourceError) as exc:
             log.debug("a scraper went away: %s", exc)
         finally:
@@ -116,44 +119,45 @@ class MetricsServer:
                 await _send(connection, line.encode())
             nursery.cancel_scope.cancel()
 
-    async def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> list[bytes]:
+        """In pieces, with others' turns in between."""
         method, _, rest = head.partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode("latin-1")
-        status, kind = 200, "text/plain; charset=utf-8"
+        status, kind, text, page = 200, "text/plain; charset=utf-8", "", None
         if method not in (b"GET", b"HEAD"):
             status, text = 405, "GET or HEAD\n"
         elif path == "/metrics":
-            text, kind = await self._page(), CONTENT_TYPE
+            page, kind = await self._page(), CONTENT_TYPE
         elif path == "/healthz":
             text = "ok\n"
         elif path == "/readyz":
             status, text = (200, "ready\n") if self._ready() else (503, "not ready\n")
         else:
             status, text = 404, "/metrics, /healthz, /readyz\n"
-        body = text.encode()
+        body = [text.encode()] if page is None else page
         lines = (
             f"HTTP/1.1 {status} {_REASONS[status]}",
             f"Content-Type: {kind}",
-            f"Content-Length: {len(body)}",
+            f"Content-Length: {sum(map(len, body))}",
             "Connection: close",
             "",
             "",
         )
-        return "\r\n".join(lines).encode() + (b"" if method == b"HEAD" else body)
+        answer = "\r\n".join(lines).encode()
+        return [answer] if method == b"HEAD" else [answer, *body]
 
-    async def _page(self) -> str:
-        """Each family becomes text as soon as it is made: its numbers would be a hundred thousand
-        objects for the garbage collector to look at.
+    async def _page(self) -> list[bytes]:
+        """In pieces.  Each family becomes text as soon as it is made: its numbers would be a
+        hundred thousand objects for the garbage collector to look at.
         """
-        texts: dict[str, list[str]] = {}
+        pieces: dict[str, list[bytes]] = {}
         for family in self._registry.collect(self._world.clock.perf_ns()):
-            lines = texts.setdefault(family.name, [])
-            for line in family_lines(family, self._dialect):
-                lines.append(line)
-                if len(lines) % _LINES_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
-            await trio.lowlevel.checkpoint()
-        return "\n".join("\n".join(lines) for _, lines in sorted(texts.items())) + "\n"
+            of_name = pieces.setdefault(family.name, [])
+            lines = family_lines(family, self._dialect)
+            while some := list(islice(lines, _LINES_AT_ONCE)):
+                of_name.append("\n".join([*some, ""]).encode())
+                await trio.lowlevel.checkpoint()
+        return [piece for _, of_name in sorted(pieces.items()) for piece in of_name]
 
 
 async def open_metrics_server(

@@ -14,6 +14,7 @@ is written by hand: prometheus_client's own Counter would force `_total` on ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
@@ -128,11 +129,12 @@ class Family(NamedTuple):
     kind: str
     """counter, gauge or summary."""
     help: str
-    samples: list[Sample]
+    samples: Iterable[Sample]
+    """May be read once: those of thousands of partitions are made as they are written down."""
 
 
 Collector = Callable[[], Iterable[Family]]
-Values = Callable[[], float | Mapping[Labels, float]]
+Values = Callable[[], float | Mapping[Labels, float] | Iterator[tuple[Labels, float]]]
 
 
 def labels(**values: object) -> Labels:
@@ -209,13 +211,8 @@ class Registry:
 
     def _gauge_families(self) -> Iterable[Family]:
         for name, family in list(self._gauges.items()):
-            samples: list[Sample] = []
-            for key, read in family.items():
-                value = read()
-                if isinstance(value, Mapping):
-                    samples.extend(Sample("", key + more, float(v)) for more, v in value.items())
-                else:
-                    samples.append(Sample("", key, float(value)))
+            parts = [_samples_of(key, read()) for key, read in family.items()]
+            samples = parts[0] if len(parts) == 1 else chain.from_iterable(parts)
             yield Family(name, "gauge", self._help[name], samples)
 
     def _histogram_families(self, now_ns: int) -> Iterable[Family]:
@@ -224,6 +221,16 @@ class Registry:
             for key, histogram in family.items():
                 samples.extend(histogram_samples(histogram, key, now_ns))
             yield Family(name, "summary", self._help[name], samples)
+
+
+def _samples_of(
+    key: Labels, value: float | Mapping[Labels, float] | Iterator[tuple[Labels, float]]
+) -> Iterable[Sample]:
+    if isinstance(value, Mapping):
+        return [Sample("", key + more, float(v)) for more, v in value.items()]
+    if isinstance(value, Iterator):
+        return (Sample("", key + more, float(v)) for more, v in value)
+    return [Sample("", key, float(value))]
 
 
 def histogram_samples(histogram: TimeHistogram, key: Labels, now_ns: int) -> Iterable[Sample]:

@@ -152,7 +152,7 @@ def test_long_steps_are_told_by_name_and_forgotten_after_two_windows() -> None:
         ("controller", NOTED_NS + 5),
     ]
     assert steps.over_limit == {"handler Metadata": 1}
-    names = {f.name: f.samples for f in steps.families(WINDOW_NS)}
+    names = {f.name: list(f.samples) for f in steps.families(WINDOW_NS)}
     assert names["highwater_loop_longeststepms"][0].value > 20
     list(steps.families(2 * WINDOW_NS))
     assert steps.longest() == {}
