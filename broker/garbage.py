@@ -16,7 +16,6 @@ Many new partitions stay for long, too: they are frozen at once (`grown`).
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Mapping
 
 LONG_NS = 5_000_000
@@ -25,10 +24,16 @@ OLDEST = 2
 
 
 class Collector:
-    """`begin`, in the loop's thread, once the broker serves; `collecting` is for gc.callbacks."""
+    """`begin` once the broker serves; `collecting` is for gc.callbacks."""
 
-    def __init__(self, perf_ns: Callable[[], int], note: Callable[[str, int], None]) -> None:
-        self._thread = threading.get_ident()
+    def __init__(
+        self,
+        perf_ns: Callable[[], int],
+        note: Callable[[str, int], None],
+        in_loop: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`in_loop` says whether the caller's thread is the loop's."""
+        self._in_loop = in_loop
         self._perf_ns = perf_ns
         self._note = note
         self._began = 0
@@ -58,7 +63,7 @@ class Collector:
                 gc.unfreeze()
             return
         took = now - self._began
-        if threading.get_ident() == self._thread:  # whom another thread's holds up waits blocked
+        if self._in_loop():  # whom another thread's holds up waits blocked
             self._note(f"garbage collection, generation {info['generation']}", took)
         if oldest and took > LONG_NS:
             gc.freeze()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.garbage import LONG_NS, THAW_NS, Collector
+from highwater.common.world.real.clock import this_thread
 
 
 class Clock:
@@ -29,7 +30,7 @@ Noted = list[tuple[str, int]]
 @pytest.fixture
 def collector() -> Iterator[tuple[Clock, Noted]]:
     clock, noted = Clock(), []
-    found = Collector(clock, lambda name, ns: noted.append((name, ns)))
+    found = Collector(clock, lambda name, ns: noted.append((name, ns)), this_thread())
     was = gc.isenabled()
     gc.disable()
     found.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 
@@ -36,3 +37,9 @@ def cpu_wait_clock() -> Callable[[], int]:
         return int(os.pread(fd, 64, 0).split()[1])
 
     return waited_ns
+
+
+def this_thread() -> Callable[[], bool]:
+    """Tells whether who calls it runs in the thread that asked for it."""
+    mine = threading.get_ident()
+    return lambda: threading.get_ident() == mine
