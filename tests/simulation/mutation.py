@@ -106,7 +106,13 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
 
 
 def simulate(
-    mutant: Mutant | None, seeds: str, *, jobs: int = 1, minutes: float = 30, finds: int = 1
+    mutant: Mutant | None,
+    seeds: str,
+    *,
+    jobs: int = 1,
+    minutes: float = 30,
+    finds: int = 1,
+    pace: float = 1,
 ) -> Any:
     """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule."""
     with mutated_tree(mutant) as tree:
@@ -116,7 +122,7 @@ def simulate(
                 sys.executable, "-m", "highwater.cli.main", "sim", "--seeds", seeds,
                 "--jobs", str(jobs), "--minutes", str(minutes), "--json", str(result),
                 *(mutant.options if mutant is not None else ()),
-                "--finds", str(finds),
+                "--finds", str(finds), "--pace", str(pace),
             ],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -133,7 +139,7 @@ NONE = {"violations": [], "first_seed": 0, "seeds": 0, "simulated_seconds": 0.0}
 """Of a mutant that is equivalent, and not searched for."""
 
 
-def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
+def row_of(mutant: Mutant, result: Any, pace: float = 1) -> dict[str, Any]:
     """One mutant's search, as it is kept and shown."""
     violations = sorted(result["violations"], key=lambda v: v["seed"])
     seeds = [v["seed"] for v in violations]
@@ -142,6 +148,7 @@ def row_of(mutant: Mutant, result: Any) -> dict[str, Any]:
     return {
         "name": mutant.name,
         "commit": _commit(),
+        "pace": pace,
         "id": mutant.id,
         "what": mutant.what,
         "equivalent": mutant.equivalent,
@@ -195,6 +202,9 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
             page += (
                 f"\nMutant {row['id']} is equivalent, and not searched for: {row['equivalent']}\n"
             )
+    calmer = [str(row["id"]) for row in rows if row.get("pace", 1) != 1 and row["seeds"]]
+    if calmer:
+        page += f"\nWith calmer clients (`--pace 0.3` or so): {', '.join(calmer)}.\n"
     searched = {row["name"] for row in rows}
     left = [mutant for mutant in all_mutants() if mutant.name not in searched]
     if left:
@@ -209,11 +219,20 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
 @click.option(
     "--finds", default=1, show_default=True, help="Stop after so many seeds that find it."
 )
+@click.option(
+    "--pace", default=1.0, show_default=True, help="Of the clients, as `highwater sim`'s."
+)
 @click.option("--table", "page", type=click.Path(path_type=Path), help="Write the page there.")
 @click.option("--json", "kept", type=click.Path(path_type=Path), help="Rows to keep.")
 @click.argument("ids", nargs=-1, type=int)
 def main(
-    seeds: str, jobs: int, finds: int, page: Path | None, kept: Path | None, ids: tuple[int, ...]
+    seeds: str,
+    jobs: int,
+    finds: int,
+    pace: float,
+    page: Path | None,
+    kept: Path | None,
+    ids: tuple[int, ...],
 ) -> None:
     """Searches for each mutant (or those with these IDs), and prints the table.
 
@@ -227,8 +246,10 @@ def main(
     for mutant in all_mutants():
         if (ids and mutant.id not in ids) or mutant.name in there:
             continue
-        result = simulate(mutant, seeds, jobs=jobs, finds=finds) if not mutant.equivalent else NONE
-        row = row_of(mutant, result)
+        result = NONE
+        if not mutant.equivalent:
+            result = simulate(mutant, seeds, jobs=jobs, finds=finds, pace=pace)
+        row = row_of(mutant, result, pace)
         rows.append(row)
         verdict = "found by " + ", ".join(row["rules"]) if row["found"] else "not found"
         verdict = "equivalent: " if row["equivalent"] else verdict
