@@ -102,6 +102,8 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
         (631, 1.0),  # R4: a request for an earlier life was taken (scenario early-request)
         (950, 1.0),  # a false alarm, C2: a leader that never had a batch cannot know it again
         (5, 0.5),  # the same
+        (8511, 0.3),  # a false alarm, R7: a replica kept its power, and its leader's loss was due
+        (9578, 0.3),  # a false alarm, R1: a zombie leads a topic that others have deleted
     ],
 )
 def test_a_seed_that_broke_a_rule_is_clean(seed: int, pace: float) -> None:

@@ -82,7 +82,8 @@ class BrokerRules:
                 self._book.broken("R7", f"{who}: leader epoch fell: {old} -> {new}")
             if new.controller_epoch < old.controller_epoch:
                 self._book.broken("R10", f"{who}: controller epoch fell: {old} -> {new}")
-            if new.hw < old.hw and not new_term and not replica.lossy and not truth.unclean:
+            fell = new.hw < old.hw and not new_term and not replica.lossy and not truth.unclean
+            if fell and not truth.excuses(new.hw):  # excused: it has what a leader lost, as was due
                 self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
         if new.leads:
             self._check_leader(truth, replica, old, new, partition, new_term)
@@ -196,10 +197,12 @@ class BrokerRules:
         if state is None:
             return
         for broker in state.isr:
-            if broker != replica.broker:
+            member = self._book.replica(truth, broker)
+            deleted = truth.tp.topic in self._book.deleting and not member.mirror.exists
+            if broker != replica.broker and not deleted:
                 self._book.hold(
                     truth,
-                    self._book.replica(truth, broker),
+                    member,
                     min(new.hw, truth.end),
                     "R1",
                     f"is in the ISR, and the HW of leader {replica.broker} is {new.hw}",
