@@ -74,6 +74,7 @@ class SeedRange(click.ParamType[range]):
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )
 @click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
+@click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -92,6 +93,7 @@ def sim(
     compacted: bool,
     transactions: bool,
     groups: bool,
+    unclean: bool,
     scenario: str | None,
     shrink: bool,
     only: str | None,
@@ -125,6 +127,7 @@ def sim(
         compacted=compacted,
         transactions=transactions,
         groups=groups,
+        unclean=unclean,
         only=_numbers(only),
         trace=click.echo if trace else None,
     )

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from highwater.chaos.simulated.run import Options
+from highwater.chaos.simulated.run import Options, simulate
 from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
 
 SEEDS = range(200)
@@ -59,3 +59,10 @@ def test_a_seed_gives_one_digest_in_every_process() -> None:
     ]
     assert answers[0] == answers[1]
     assert len({digest for digest, _ in json.loads(answers[0])}) == 2
+
+
+def test_an_unclean_election_is_seen_and_only_where_it_is_allowed() -> None:
+    outcome = simulate(5, Options(pace=0.3, unclean=True))
+    assert outcome.ok, str(outcome.violation)
+    assert outcome.seen["unclean_elections"] > 0
+    assert simulate(5, Options(pace=0.3)).seen["unclean_elections"] == 0

@@ -56,6 +56,8 @@ class Book:
         self.expected_losses = 0
         self.compacted: frozenset[str] = frozenset()
         """Topics of which replicas need not hold the same batches (`compacted`)."""
+        self.unclean: frozenset[str] = frozenset()
+        """Topics that allow unclean elections (unclean.leader.election.enable)."""
         self.deleting: set[str] = set()
         """Topics whose deletion was asked for: their replicas go whole."""
         self.checks = 0

@@ -6,7 +6,7 @@ Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -282,7 +282,9 @@ class SimClient:
             raise Failed("NOT_CONTROLLER")
         return self._brokers[self.controller]
 
-    async def create_topic(self, name: str, partitions: int, replication: int) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, replication: int, config: Mapping[str, str] | None = None
+    ) -> None:
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -290,7 +292,10 @@ class SimClient:
                     num_partitions=partitions,
                     replication_factor=replication,
                     assignments=[],
-                    configs=[],
+                    configs=[
+                        CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=k, value=v)
+                        for k, v in (config or {}).items()
+                    ],
                 )
             ],
             timeout_ms=2000,

@@ -57,12 +57,9 @@ class Rules(Book):
         data_folder: str,
         *,
         min_isr: int,
-        unclean_allowed: bool = False,
     ) -> None:
         super().__init__(now, trace, disks, data_folder)
-        self.zookeeper_changed = ZooKeeperRules(
-            self, ensemble, unclean_allowed=unclean_allowed
-        ).changed
+        self.zookeeper_changed = ZooKeeperRules(self, ensemble).changed
         self._broker_rules = BrokerRules(self, min_isr)
 
     # -- a broker's lives -----------------------------------------------------------------------

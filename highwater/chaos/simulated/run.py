@@ -64,6 +64,8 @@ class Options:
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False
     """A consumer group whose members come and go."""
+    unclean: bool = False
+    """The topic that may lose records allows unclean elections."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
@@ -181,6 +183,8 @@ class _Run:
                 cluster.rules.on_violation = end
                 if self._options.compacted:
                     cluster.rules.compacted |= {COMPACTED}
+                if self._options.unclean:
+                    cluster.rules.unclean |= {LOSSY}
                 if self._options.transactions or self._options.groups:
                     cluster.rules.compacted |= INTERNAL_TOPICS
                 cluster.trace.everything = self._options.trace
@@ -336,6 +340,9 @@ class _Run:
         deadline = trio.current_time() + START_S
         replicas = min(3, cluster.shape.brokers)
         calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}
+        if self._options.unclean:
+            allowed = {"unclean.leader.election.enable": "true"}
+            calls[LOSSY] = partial(admin.create_topic, LOSSY, wanted[LOSSY], replicas, allowed)
         if self._options.compacted:
             calls[COMPACTED] = partial(self._keyed_client(cluster, "maker").create, replicas)
         for name, create in calls.items():

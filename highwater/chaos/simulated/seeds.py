@@ -147,6 +147,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --transactions"
     if options.groups:
         command += " --groups"
+    if options.unclean:
+        command += " --unclean"
     if not options.faults:
         command += " --no-faults"
     if options.only is not None:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 class ZooKeeperRules:
     """Told of each change of ZooKeeper's tree."""
 
-    def __init__(self, book: Book, ensemble: Ensemble, *, unclean_allowed: bool) -> None:
+    def __init__(self, book: Book, ensemble: Ensemble) -> None:
         self._book = book
         self._ensemble = ensemble
-        self._unclean_allowed = unclean_allowed
         self._controller_epoch = 0
         self._controller = ""
         """The process that registered itself last."""
@@ -154,7 +153,7 @@ class ZooKeeperRules:
                 self._book.seen["hw_below_leo_at_election"] += 1
         replica = self._book.replica(truth, new.leader)
         if new.leader not in old.isr:
-            if not self._unclean_allowed:
+            if truth.tp.topic not in self._book.unclean:
                 self._book.broken(
                     "R4", f"{truth.tp}: {new.leader} was elected, and was not in {old}"
                 )
