@@ -11,9 +11,13 @@ Python's own collections of garbage are told too: they fall into whichever step 
 On a machine with more to do than it has CPUs a step may take long though it does little: the thread
 was ready, and another process ran.  The kernel counts that time, so that it is known, and left out:
 a step is as long as it would have been with a CPU of its own.  Those that were longer than 20 ms by
-waiting alone are counted apart.  So are those in which the thread computed for less than that, and
-a system call waited: a write to a file, which the kernel holds up while the disk has too much to
-write, or a new file, while the file system's journal is written.
+waiting alone are counted apart.  A hypervisor may take the CPUs away as well (one with a quota does
+for a third of every tenth of a second); the kernel counts that for all CPUs together, in hundredths
+of a second, and it is left out where a step seems to be longer than 20 ms.
+
+Also counted apart are those in which the thread computed for less than that, and a system call
+waited: a write to a file, which the kernel holds up while the disk has too much to write, or a new
+file, while the file system's journal is written.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ class LoopSteps:
         """How much CPU it has used, at most, since the running step began."""
         self.waited_ns: Callable[[], int] = lambda: 0
         """For how long it has waited, about, since the running step began."""
+        self.stolen_ns: Callable[[], int] = lambda: 0
+        """For how long there was no CPU at all, since shortly before the running step began."""
         self._longest: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._rotated_ns = 0
@@ -53,6 +59,8 @@ class LoopSteps:
         if ns <= NOTED_NS:
             return
         own = max(ns - self.waited_ns(), 0)
+        if own > LONG_NS:
+            own = max(own - self.stolen_ns(), 0)
         if own > self._longest.get(name, NOTED_NS):
             self._longest[name] = own
         if ns > LONG_NS:
@@ -78,7 +86,7 @@ class LoopSteps:
         text = "Steps of the loop that took more than 20 ms"
         yield Family("highwater_loop_longstepspersec", "counter", text, samples)
         samples = [Sample("", labels(step=name), n) for name, n in sorted(self.waited.items())]
-        text = "Steps of the loop that took more than 20 ms because another process had the CPU"
+        text = "Steps of the loop that took more than 20 ms because something else had the CPU"
         yield Family("highwater_loop_stepswithoutcpupersec", "counter", text, samples)
         samples = [Sample("", labels(step=name), n) for name, n in sorted(self.blocked.items())]
         text = "Steps of the loop that took more than 20 ms because a system call waited"
@@ -92,8 +100,8 @@ class StepInstrument(trio.abc.Instrument):
     """Measures every step of every task; two clock reads each.
 
     `cpu_wait_ns` is how long this thread has ever waited for a CPU, and `cpu_ns` how much it has
-    used.  Asking costs a system call, so that the last answers are taken for a few milliseconds:
-    little enough to miss no long wait.
+    used; `stolen_ns`, how long this machine has had none.  Asking costs system calls, so that the
+    last answers are taken for a few milliseconds: little enough to miss no long wait.
     """
 
     def __init__(
@@ -102,6 +110,7 @@ class StepInstrument(trio.abc.Instrument):
         perf_ns: Callable[[], int],
         cpu_wait_ns: Callable[[], int] = lambda: 0,
         cpu_ns: Callable[[], int] | None = None,
+        stolen_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._steps = steps
         self._perf_ns = perf_ns
@@ -111,6 +120,9 @@ class StepInstrument(trio.abc.Instrument):
         self._began = 0
         self._wait_before = 0
         self._asked = -ASK_AGAIN_NS
+        self._stolen_ns = stolen_ns
+        self._stolen_before = 0
+        steps.stolen_ns = lambda: stolen_ns() - self._stolen_before
         steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
         if cpu_ns is not None:
             steps.used_ns = lambda: cpu_ns() - self._cpu_before
@@ -122,6 +134,7 @@ class StepInstrument(trio.abc.Instrument):
             if self._cpu_ns is not None:
                 self._cpu_before = self._cpu_ns()
             self._asked = began
+            self._stolen_before = self._stolen_ns()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         began, self._began = self._began, 0

@@ -199,6 +199,30 @@ def test_time_without_a_cpu_is_no_part_of_a_step() -> None:
     assert steps.longest() == {"hog": LONG_NS + NOTED_NS, "handler Metadata": LONG_NS + NOTED_NS}
 
 
+def test_what_a_hypervisor_takes_is_no_part_of_a_step() -> None:
+    steps, now, stolen = LoopSteps(), 1, 0
+
+    async def computing() -> None:
+        nonlocal now, stolen
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        stolen += LONG_NS + NOTED_NS
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        stolen += LONG_NS - NOTED_NS
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(computing, name="computer")
+
+    clocks = (lambda: now, lambda: 0, None, lambda: stolen)
+    trio.run(main, instruments=[StepInstrument(steps, *clocks)])
+    assert steps.waited == {"computer": 1}
+    assert steps.over_limit == {"computer": 1}, "what is left of the second one is too long"
+    assert steps.longest() == {"computer": LONG_NS + NOTED_NS}
+
+
 def test_a_step_whose_system_call_waits_is_counted_apart() -> None:
     steps, now, used = LoopSteps(), 1, 0
 
