@@ -173,8 +173,8 @@ async def _serve(config: Config) -> None:
     from broker.server import serve
     from highwater.common.world.real import RealWorld
     from highwater.common.world.real.clock import (
+        StolenTime,
         cpu_wait_clock,
-        stolen_clock,
         this_thread,
         thread_time_ns,
     )
@@ -205,7 +205,7 @@ async def _serve(config: Config) -> None:
             services.metrics.gauge(name, read)
         clock = services.world.clock
         steps = StepInstrument(
-            services.metrics.steps, clock.perf_ns, cpu_wait_clock(), thread_time_ns, stolen_clock()
+            services.metrics.steps, clock.perf_ns, cpu_wait_clock(), thread_time_ns, StolenTime()
         )
         trio.lowlevel.add_instrument(steps)
         collector = Collector(clock.perf_ns, services.metrics.steps.note, this_thread())

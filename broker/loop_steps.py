@@ -12,8 +12,8 @@ On a machine with more to do than it has CPUs a step may take long though it doe
 was ready, and another process ran.  The kernel counts that time, so that it is known, and left out:
 a step is as long as it would have been with a CPU of its own.  Those that were longer than 20 ms by
 waiting alone are counted apart.  A hypervisor may take the CPUs away as well (one with a quota does
-for a third of every tenth of a second); the kernel counts that for all CPUs together, in hundredths
-of a second, and it is left out where a step seems to be longer than 20 ms.
+for a third of every tenth of a second); the kernel counts that for each CPU, in hundredths of a
+second, and it is left out where a step seems to be longer than 20 ms.
 
 Also counted apart are those in which the thread computed for less than that, and a system call
 waited: a write to a file, which the kernel holds up while the disk has too much to write, or a new
@@ -23,6 +23,7 @@ file, while the file system's journal is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import trio
 
@@ -32,6 +33,14 @@ NOTED_NS = 2_000_000
 """Shorter ones are of no interest, and not told apart."""
 LONG_NS = 20_000_000
 ASK_AGAIN_NS = 3_000_000
+
+
+class Stolen(Protocol):
+    """What a hypervisor took of the CPU (`StolenTime`)."""
+
+    def now(self) -> bytes: ...
+
+    def since(self, before: bytes) -> int: ...
 
 
 class LoopSteps:
@@ -100,7 +109,7 @@ class StepInstrument(trio.abc.Instrument):
     """Measures every step of every task; two clock reads each.
 
     `cpu_wait_ns` is how long this thread has ever waited for a CPU, and `cpu_ns` how much it has
-    used; `stolen_ns`, how long this machine has had none.  Asking costs system calls, so that the
+    used; `stolen` tells when its CPU was taken away.  Asking costs system calls, so that the
     last answers are taken for a few milliseconds: little enough to miss no long wait.
     """
 
@@ -110,7 +119,7 @@ class StepInstrument(trio.abc.Instrument):
         perf_ns: Callable[[], int],
         cpu_wait_ns: Callable[[], int] = lambda: 0,
         cpu_ns: Callable[[], int] | None = None,
-        stolen_ns: Callable[[], int] = lambda: 0,
+        stolen: Stolen | None = None,
     ) -> None:
         self._steps = steps
         self._perf_ns = perf_ns
@@ -120,9 +129,10 @@ class StepInstrument(trio.abc.Instrument):
         self._began = 0
         self._wait_before = 0
         self._asked = -ASK_AGAIN_NS
-        self._stolen_ns = stolen_ns
-        self._stolen_before = 0
-        steps.stolen_ns = lambda: stolen_ns() - self._stolen_before
+        self._stolen = stolen
+        self._stolen_before = b""
+        if stolen is not None:
+            steps.stolen_ns = lambda: stolen.since(self._stolen_before)
         steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
         if cpu_ns is not None:
             steps.used_ns = lambda: cpu_ns() - self._cpu_before
@@ -134,7 +144,8 @@ class StepInstrument(trio.abc.Instrument):
             if self._cpu_ns is not None:
                 self._cpu_before = self._cpu_ns()
             self._asked = began
-            self._stolen_before = self._stolen_ns()
+            if self._stolen is not None:
+                self._stolen_before = self._stolen.now()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         began, self._began = self._began, 0

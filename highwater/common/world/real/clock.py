@@ -39,21 +39,34 @@ def cpu_wait_clock() -> Callable[[], int]:
     return waited_ns
 
 
-def stolen_clock() -> Callable[[], int]:
-    """Nanoseconds in which a hypervisor gave this machine's CPUs to others: the mean of all CPUs.
-
-    Linux counts hundredths of a second in /proc/stat; 0 for ever where it does not.
+class StolenTime:
+    """What a hypervisor took of this machine's CPUs, by Linux's /proc/stat, in hundredths of a
+    second; nothing where there is no such file.
     """
-    try:
-        fd = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return lambda: 0
-    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") // (os.cpu_count() or 1)
 
-    def stolen_ns() -> int:
-        return int(os.pread(fd, 256, 0).split(None, 9)[8]) * tick_ns
+    def __init__(self) -> None:
+        try:
+            self._stat = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
+            self._thread = os.open("/proc/thread-self/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._stat = self._thread = -1
+        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-    return stolen_ns
+    def now(self) -> bytes:
+        """For `since`: a few microseconds, as nothing of it is looked at yet."""
+        return os.pread(self._stat, 8192, 0) if self._stat >= 0 else b""
+
+    def since(self, before: bytes) -> int:
+        """Nanoseconds, of the CPU that the thread runs on which made this object."""
+        if self._thread < 0:
+            return 0
+        cpu = int(os.pread(self._thread, 4096, 0).rpartition(b")")[2].split()[36])
+        return (_stolen_ticks(self.now(), cpu) - _stolen_ticks(before, cpu)) * self._tick_ns
+
+
+def _stolen_ticks(stat: bytes, cpu: int) -> int:
+    _, found, rest = stat.partition(b"\ncpu%d " % cpu)
+    return int(rest.split(None, 8)[7]) if found else 0
 
 
 def this_thread() -> Callable[[], bool]:

@@ -216,8 +216,15 @@ def test_what_a_hypervisor_takes_is_no_part_of_a_step() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(computing, name="computer")
 
-    clocks = (lambda: now, lambda: 0, None, lambda: stolen)
-    trio.run(main, instruments=[StepInstrument(steps, *clocks)])
+    class Hypervisor:
+        def now(self) -> bytes:
+            return b"%d" % stolen
+
+        def since(self, before: bytes) -> int:
+            return stolen - int(before)
+
+    instrument = StepInstrument(steps, lambda: now, stolen=Hypervisor())
+    trio.run(main, instruments=[instrument])
     assert steps.waited == {"computer": 1}
     assert steps.over_limit == {"computer": 1}, "what is left of the second one is too long"
     assert steps.longest() == {"computer": LONG_NS + NOTED_NS}
