@@ -63,7 +63,9 @@ class Collector:
                 gc.unfreeze()
             return
         took = now - self._began
-        if self._in_loop():  # whom another thread's holds up waits blocked
+        if (
+            self._in_loop()
+        ):  # in another thread it is no step of the loop, which waits for it blocked
             self._note(f"garbage collection, generation {info['generation']}", took)
         if oldest and took > LONG_NS:
             gc.freeze()

@@ -27,7 +27,7 @@ from broker.replica.fetch_sessions import FetchSessions
 from broker.replica.fetcher import FetcherManager
 from broker.replica.isr_writer import IsrWriter
 from broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
-from broker.replica.partition_states import partition_states
+from broker.replica.partition_states import States, partition_states
 from broker.replica.reading import ReadResult, diverging_end, slice_of
 from broker.replica.throttles import ReplicationThrottles
 from broker.replica.topic_stats import BrokerTopicStats
@@ -262,19 +262,20 @@ class ReplicaManager:
             leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
-            await self.logs.creation.create(self._new_logs(request))
-            for tp, state in partition_states(request):
+            states = partition_states(request)
+            await self.logs.creation.create(self._new_logs(states))
+            for tp, state in states:
                 errors[tp] = self._apply(tp, state, leaders, follow)
                 if len(errors) % WORK_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
             await self.fetchers.follow_all(follow)
             return errors
 
-    def _new_logs(self, request: Any) -> dict[TopicPartition, LogConfig]:
+    def _new_logs(self, states: States) -> dict[TopicPartition, LogConfig]:
         config_of = cache(self._log_config)
         return {
             tp: config_of(tp.topic)
-            for tp, state in partition_states(request)
+            for tp, state in states
             if tp not in self.partitions
             and self.broker_id in state.replicas
             and self.logs.get(tp) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from broker.replica.partition import LeaderAndIsr
@@ -14,9 +14,15 @@ from highwater.common.types import (
     ZkVersion,
 )
 
+States = list[tuple[TopicPartition, LeaderAndIsr]]
 
-def partition_states(request: Any) -> Iterable[tuple[TopicPartition, LeaderAndIsr]]:
+
+def partition_states(request: Any) -> States:
     """Grouped by topic from v2 on, each naming its topic before."""
+    return list(_states(request))
+
+
+def _states(request: Any) -> Iterator[tuple[TopicPartition, LeaderAndIsr]]:
     grouped = [(t.topic_name, p) for t in request.topic_states or () for p in t.partition_states]
     plain = [(p.topic_name, p) for p in request.ungrouped_partition_states or ()]
     for topic, p in grouped or plain:

@@ -202,9 +202,9 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
             page += (
                 f"\nMutant {row['id']} is equivalent, and not searched for: {row['equivalent']}\n"
             )
-    calmer = [str(row["id"]) for row in rows if row.get("pace", 1) != 1 and row["seeds"]]
-    if calmer:
-        page += f"\nWith calmer clients (`--pace 0.3` or so): {', '.join(calmer)}.\n"
+    for pace in sorted({row.get("pace", 1) for row in rows} - {1}):
+        calmer = [str(row["id"]) for row in rows if row.get("pace", 1) == pace and row["seeds"]]
+        page += f"\nWith calmer clients (`--pace {pace:g}`): {', '.join(calmer)}.\n"
     searched = {row["name"] for row in rows}
     left = [mutant for mutant in all_mutants() if mutant.name not in searched]
     if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,8 @@ async def test_many_are_made_off_the_loop_and_evenly(
     assert len(threads) > 0
     assert threading.get_ident() not in threads
     assert manager.logs.keys() == MANY.keys()
-    counts = [sum(manager.dir_of(log) == d for log in manager.logs.values()) for d in
-              manager.live_dirs()]  # fmt: skip
-    assert sorted(counts) == [11, 12]
+    counts = Counter(map(manager.dir_of, manager.logs.values()))
+    assert sorted(counts.values()) == [11, 12]
     known = dict(manager.logs)
     assert all(manager.get_or_create(tp, LogConfig()) is known[tp] for tp in MANY)
 
@@ -74,12 +74,12 @@ async def test_a_log_of_a_directory_that_went_offline_is_not_taken(
     tp = TopicPartition("t", 0)
     run = RealDisk.run
 
-    async def slow(disk: RealDisk, work):  # type: ignore[no-untyped-def]
+    async def and_fail(disk: RealDisk, work):  # type: ignore[no-untyped-def]
         made = await run(disk, work)
         manager.fail_dir(str(tmp_path), OSError("disk"))
         return made
 
-    monkeypatch.setattr(RealDisk, "run", slow)
+    monkeypatch.setattr(RealDisk, "run", and_fail)
     await manager.creation.create({tp: LogConfig()})
     assert not manager.logs
     with pytest.raises(OSError, match="no log directory is left for t-0"):
