@@ -1,10 +1,10 @@
 """Memory that a load can write to at once.
 
 A hypervisor may take back what its guest has left free for some seconds (free page reporting, in
-Firecracker and others), and whoever writes to it next waits for the host, page by page: on the
-machine of docs/bench.md new page cache took 0.4 GB a second then, and 4 GB a second otherwise.
-With three copies of each record that is most of what a broker does, and depends on nothing but how
-long ago somebody used that memory.
+Firecracker and others), and whoever writes to it next waits for the host, page by page: several
+times as long as the write itself takes (docs/bench.md has the figures, and how to see them).  With
+three copies of each record that is most of what a broker does, and depends on nothing but how long
+ago somebody used that memory.
 
 So free memory is turned into page cache before a load: a file without content is read until there
 is no more to be had.  The load then gets pages that the kernel takes back from it, which the host
