@@ -181,6 +181,7 @@ async def _serve(config: Config) -> None:
     from highwater.common.world.real.process import process_numbers
 
     shutdown, started = trio.Event(), trio.Event()
+    world = RealWorld()
     async with trio.open_nursery() as nursery:
 
         async def signals(*, task_status: trio.TaskStatus[None]) -> None:
@@ -195,7 +196,7 @@ async def _serve(config: Config) -> None:
         async def broker(*, task_status: trio.TaskStatus[Services]) -> None:
             host_name = os.uname().nodename
             await serve(
-                config, RealWorld(), shutdown=shutdown, host_name=host_name, task_status=task_status
+                config, world, shutdown=shutdown, host_name=host_name, task_status=task_status
             )
             nursery.cancel_scope.cancel()
 
@@ -205,7 +206,12 @@ async def _serve(config: Config) -> None:
             services.metrics.gauge(name, read)
         clock = services.world.clock
         steps = StepInstrument(
-            services.metrics.steps, clock.perf_ns, cpu_wait_clock(), thread_time_ns, StolenTime()
+            services.metrics.steps,
+            clock.perf_ns,
+            cpu_wait_clock(),
+            thread_time_ns,
+            StolenTime(),
+            lambda: world.slow_calls.ns,
         )
         trio.lowlevel.add_instrument(steps)
         collector = Collector(clock.perf_ns, services.metrics.steps.note, this_thread())

@@ -15,9 +15,10 @@ waiting alone are counted apart.  A hypervisor may take the CPUs away as well (o
 for a third of every tenth of a second); the kernel counts that for each CPU, in hundredths of a
 second, and it is left out where a step seems to be longer than 20 ms.
 
-Also counted apart are those in which the thread computed for less than that, and a system call
-waited: a write to a file, which the kernel holds up while the disk has too much to write, or a new
-file, while the file system's journal is written.
+Also counted apart are those that are long only by system calls: a write to a file, which the kernel
+holds up while the disk has too much to write, or while it finds memory for it, or a new file, while
+the file system's journal is written.  Either the thread computed for less than 20 ms, or the step
+without its slow calls on files took less.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ class LoopSteps:
         self.waited: dict[str, int] = {}
         """How many were over the limit only because the thread had to wait for a CPU."""
         self.blocked: dict[str, int] = {}
-        """How many were over the limit only because a system call waited."""
+        """How many were over the limit only because of system calls that took long."""
         self.used_ns: Callable[[], int] = lambda: 1 << 62
         """How much CPU it has used, at most, since the running step began."""
         self.waited_ns: Callable[[], int] = lambda: 0
         """For how long it has waited, about, since the running step began."""
+        self.calls_ns: Callable[[], int] = lambda: 0
+        """For how long slow calls on files have lasted since the running step began."""
         self.stolen_ns: Callable[[], int] = lambda: 0
         """For how long there was no CPU at all, since shortly before the running step began."""
         self._longest: dict[str, int] = {}
@@ -76,7 +79,7 @@ class LoopSteps:
             counts = self.over_limit
             if own <= LONG_NS:
                 counts = self.waited
-            elif self.used_ns() <= LONG_NS:
+            elif self.used_ns() <= LONG_NS or ns - self.calls_ns() <= LONG_NS:
                 counts = self.blocked
             counts[name] = counts.get(name, 0) + 1
 
@@ -98,7 +101,7 @@ class LoopSteps:
         text = "Steps of the loop that took more than 20 ms because something else had the CPU"
         yield Family("highwater_loop_stepswithoutcpupersec", "counter", text, samples)
         samples = [Sample("", labels(step=name), n) for name, n in sorted(self.blocked.items())]
-        text = "Steps of the loop that took more than 20 ms because a system call waited"
+        text = "Steps of the loop that took more than 20 ms because system calls took long"
         yield Family("highwater_loop_stepsblockedpersec", "counter", text, samples)
         if now_ns - self._rotated_ns >= WINDOW_NS:
             self._before, self._longest = self._longest, {}
@@ -111,6 +114,7 @@ class StepInstrument(trio.abc.Instrument):
     `cpu_wait_ns` is how long this thread has ever waited for a CPU, and `cpu_ns` how much it has
     used; `stolen` tells when its CPU was taken away.  Asking costs system calls, so that the
     last answers are taken for a few milliseconds: little enough to miss no long wait.
+    `calls_ns` is how long slow calls on files have ever kept the thread.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class StepInstrument(trio.abc.Instrument):
         cpu_wait_ns: Callable[[], int] = lambda: 0,
         cpu_ns: Callable[[], int] | None = None,
         stolen: Stolen | None = None,
+        calls_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._steps = steps
         self._perf_ns = perf_ns
@@ -131,6 +136,9 @@ class StepInstrument(trio.abc.Instrument):
         self._asked = -ASK_AGAIN_NS
         self._stolen = stolen
         self._stolen_before = b""
+        self._calls_ns = calls_ns
+        self._calls_before = 0
+        steps.calls_ns = lambda: calls_ns() - self._calls_before
         if stolen is not None:
             steps.stolen_ns = lambda: stolen.since(self._stolen_before)
         steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
@@ -139,6 +147,7 @@ class StepInstrument(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._began = began = self._perf_ns()
+        self._calls_before = self._calls_ns()
         if began - self._asked > ASK_AGAIN_NS:
             self._wait_before = self._cpu_wait_ns()
             if self._cpu_ns is not None:

@@ -9,6 +9,7 @@ from highwater.common.world.chance import seeded, unpredictable
 from highwater.common.world.real.clock import RealClock
 from highwater.common.world.real.disk import RealDisk
 from highwater.common.world.real.network import RealNetwork
+from highwater.common.world.real.slow_calls import SlowCalls
 from highwater.common.world.real.zookeeper import open_zookeeper
 
 
@@ -18,7 +19,8 @@ class RealWorld:
     def __init__(self, seed: int | None = None) -> None:
         self.clock: Clock = RealClock()
         self.network: Network = RealNetwork()
-        self.disk: Disk = RealDisk()
+        self.slow_calls = SlowCalls()
+        self.disk: Disk = RealDisk(self.slow_calls)
         self.random = unpredictable() if seed is None else seeded(seed)
 
     def zookeeper(

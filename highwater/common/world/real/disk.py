@@ -22,6 +22,7 @@ import trio.to_thread
 
 from highwater.common.world.api import Buffer, Disk, Pace, Steps
 from highwater.common.world.real.apart import process_steps, thread_steps
+from highwater.common.world.real.slow_calls import SlowCalls, clock
 
 T = TypeVar("T")
 
@@ -33,10 +34,11 @@ _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 class RealFile:
     """An open file; one writer.  `fileno` is for sendfile, and only this implementation has it."""
 
-    __slots__ = ("_closing", "_fd", "_flushing", "_limiter", "path", "size")
+    __slots__ = ("_closing", "_fd", "_flushing", "_limiter", "_slow", "path", "size")
 
-    def __init__(self, path: str, fd: int, limiter: trio.CapacityLimiter) -> None:
+    def __init__(self, path: str, fd: int, limiter: trio.CapacityLimiter, slow: SlowCalls) -> None:
         self.path = path
+        self._slow = slow
         self.size = os.fstat(fd).st_size
         self._fd = fd
         self._limiter = limiter
@@ -50,7 +52,9 @@ class RealFile:
         if len(views) == 1:
             view = views[0]
             expected = len(view)
+            began = clock()
             written = os.pwrite(self._fd, view, self.size)
+            self._slow.ended(began)
             self.size += written
             if written != expected:
                 self._append_rest(memoryview(view)[written:])
@@ -58,7 +62,9 @@ class RealFile:
         for start in range(0, len(views), _IOV_MAX):
             some = views[start : start + _IOV_MAX]
             expected = sum(map(len, some))
+            began = clock()
             written = os.pwritev(self._fd, some, self.size)
+            self._slow.ended(began)
             self.size += written
             if written != expected:
                 self._append_rest(memoryview(b"".join(some))[written:])
@@ -73,7 +79,9 @@ class RealFile:
             view = view[written:]
 
     def read(self, position: int, n: int) -> bytes:
+        began = clock()
         data = os.pread(self._fd, n, position)
+        self._slow.ended(began)
         if len(data) == n or position + len(data) >= self.size:
             return data
         parts = [data]
@@ -90,12 +98,16 @@ class RealFile:
             raise ValueError(f"{self.path}: a write at {position} would pass the end {self.size}")
         view = memoryview(data)
         while view:
+            began = clock()
             written = os.pwrite(self._fd, view, position)
+            self._slow.ended(began)
             position += written
             view = view[written:]
 
     def truncate(self, size: int) -> None:
+        began = clock()
         os.ftruncate(self._fd, size)
+        self._slow.ended(began)
         self.size = size
 
     async def flush(self) -> None:
@@ -133,15 +145,18 @@ class RealLock:
 class RealDisk:
     """Paths are absolute strings; errors are OSError, as the operating system words them."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: SlowCalls | None = None) -> None:
         self._limiter = trio.CapacityLimiter(_THREADS)
         self._temporary = count()
+        self._slow = slow if slow is not None else SlowCalls()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        began = clock()
         fd = os.open(path, flags, 0o644)
+        self._slow.ended(began)
         try:
-            return RealFile(path, fd, self._limiter)
+            return RealFile(path, fd, self._limiter, self._slow)
         except OSError:
             os.close(fd)
             raise
@@ -170,7 +185,9 @@ class RealDisk:
             return file.read()
 
     def rename(self, old: str, new: str) -> None:
+        began = clock()
         os.replace(old, new)
+        self._slow.ended(began)
 
     def remove(self, path: str) -> None:
         os.remove(path)
@@ -179,7 +196,9 @@ class RealDisk:
         shutil.rmtree(path)
 
     def replace(self, path: str, data: bytes) -> None:
+        began = clock()
         self._replace(path, data, durably=False)
+        self._slow.ended(began)
 
     async def replace_durably(self, path: str, data: bytes) -> None:
         await self.run(lambda: self._replace(path, data, durably=True))

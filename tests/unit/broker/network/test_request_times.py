@@ -253,6 +253,29 @@ def test_a_step_whose_system_call_waits_is_counted_apart() -> None:
     assert steps.longest() == {"writer": 2 * LONG_NS}, "everybody waited for so long all the same"
 
 
+def test_a_step_that_is_long_by_calls_on_files_is_counted_apart() -> None:
+    """Though they compute: the kernel looks for memory."""
+    steps, now, calls = LoopSteps(), 1, 0
+
+    async def writing() -> None:
+        nonlocal now, calls
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        calls += LONG_NS + 1
+        await trio.lowlevel.checkpoint()
+        now += 2 * LONG_NS
+        calls += LONG_NS - 1
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writing, name="writer")
+
+    trio.run(main, instruments=[StepInstrument(steps, lambda: now, calls_ns=lambda: calls)])
+    assert steps.blocked == {"writer": 1}
+    assert steps.over_limit == {"writer": 1}, "what is left of the second one is too long"
+
+
 @pytest.mark.parametrize(
     ("body", "name"), [(b"\xff\xff\xff\xff", "FetchConsumer"), (b"\0\0\0\1", "FetchFollower")]
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 
 from highwater.common.world.real.disk import RealDisk
+from highwater.common.world.real.slow_calls import SLOW_NS, SlowCalls
 
 
 @pytest.mark.parametrize("views", [[b"x" * 100], [b"x" * 60, b"y" * 40]])
@@ -86,3 +88,28 @@ async def test_two_replacements_at_once_do_not_mix(tmp_path: Path) -> None:
     disk.run = run_later  # type: ignore[method-assign,assignment]
     await disk.replace_durably(path, b"first" * 1000)
     assert disk.read_all(path) in (b"second", b"first" * 1000)
+
+
+def test_slow_calls_of_the_thread_are_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0
+
+    def slowly(fd: int, data: bytes, position: int) -> int:
+        nonlocal now
+        now += len(data) * SLOW_NS // 10
+        return len(data)
+
+    monkeypatch.setattr("highwater.common.world.real.slow_calls.clock", lambda: now)
+    monkeypatch.setattr("highwater.common.world.real.disk.clock", lambda: now)
+    monkeypatch.setattr(os, "pwrite", slowly)
+    slow = SlowCalls()
+    file = RealDisk(slow).open(str(tmp_path / "file"), create=True)
+    file.append([b"x" * 10])
+    assert slow.ns == 0, "a millisecond is not slow"
+    file.append([b"x" * 25])
+    assert slow.ns == SLOW_NS * 25 // 10
+    thread = threading.Thread(target=file.append, args=([b"x" * 50],))
+    thread.start()
+    thread.join()
+    assert slow.ns == SLOW_NS * 25 // 10, "another thread's are not the loop's"
