@@ -23,6 +23,12 @@ from highwater.cli.bench_options import Page, compare, comparing, markdown_optio
     help="May be given more than once; all write at the same time.  [default: all three]",
 )
 @click.option("--swap", is_flag=True, help="Move the leader, and kill nobody.")
+@click.option(
+    "--retry-backoff-ms",
+    "backoff_ms",
+    type=click.IntRange(0),
+    help="The clients'.  [default: their own defaults, 100]",
+)
 @click.option("--no-controller", is_flag=True, help="Leave out the kills of the controller.")
 @markdown_option
 @comparing
@@ -31,6 +37,7 @@ def failover(
     their_kills: int,
     clients: tuple[str, ...],
     swap: bool,
+    backoff_ms: int | None,
     no_controller: bool,
     against: str | None,
     json_file: Path | None,
@@ -42,15 +49,17 @@ def failover(
     \b
     Examples:
       highwater bench failover --against apache --json failover.json
-      highwater bench failover --swap --kills 10
+      highwater bench failover --swap --kills 10 --retry-backoff-ms 10
       highwater bench failover --against apache --markdown docs/failover.md
     """
     from highwater.chaos.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
     from highwater.chaos.bench.writes import CLIENTS
 
     kinds = (SWAP,) if swap else (LEADER,) if no_controller else (LEADER, CONTROLLER)
-    plan = Plan(kills, their_kills, clients or CLIENTS, kinds)
+    plan = Plan(kills, their_kills, clients or CLIENTS, kinds, backoff_ms=backoff_ms)
     name, title = ("swap", "A leader is moved") if swap else ("failover", "A leader is killed")
+    if backoff_ms is not None:
+        name, title = f"{name} with retry.backoff.ms", f"{title}, retry.backoff.ms={backoff_ms}"
     page = Page(markdown_file, f"bench {name}", title) if markdown_file else None
     compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)
 

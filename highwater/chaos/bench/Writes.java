@@ -1,6 +1,6 @@
 // One writer for `highwater bench failover`: the Java client with its defaults, run from this source.
 //
-// usage: java -cp KAFKA_JARS Writes.java BOOTSTRAP TOPIC
+// usage: java -cp KAFKA_JARS Writes.java BOOTSTRAP TOPIC [RETRY-BACKOFF-MS]
 // Sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for each that is
 // acknowledged ("ack NANOSECONDS") or failed ("error TEXT").  Ends with its standard input.
 
@@ -20,6 +20,9 @@ public class Writes {
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        if (arguments.length > 2) {
+            settings.put("retry.backoff.ms", arguments[2]);
+        }
         Thread end = new Thread(() -> {
             try {
                 while (System.in.read() >= 0) {

@@ -55,6 +55,8 @@ class Plan:
     clients: tuple[str, ...] = CLIENTS
     kinds: tuple[str, ...] = (LEADER, CONTROLLER)
     brokers: int = 3
+    backoff_ms: int | None = None
+    """The clients' retry.backoff.ms; None: their defaults."""
 
 
 @dataclass(slots=True)
@@ -66,9 +68,9 @@ class Writer:
     acks_ns: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    async def run(self, bootstrap: str, home: Path | None) -> None:
+    async def run(self, bootstrap: str, home: Path | None, backoff_ms: int | None) -> None:
         process = await trio.lowlevel.open_process(
-            command(self.client, bootstrap, self.topic, home),
+            command(self.client, bootstrap, self.topic, home, backoff_ms),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
@@ -109,20 +111,19 @@ class Writer:
 class Bench:
     """One side under load."""
 
-    def __init__(
-        self, cluster: ProcessCluster, clients: Sequence[str], kafka_home: Path | None
-    ) -> None:
+    def __init__(self, cluster: ProcessCluster, plan: Plan, kafka_home: Path | None) -> None:
         self.cluster = cluster
-        self.writers = [Writer(client, f"writes-{client}") for client in clients]
+        self.writers = [Writer(client, f"writes-{client}") for client in plan.clients]
         self.pauses_ms: dict[tuple[str, str], list[float]] = {}
-        self._kafka_home = kafka_home
+        self._bootstrap = cluster.direct_bootstrap
+        self._how = (kafka_home, plan.backoff_ms)
 
     async def once(self, kind: str) -> None:
         leader = await self._place(kind)
         async with trio.open_nursery() as nursery:
             for writer in self.writers:
                 writer.acks_ns.clear()
-                nursery.start_soon(writer.run, self.cluster.direct_bootstrap, self._kafka_home)
+                nursery.start_soon(writer.run, self._bootstrap, *self._how)
             await self._flowing(time.monotonic_ns())
             await self._break(kind, leader)
             nursery.cancel_scope.cancel()
@@ -221,7 +222,7 @@ async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Be
         properties={"auto.leader.rebalance.enable": "false"},
     )
     async with process_cluster(settings, timeout_s=120) as cluster:
-        bench = Bench(cluster, plan.clients, home)
+        bench = Bench(cluster, plan, home)
         replicas = min(3, plan.brokers)
         topics = [TopicInfo(w.topic, 1, replicas, min(2, replicas)) for w in bench.writers]
         await create_topics(cluster, topics)

@@ -1,6 +1,6 @@
 """One writer for `highwater bench failover`, as a process: kafka-python or librdkafka, by defaults.
 
-    python -I -m highwater.chaos.bench.writes kafka-python BOOTSTRAP TOPIC
+    python -I -m highwater.chaos.bench.writes kafka-python BOOTSTRAP TOPIC [RETRY-BACKOFF-MS]
 
 Sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for
 each that is acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
@@ -23,15 +23,20 @@ PACE_S = 0.005
 MOST_WAITING = 200
 
 
-def command(client: str, bootstrap: str, topic: str, kafka_home: Path | None) -> list[str]:
-    """What starts a writer; the Java client comes from the jars of an Apache Kafka."""
+def command(
+    client: str, bootstrap: str, topic: str, kafka_home: Path | None, backoff_ms: int | None = None
+) -> list[str]:
+    """What starts a writer; the Java client comes from the jars of an Apache Kafka.  `backoff_ms`
+    is retry.backoff.ms; None: the client's own.
+    """
+    backoff = [] if backoff_ms is None else [str(backoff_ms)]
     if client == "java":
         assert kafka_home is not None
         source = Path(__file__).with_name("Writes.java")
         quick = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         jars = f"{kafka_home}/libs/*"
-        return [find_java(), *quick, "-cp", jars, str(source), bootstrap, topic]
-    return [sys.executable, "-I", "-m", __spec__.name, client, bootstrap, topic]
+        return [find_java(), *quick, "-cp", jars, str(source), bootstrap, topic, *backoff]
+    return [sys.executable, "-I", "-m", __spec__.name, client, bootstrap, topic, *backoff]
 
 
 def say(line: str) -> None:
@@ -39,20 +44,23 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def librdkafka(bootstrap: str, topic: str) -> None:
+def librdkafka(bootstrap: str, topic: str, backoff_ms: str | None = None) -> None:
     import confluent_kafka
 
     def delivered(error: Any, _: Any) -> None:
         say(f"error {error}" if error is not None else f"ack {time.monotonic_ns()}")
 
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+    if backoff_ms is not None:
+        settings["retry.backoff.ms"] = int(backoff_ms)
+    producer = confluent_kafka.Producer(settings)
     for number in itertools.count():
         if len(producer) < MOST_WAITING:
             producer.produce(topic, b"record %d" % number, partition=0, on_delivery=delivered)
         producer.poll(PACE_S)
 
 
-def kafka_python(bootstrap: str, topic: str) -> None:
+def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> None:
     from kafka import KafkaProducer
 
     waiting = threading.Semaphore(MOST_WAITING)
@@ -65,7 +73,8 @@ def kafka_python(bootstrap: str, topic: str) -> None:
         waiting.release()
         say(f"error {error!r}")
 
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+    settings = {} if backoff_ms is None else {"retry_backoff_ms": int(backoff_ms)}
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all", **settings)
     for number in itertools.count():
         with_room = waiting.acquire(timeout=PACE_S)
         if with_room:
