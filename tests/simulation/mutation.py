@@ -7,6 +7,7 @@ tree and run by a process that imports the copy: the product has no switch for i
     python -m tests.simulation.mutation [--seeds 0..499] [--jobs N] [--table FILE] [ID ...]
 
 searches for each of them, and keeps the table: rule that found it, seeds and seconds that it took.
+What needs an order of events that no seed has brought about is shown by the scenario that it names.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Mutant:
     """Seeds in which the regression test looks for it; empty: it is not in the test."""
     equivalent: str = ""
     """Why no run can tell it from the product, where that has been shown."""
+    scenario: str = ""
+    """The named course of events that finds it, where seeds do not."""
 
 
 def load(path: Path) -> Mutant:
@@ -73,6 +76,7 @@ def load(path: Path) -> Mutant:
         tuple(fields.get("options", "").split()),
         fields.get("ci", ""),
         fields.get("equivalent", ""),
+        fields.get("scenario", ""),
     )
 
 
@@ -135,6 +139,25 @@ def simulate(
         return json.loads(result.read_text())
 
 
+def play(mutant: Mutant, scenario: str) -> subprocess.CompletedProcess[str]:
+    """`highwater sim --scenario` of the mutated tree."""
+    with mutated_tree(mutant) as tree:
+        return subprocess.run(
+            [sys.executable, "-m", "highwater.cli.main", "sim", "--scenario", scenario],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def rules_broken(mutant: Mutant, scenario: str) -> list[str]:
+    """By which rules the scenario finds it; empty where it does not."""
+    done = play(mutant, scenario)
+    return re.findall(r"^  (\w+) broken at ", done.stdout, re.MULTILINE) if done.returncode else []
+
+
 NONE = {"violations": [], "first_seed": 0, "seeds": 0, "simulated_seconds": 0.0}
 """Of a mutant that is equivalent, and not searched for."""
 
@@ -175,7 +198,8 @@ def _commit() -> str:
 _HEAD = """# Mutants in the simulation
 
 Each mutant is the product with one rule broken in one place (`tests/simulation/mutants/`).  A
-search runs seeds in order until a rule is seen broken.  Made by
+search runs seeds in order until a rule is seen broken; where none is, the scenario is named that
+shows what is broken.  Made by
 `python -m tests.simulation.mutation --seeds {seeds} --table docs/mutants-sim.md`
 at {commit}, {time} UTC.  Seconds are of one core.
 
@@ -193,6 +217,8 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
     for row in rows:
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
         where = f"{row['found']} of {row['seeds']} seeds" if row["seeds"] else ""
+        if row.get("scenario"):
+            where += f"; scenario {row['scenario']}"
         cells = [row["id"], row["what"], found, where]
         figures = [row[name] for name in ("first", "median_seeds", "median_seconds")]
         cells += ["" if figure is None else figure for figure in figures]
@@ -242,16 +268,21 @@ def main(
       python -m tests.simulation.mutation --seeds 0..49 13 14
     """
     rows = json.loads(kept.read_text()) if kept is not None and kept.exists() else []
-    there = {row["name"] for row in rows}
+    there = {row["name"]: row for row in rows}
     for mutant in all_mutants():
-        if (ids and mutant.id not in ids) or mutant.name in there:
+        row = there.get(mutant.name)
+        if (ids and mutant.id not in ids) or (row and (row["rules"] or not mutant.scenario)):
             continue
-        result = NONE
-        if not mutant.equivalent:
-            result = simulate(mutant, seeds, jobs=jobs, finds=finds, pace=pace)
-        row = row_of(mutant, result, pace)
-        rows.append(row)
-        verdict = "found by " + ", ".join(row["rules"]) if row["found"] else "not found"
+        if row is None:
+            result = NONE
+            if not mutant.equivalent:
+                result = simulate(mutant, seeds, jobs=jobs, finds=finds, pace=pace)
+            row = row_of(mutant, result, pace)
+            rows.append(row)
+        if mutant.scenario and not row["rules"]:
+            row["rules"] = rules_broken(mutant, mutant.scenario)
+            row["scenario"] = mutant.scenario
+        verdict = "found by " + ", ".join(row["rules"]) if row["rules"] else "not found"
         verdict = "equivalent: " if row["equivalent"] else verdict
         where = f"{row['found']} of {row['seeds']} seeds, {row['median_seconds']} s"
         click.echo(f"{mutant.id:3} {verdict} in {where}: {mutant.what}")
@@ -261,7 +292,7 @@ def main(
             page.write_text(table(rows, seeds))
     if page is not None:
         page.write_text(table(rows, seeds))
-    sys.exit(any(not row["found"] and not row["equivalent"] for row in rows))
+    sys.exit(any(not row["rules"] and not row["equivalent"] for row in rows))
 
 
 if __name__ == "__main__":

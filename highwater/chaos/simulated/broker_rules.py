@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from highwater.chaos.simulated import control_rules
-from highwater.chaos.simulated.mirror import Batch
+from highwater.chaos.simulated.mirror import Batch, ReplicaMirror
 from highwater.chaos.simulated.truth import PartitionTruth, Replica, View
 from highwater.common.types import TopicPartition
 
@@ -38,6 +38,7 @@ class BrokerRules:
             f"broker-{replica.broker}", f"{tp}: cut {len(gone)} batches from {gone[0]} on"
         )
         replica.matched = min(replica.matched, first)
+        replica.was_cut = True
         known = truth.at(first)
         if replica.lossy or replica.mirror.start > first or known is None:
             return
@@ -70,7 +71,8 @@ class BrokerRules:
                 f"{truth.tp}: {'leads' if new.leads else f'follows {partition.leader}'}, epoch "
                 f"{new.leader_epoch}, HW {new.hw}, LEO {replica.mirror.end}",
             )
-            self._check_epochs(who, partition)
+        if new_term or replica.was_cut:
+            self._check_epochs(who, truth, replica, partition)
         if new.hw > replica.mirror.end:
             self._book.broken(
                 "R3", f"{who} has HW {new.hw}, above its own LEO {replica.mirror.end}"
@@ -92,9 +94,12 @@ class BrokerRules:
                 truth, replica, min(new.hw, replica.mirror.end), "R5", "has its HW there"
             )
 
-    def _check_epochs(self, who: str, partition: Partition) -> None:
+    def _check_epochs(
+        self, who: str, truth: PartitionTruth, replica: Replica, partition: Partition
+    ) -> None:
         """R8: the epoch cache."""
         log: Any = partition.log
+        replica.was_cut = False
         if log is None:
             return
         entries = log.epochs.entries
@@ -109,6 +114,26 @@ class BrokerRules:
             self._book.broken(
                 "R8", f"{who} leads in epoch {partition.leader_epoch} without an entry: {entries}"
             )
+        if not truth.compacted:
+            self._compare_epochs(who, replica.mirror, entries, log.log_start_offset)
+
+    def _compare_epochs(
+        self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
+    ) -> None:
+        """R8: each entry stands where the log has the first batch of its epoch."""
+        before = mirror.batch_at(log_start)
+        if before is not None and (not entries or entries[0][1] > max(log_start, before.base)):
+            self._book.broken("R8", f"{who} has {before}, below all its epoch entries: {entries}")
+        for epoch, start in entries:
+            first, before = mirror.batch_at(start), mirror.batch_at(start - 1)
+            if first is not None and first.epoch != epoch and start > log_start:
+                self._book.broken(
+                    "R8", f"{who}: by its entries epoch {epoch} begins with {first}: {entries}"
+                )
+            if before is not None and before.epoch >= epoch and start > log_start:
+                self._book.broken(
+                    "R8", f"{who}: by its entries {before} is older than epoch {epoch}: {entries}"
+                )
 
     def _check_checkpoint(self, truth: PartitionTruth, replica: Replica, new: View) -> None:
         """R11: after a restart the HW is at or above the last checkpoint."""

@@ -35,6 +35,8 @@ class Replica:
     """Equal to the committed log up to here."""
     lossy: bool = False
     """Lost its tail in a power loss without having flushed: excused until it has caught up."""
+    was_cut: bool = False
+    """Since its epoch cache was last looked at."""
 
 
 @dataclass(slots=True)

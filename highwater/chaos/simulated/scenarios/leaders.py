@@ -9,7 +9,7 @@ import trio
 from highwater.chaos.simulated.client import Failed
 from highwater.chaos.simulated.cluster import Shape
 from highwater.chaos.simulated.scenarios.stage import TP, Scenario, Stage
-from highwater.chaos.simulated.wire_tap import ANSWER, FETCH
+from highwater.chaos.simulated.wire_tap import ANSWER, FETCH, LEADER_AND_ISR, REQUEST
 
 THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
 
@@ -118,8 +118,37 @@ async def slow_zookeeper(stage: Stage) -> None:
     stage.in_order("broker 1 is gone", "t-0: leader [23], epoch", "broker 1 is there")
 
 
+async def missed_terms(stage: Stage) -> None:
+    """A follower does not hear of several terms, and a fetch of before them is late.  Its leader,
+    which leads again, refuses it (KIP-320); what it asks for is no progress, since the record below
+    was cut away meanwhile."""
+    await stage.start(1, 2, 3, controller=3)
+    await stage.send("one")
+    await stage.until(lambda: stage.end(2) == stage.end(3) == 1, "everyone has the record")
+    await stage.hold(FETCH, ANSWER, 2.0, 3, 1)
+    await stage.send("only 2 gets it", acks=1, to=1)
+    await stage.until(lambda: stage.end(2) == 2, "the follower has it")
+    stage.check(stage.end(3) == 1, "the other has it as well")
+    await stage.hold(FETCH, REQUEST, 2.0, 2, 1)
+    stage.arm(LEADER_AND_ISR, REQUEST, 6.0, 3, 2)  # and whatever follows
+    await stage.lead(3)
+    await stage.until(lambda: stage.end(1) == 1, "the leader of before has cut it away")
+    await stage.lead(1)
+    await stage.insist(lambda: stage.send("two"))
+    await stage.equal_logs((1, 2, 3))
+    stage.check((await stage.values())[:2] == ["one", "two"], "the wrong record survived")
+    stage.in_order(
+        "broker-3 .*t-0: leads",
+        "broker-1 .*t-0: cut 1 batches from 1-1",
+        "broker-1 .*t-0: leads",
+        "broker-2.* fetcher fenced by leader 1",
+        "broker-2 .*t-0: cut 1 batches from 1-1",
+    )
+
+
 SCENARIOS = (
     Scenario("zombie-leader", "a leader that was replaced wakes up", THREE, zombie_leader),
+    Scenario("missed-terms", "a follower that was not told is refused", THREE, missed_terms),
     Scenario("hw-after-failover", "a new leader's HW is behind", THREE, hw_after_failover),
     Scenario(
         "false-alarms",
