@@ -155,7 +155,11 @@ class GroupClient(TxnClient):
 class Groups:
     """The members, what they know together, and the verdict."""
 
-    def __init__(self, rules: Rules, count: Counter[str], errors: Counter[str]) -> None:
+    def __init__(
+        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
+    ) -> None:
+        self.pace = pace
+        """How often the stranger asks."""
         self.rules = rules
         self.count = count
         self.errors = errors
@@ -264,7 +268,7 @@ class Groups:
                 await self.ask(client, address)
             except Failed as failed:
                 self.errors[failed.name] += 1
-            await client.pause(0.01, 0.04)
+            await client.pause(0.01 / self.pace, 0.04 / self.pace)
 
     async def _ask_at_once(self, client: GroupClient) -> None:
         """Whoever has just been elected, until it has had the time to load."""

@@ -229,8 +229,8 @@ class _Run:
         self._history.now = lambda: cluster.kernel.timeline.now
         workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
         compacted = CompactedTopic(cluster.rules)
-        transactions = Transactions(cluster.rules, self._history.count, self._history.errors)
-        groups = Groups(cluster.rules, self._history.count, self._history.errors)
+        told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
+        transactions, groups = Transactions(*told), Groups(*told)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:

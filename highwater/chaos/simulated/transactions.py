@@ -126,7 +126,11 @@ class Fenced(Exception):
 class Transactions:
     """The clients, their ledger, and the verdict."""
 
-    def __init__(self, rules: Rules, count: Counter[str], errors: Counter[str]) -> None:
+    def __init__(
+        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
+    ) -> None:
+        self.pace = pace
+        """How often the consumer reads."""
         self.rules = rules
         self.ledger = Ledger()
         self.count = count
@@ -187,7 +191,7 @@ class Transactions:
                     await client.pause()
                     continue
                 self.seen(tp, found, lso)
-            await client.pause(0.02, 0.1)
+            await client.pause(0.02 / self.pace, 0.1 / self.pace)
 
     def seen(self, tp: TopicPartition, found: list[tuple[int, bytes]], lso: int) -> None:
         self.count["txn polled"] += len(found)
