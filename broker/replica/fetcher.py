@@ -52,6 +52,8 @@ THROTTLED_S = 0.1
 AT_ONCE = 100
 """Partitions in one OffsetsForLeaderEpoch, and of an answer before others have their turn."""
 CUTS_AT_ONCE = 10
+BYTES_AT_ONCE = 1 << 20
+"""Of an answer, appended before others have their turn: a few milliseconds."""
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
 """Of the fetches that metrics tell of: about a minute."""
 SESSION_ERRORS = (
@@ -371,9 +373,12 @@ class ReplicaFetcher:
         if answer.error:
             raise ConnectionError(f"leader {self.leader} answered {ErrorCode(answer.error).name}")
         lost: list[TopicPartition] = []
+        size = 0
         for n, fetched in enumerate(answer.partitions, 1):
-            if n % AT_ONCE == 0:
+            if n % AT_ONCE == 0 or size + fetched.size > BYTES_AT_ONCE:
                 await trio.lowlevel.checkpoint()
+                size = 0
+            size += fetched.size
             tp = fetched.tp
             state = self.states.get(tp)
             if state is None or state is not ready.get(tp) or state.truncating:
