@@ -153,7 +153,7 @@ def play(mutant: Mutant, scenario: str) -> subprocess.CompletedProcess[str]:
 
 
 def rules_broken(mutant: Mutant, scenario: str) -> list[str]:
-    """By which rules the scenario finds it, or by what it checks itself; empty where it does not."""
+    """By which rules the scenario finds it, or its own checks; empty where it does not."""
     done = play(mutant, scenario)
     if done.returncode != 1 or "FAILED" not in done.stdout:
         return []

@@ -170,7 +170,10 @@ class BrokerRules:
                 self._book.broken(
                     "R9", f"{who}: the HW rose to {new.hw} with an ISR of {new.members} only"
                 )
-        if old is None or new.hw != old.hw:
+        if new.leader_epoch < truth.unclean_epoch:  # a zombie, alone with what was given up
+            truth.given_up_by(replica.mirror, new.hw)
+            return
+        if new_term or old is None or new.hw != old.hw:
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)
 

@@ -54,6 +54,9 @@ class PartitionTruth:
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     unclean: int = 0
+    """How often a replica outside the ISR was elected, where that is allowed."""
+    unclean_epoch: int = -1
+    """The leader epoch in which that was last."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
     acks=all promises, unclean elections where they are allowed)."""
@@ -83,6 +86,25 @@ class PartitionTruth:
         if index >= 0 and self.committed[index].last >= offset:
             return self.committed[index]
         return None
+
+    def parts_from(self, mirror: ReplicaMirror) -> int:
+        """Up to where this replica's log is the committed one, from its start on."""
+        at = max(bisect_right(self.bases, mirror.start) - 1, 0)
+        if self.committed and self.committed[at].last < mirror.start:
+            at += 1
+        for mine in mirror.batches[mirror.index_from(mirror.start) :]:
+            if at == len(self.committed) or not mine.same(self.committed[at]):
+                break
+            at += 1
+        return self.committed[at].base if at < len(self.committed) else self.end
+
+    def given_up_by(self, mirror: ReplicaMirror, hw: int) -> None:
+        """A leader that an unclean election replaced, and that does not know it, shows all of its
+        log up to here: what others have not is lost."""
+        start = self.parts_from(mirror)
+        if hw > start:
+            self.given_up = [lost for lost in self.given_up if lost[0] != start or lost[1] > hw]
+            self.given_up.append((start, hw))
 
     def forget_above(self, offset: int) -> None:
         """What the new leader does not have is given up, and who has it is excused until it has

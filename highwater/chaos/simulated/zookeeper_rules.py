@@ -159,7 +159,8 @@ class ZooKeeperRules:
                 )
             self._book.seen["unclean_elections"] += 1
             truth.unclean += 1
-            truth.forget_above(replica.mirror.end)
+            truth.unclean_epoch = new.leader_epoch
+            truth.forget_above(truth.parts_from(replica.mirror))
             return
         self._book.hold(truth, replica, truth.end, "R4", "was elected leader")
 
