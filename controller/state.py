@@ -66,20 +66,28 @@ class Settings:
     leader_imbalance_check_interval_ms: int = 300_000
 
 
-@dataclass(slots=True)
 class Batch:
     """What is to be sent to brokers at the next flush.
 
     Only what it is about is noted, not its content: what is sent is the state at the flush.
     """
 
-    leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)
-    """Per broker the partitions, and whether the replica is new there."""
-    stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)
-    """Per broker the partitions, and whether their data is to be deleted."""
-    metadata_partitions: dict[TopicPartition, None] = field(default_factory=dict)
-    metadata_brokers: dict[BrokerId, None] = field(default_factory=dict)
-    metadata_to_all: bool = False
+    __slots__ = (
+        "leader_and_isr",
+        "metadata_brokers",
+        "metadata_partitions",
+        "metadata_to_all",
+        "stop_replica",
+    )
+
+    def __init__(self) -> None:
+        self.leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = {}
+        """Per broker the partitions, and whether the replica is new there."""
+        self.stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = {}
+        """Per broker the partitions, and whether their data is to be deleted."""
+        self.metadata_partitions: dict[TopicPartition, None] = {}
+        self.metadata_brokers: dict[BrokerId, None] = {}
+        self.metadata_to_all = False
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""

@@ -158,7 +158,7 @@ def _encode(value: object) -> bytes:
 
 def _decode(what: str, data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = json.loads(str(data, "utf-8"))  # bytes would be looked at for other encodings
     except ValueError as e:
         raise BadZnode(f"{what} is not JSON ({e}): {data[:200]!r}") from None
     if not isinstance(value, dict):
@@ -312,7 +312,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 def decode_partition_state(tp: TopicPartition, data: bytes, zk_version: int) -> PartitionState:
     try:
-        value = json.loads(data)
+        value = json.loads(str(data, "utf-8"))
         return PartitionState(
             value["controller_epoch"],
             value["leader"],
