@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from highwater.chaos.clusters.processes import StartError
 
@@ -58,8 +58,8 @@ def share_of_ports(part: int, parts: int) -> str:
     return f"{LOW + part * each}-{LOW + (part + 1) * each}"
 
 
-def free_ports(count: int) -> list[int]:
-    """Distinct ports that are free now.
+def free_ports(count: int, without: Collection[int] = ()) -> list[int]:
+    """Distinct ports that are free now, and not among those that are meant for something else.
 
     The search starts at a place of this process's own, and goes on from there: clients of a cluster
     that is gone may still try its ports, and must not find the next cluster there.
@@ -72,7 +72,7 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             break
         port = port + 1 if low <= port + 1 < high else low
-        if is_free(port):
+        if port not in without and is_free(port):
             found.append(port)
     else:
         raise PortInUse(f"no {count} free ports between {low} and {high} on 127.0.0.1")

@@ -163,14 +163,16 @@ class ProcessCluster:
         if earlier is not None:
             return earlier
         each = 8 if self.settings.proxies else 5
-        free = iter(free_ports(len(self.brokers) * each + 1))
+        external = self.settings.external_ports
+        free = iter(free_ports(len(self.brokers) * each + 1, without=external))
         wish = self.settings.zookeeper_port
-        zookeeper_port = wish if wish and is_free(wish) else next(free)
+        can_be = wish and wish not in external and is_free(wish)
+        zookeeper_port = wish if can_be else next(free)
         ports = {}
         for index, number in enumerate(self.brokers):
             bound = {listener: next(free) for listener in LISTENERS}
-            if self.settings.external_ports:
-                bound["EXTERNAL"] = self.settings.external_ports[index]
+            if external:
+                bound["EXTERNAL"] = external[index]
             advertised = bound
             if self.settings.proxies:
                 advertised = {listener: next(free) for listener in LISTENERS}
@@ -180,7 +182,7 @@ class ProcessCluster:
                 next(free) if self.settings.proxies else zookeeper_port,
                 next(free),
             )
-        for port in self.settings.external_ports:
+        for port in external:
             require_free(port, "a broker's port", "stop what listens there, or give other ports")
         return zookeeper_port, ports
 

@@ -83,6 +83,13 @@ def test_last_words_are_of_this_start(tmp_path: Path) -> None:
     assert child.last_words() == "why it ended"
 
 
+def test_a_port_that_is_meant_for_something_else_is_not_given() -> None:
+    """`up --port 20716` gave 20716 to a broker's inner listener as well, where the search began."""
+    last = free_ports(1)[0]
+    wanted = range(last + 1, last + 4)
+    assert not set(free_ports(10, without=wanted)) & set(wanted)
+
+
 def test_free_ports_are_distinct_and_below_the_ephemeral_range() -> None:
     ports = free_ports(20)
     assert not set(ports) & set(free_ports(20)), "a client of a cluster before may try them still"
