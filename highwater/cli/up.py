@@ -23,6 +23,8 @@ from highwater.cli.errors import clear_errors
 from highwater.cli.properties import named_values
 
 FIRST_PORT = 9092
+ZOOKEEPER_PORT = 2181
+"""Of the cluster on FIRST_PORT, where it is free."""
 _COMPOSE_MISSING = (
     "--runtime compose runs from a clone of the project: `docker compose up --wait` there"
 )
@@ -146,7 +148,8 @@ def _up_here(wish: Wish) -> None:
             brokers=wish.brokers,
             profile=wish.profile,
             external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
-            zookeeper_port=2181,
+            # any other has its own: two that start at once would both find 2181 free
+            zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
             program=apache.program() if wish.program == "apache" else Highwater(),
             properties=wish.properties,
         )
