@@ -29,8 +29,9 @@ class Plan:
     seconds: float = 30.0
     cycles: int = 100_000
     """Appends of the partition machine."""
-    deaths: int = 1500
-    """Of brokers, as the controller machine is told."""
+    deaths: int = 600
+    """Of brokers, as the controller machine is told: 20,000 events and answers.  With many more,
+    fetching what was recorded from memory would be measured."""
 
 
 class Broken(Exception):
