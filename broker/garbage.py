@@ -63,9 +63,7 @@ class Collector:
                 gc.unfreeze()
             return
         took = now - self._began
-        if (
-            self._in_loop()
-        ):  # in another thread it is no step of the loop, which waits for it blocked
+        if self._in_loop():  # the loop waits for another thread's, and that counts as blocked
             self._note(f"garbage collection, generation {info['generation']}", took)
         if oldest and took > LONG_NS:
             gc.freeze()

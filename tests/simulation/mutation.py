@@ -109,6 +109,18 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
         yield tree
 
 
+def _sim(tree: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """`highwater sim` of that tree."""
+    return subprocess.run(
+        [sys.executable, "-m", "highwater.cli.main", "sim", *options],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def simulate(
     mutant: Mutant | None,
     seeds: str,
@@ -121,18 +133,11 @@ def simulate(
     """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule."""
     with mutated_tree(mutant) as tree:
         result = tree / "result.json"
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "highwater.cli.main", "sim", "--seeds", seeds,
-                "--jobs", str(jobs), "--minutes", str(minutes), "--json", str(result),
-                *(mutant.options if mutant is not None else ()),
-                "--finds", str(finds), "--pace", str(pace),
-            ],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = _sim(
+            tree,
+            "--seeds", seeds, "--jobs", str(jobs), "--minutes", str(minutes),
+            "--json", str(result), *(mutant.options if mutant is not None else ()),
+            "--finds", str(finds), "--pace", str(pace),
         )  # fmt: skip
         if not result.exists():
             raise RuntimeError(f"the simulation failed: {done.stderr[-2000:]}")
@@ -142,14 +147,7 @@ def simulate(
 def play(mutant: Mutant, scenario: str) -> subprocess.CompletedProcess[str]:
     """`highwater sim --scenario` of the mutated tree."""
     with mutated_tree(mutant) as tree:
-        return subprocess.run(
-            [sys.executable, "-m", "highwater.cli.main", "sim", "--scenario", scenario],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return _sim(tree, "--scenario", scenario)
 
 
 def rules_broken(mutant: Mutant, scenario: str) -> list[str]:

@@ -8,10 +8,10 @@ longer than 20 ms.  A broker says so in its own metrics: nothing is measured fro
 
 The time in which the loop's thread was ready and another process had the CPU is no part of a step;
 steps that were long by that alone are counted apart ("without CPU"), and so are those that computed
-for less than that while a system call waited for the disk ("blocked").  What a hypervisor takes of
-the CPUs is left out as far as the kernel is told of it: run this on a quiet machine.  It may also
-have taken the memory back that was free, so that a step pays for getting it again: free memory is
-made page cache before each load (see `warm_memory`).
+for less than that, or take less without their slow calls on files ("blocked").  What a hypervisor
+takes of the CPUs is left out as far as the kernel is told of it: run this on a quiet machine.  It
+may also have taken the memory back that was free, so that a step pays for getting it again: free
+memory is made page cache before each load (see `warm_memory`).
 """
 
 from __future__ import annotations
