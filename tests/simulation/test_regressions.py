@@ -121,3 +121,12 @@ def test_what_an_unclean_election_gives_up(seed: int) -> None:
     outcome = simulate(seed, Options(pace=0.3, unclean=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.seen["unclean_elections"] > 0
+
+
+@pytest.mark.parametrize("seed", [125])
+def test_what_a_coordinator_forgets_with_the_power(seed: int) -> None:
+    """False alarms at ea7da3b: what its whole ISR lost with the power was all that a coordinator
+    knew of an open transaction, which hung (T7)."""
+    outcome = simulate(seed, Options(pace=0.1, transactions=True, groups=True))
+    assert outcome.ok, str(outcome.violation)
+    assert outcome.expected_losses > 0
