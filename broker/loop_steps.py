@@ -23,12 +23,15 @@ without its slow calls on files took less.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import trio
 
 from highwater.common.metrics import WINDOW_NS, Family, Sample, labels
+
+log = logging.getLogger(__name__)
 
 NOTED_NS = 2_000_000
 """Shorter ones are of no interest, and not told apart."""
@@ -63,6 +66,7 @@ class LoopSteps:
         """For how long slow calls on files have lasted since the running step began."""
         self.stolen_ns: Callable[[], int] = lambda: 0
         """For how long there was no CPU at all, since shortly before the running step began."""
+        self.now_ns: Callable[[], int] = lambda: 0
         self._longest: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._rotated_ns = 0
@@ -81,6 +85,11 @@ class LoopSteps:
                 counts = self.waited
             elif self.used_ns() <= LONG_NS or ns - self.calls_ns() <= LONG_NS:
                 counts = self.blocked
+            else:
+                log.info(
+                    "%s kept the loop for %.1f ms (%.1f with all waiting) until %.6f s",
+                    name, own / 1e6, ns / 1e6, self.now_ns() / 1e9,
+                )  # fmt: skip
             counts[name] = counts.get(name, 0) + 1
 
     def longest(self) -> dict[str, int]:
@@ -138,6 +147,7 @@ class StepInstrument(trio.abc.Instrument):
         self._stolen_before = b""
         self._calls_ns = calls_ns
         self._calls_before = 0
+        steps.now_ns = perf_ns
         steps.calls_ns = lambda: calls_ns() - self._calls_before
         if stolen is not None:
             steps.stolen_ns = lambda: stolen.since(self._stolen_before)

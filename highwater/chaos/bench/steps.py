@@ -11,7 +11,9 @@ steps that were long by that alone are counted apart ("without CPU"), and so are
 for less than that, or take less without their slow calls on files ("blocked").  What a hypervisor
 takes of the CPUs is left out as far as the kernel is told of it: run this on a quiet machine.  It
 may also have taken the memory back that was free, so that a step pays for getting it again: free
-memory is made page cache before each load (see `warm_memory`).
+memory is made page cache before each load (see `warm_memory`).  And it may map all memory anew, so
+that for some tens of milliseconds everything takes many times as long: that is seen from outside
+(`slow_machine`), and what was long by that alone is counted apart ("machine").
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,6 +34,7 @@ from highwater.chaos.bench.pressing import create_topic, numbers, pressing
 from highwater.chaos.bench.pressure import Pressure
 from highwater.chaos.bench.rows import rows_text
 from highwater.chaos.bench.sides import Progress
+from highwater.chaos.bench.slow_machine import MachineWatch, SlowMoments, long_steps, watching
 from highwater.chaos.bench.steps_loads import LOADS, Load
 from highwater.chaos.bench.warm_memory import WarmMemory
 from highwater.chaos.clusters.api import broker
@@ -67,6 +70,7 @@ class Step:
     over_limit: int = 0
     without_cpu: int = 0
     blocked: int = 0
+    machine: int = 0
 
 
 Steps = dict[str, Step]
@@ -75,16 +79,21 @@ Steps = dict[str, Step]
 async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Steps]:
     """The steps of each load, by name, the longest first."""
     found: dict[str, Steps] = {}
-    with WarmMemory(folder, progress) as warm:
+    with WarmMemory(folder, progress) as warm, watching(folder, progress) as watch:
         for name in plan.loads:
             if plan.warm:
                 await trio.to_thread.run_sync(warm.fill)
-            title, steps = await _one(plan, name, folder / name, progress)
+            title, steps = await _one(plan, name, folder / name, progress, watch)
             found[title] = steps
+        if watch.watches:
+            slow = watch.moments()
+            progress(f"the machine was slow {len(slow.spans)} times, {slow.total_ms:.0f} ms in all")
     return found
 
 
-async def _one(plan: Plan, name: str, folder: Path, progress: Progress) -> tuple[str, Steps]:
+async def _one(
+    plan: Plan, name: str, folder: Path, progress: Progress, watch: MachineWatch
+) -> tuple[str, Steps]:
     title_of, drive = LOADS[name]
     title = title_of(plan.load)
     progress(f"{title} ...")
@@ -95,7 +104,7 @@ async def _one(plan: Plan, name: str, folder: Path, progress: Progress) -> tuple
         quick_end=True,
     )
     async with process_cluster(settings, timeout_s=120) as cluster:
-        steps = await _measure(plan, cluster, drive)
+        steps = await _measure(plan, cluster, drive, watch)
     for step, told in islice(steps.items(), 3):
         progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -104,12 +113,16 @@ async def _one(plan: Plan, name: str, folder: Path, progress: Progress) -> tuple
 
 
 async def _measure(
-    plan: Plan, cluster: ProcessCluster, drive: Callable[[ProcessCluster, Load], Awaitable[None]]
+    plan: Plan,
+    cluster: ProcessCluster,
+    drive: Callable[[ProcessCluster, Load], Awaitable[None]],
+    watch: MachineWatch,
 ) -> Steps:
     steps: Steps = {}
     await create_topic(cluster, _BESIDE, [1, 2, 3])
     async with _scraped(cluster, steps), _busy(cluster):
         await drive(cluster, plan.load)
+    take_machine([cluster.output(broker(n)) for n in cluster.brokers], watch.moments(), steps)
     return dict(sorted(steps.items(), key=lambda item: -item[1].longest_ms))
 
 
@@ -158,7 +171,7 @@ def take(
         match = _SERIES.match(series)
         if match is None:
             continue
-        kind, name = match[1], re.sub(r"(?<=[a-z.-])\d+$|-\d+(?=-|$)", "", match[2])
+        kind, name = match[1], _plain(match[2])
         step = steps.setdefault(name, Step())
         if kind == "longeststepms":
             step.longest_ms = max(step.longest_ms, value)
@@ -174,22 +187,38 @@ def take(
             step.without_cpu += new
 
 
+def _plain(name: str) -> str:
+    """Without numbers: of connections, partitions, brokers."""
+    return re.sub(r"(?<=[a-z.-])\d+$|-\d+(?=-|$)", "", name)
+
+
+def take_machine(logs: Iterable[Path], slow: SlowMoments, steps: Steps) -> None:
+    """Counts apart which were long only because the machine was slow."""
+    told = [(_plain(long.name), slow.own_ms(long)) for log in logs for long in long_steps(log)]
+    for name, step in steps.items():
+        own = sum(ms > LIMIT_MS for other, ms in told if other == name)
+        machine = sum(ms <= LIMIT_MS for other, ms in told if other == name)
+        step.machine += machine
+        # a broker that was killed may have told of more in its log than on its last page
+        step.over_limit = max(step.over_limit - machine, own)
+
+
 def rows(plan: Plan, found: dict[str, Steps]) -> list[tuple[Any, ...]]:
     """A line for each load, and below it those of its steps that are listed."""
     listed: list[tuple[Any, ...]] = []
     for title, steps in found.items():
-        listed.append((f"{title}:", "", "", "", ""))
+        listed.append((f"{title}:", *[""] * 5))
         for index, (name, step) in enumerate(steps.items()):
             if index == 0 or step.longest_ms >= plan.above_ms or step.over_limit:
-                counts = step.over_limit, step.blocked, step.without_cpu
+                counts = step.over_limit, step.blocked, step.machine, step.without_cpu
                 listed.append((f"  {name}", step.longest_ms, *counts))
         if not steps:
-            listed.append(("  none above 2 ms", "", 0, 0, 0))
+            listed.append(("  none above 2 ms", "", 0, 0, 0, 0))
     return listed
 
 
 def table(plan: Plan, found: dict[str, Steps]) -> str:
-    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "blocked", "without CPU"
+    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "blocked", "machine", "without CPU"
     return rows_text(head, rows(plan, found))
 
 
@@ -206,6 +235,7 @@ def as_json(found: dict[str, Steps]) -> dict[str, Any]:
                 "longest ms": round(step.longest_ms, 2),
                 "above 20 ms": step.over_limit,
                 "blocked": step.blocked,
+                "machine": step.machine,
                 "without CPU": step.without_cpu,
             }
             for name, step in steps.items()

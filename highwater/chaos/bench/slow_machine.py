@@ -1,0 +1,150 @@
+"""When the machine itself was slow, by a `memory_probe` on each CPU, and what steps owe to that.
+
+A probe that is slow says so of all the machine: its CPUs have one memory.  Slow moments less than
+five milliseconds apart are one, as a probe touches other pages each time, and some are mapped again
+sooner.  Of a step that lay within such a moment in part, that part of its computing is the
+machine's; what is left is the step's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from highwater.chaos.bench.sides import Progress
+
+BRIDGED_NS = 5_000_000
+READY_S = 20.0
+_PROBE = "highwater.chaos.bench.memory_probe"
+_LINE = re.compile(
+    r"\] INFO (\S.*) kept the loop for ([\d.]+) ms \(([\d.]+) with all .* until ([\d.]+) s "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LongStep:
+    """As the broker's log tells of it; milliseconds, and seconds of its clock."""
+
+    name: str
+    own_ms: float
+    all_ms: float
+    until_s: float
+
+
+def long_steps(log: Path) -> list[LongStep]:
+    """Those of a broker's log; none where there is no such file."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in log.read_text(errors="replace").splitlines():
+            if match := _LINE.search(line):
+                own, whole, until = (float(match[n]) for n in (2, 3, 4))
+                found.append(LongStep(match[1], own, whole, until))
+    return found
+
+
+class SlowMoments:
+    """Those of the whole machine, without overlaps: `spans` in nanoseconds, in order."""
+
+    def __init__(self, told: Iterable[tuple[int, int]]) -> None:
+        self.spans: list[tuple[int, int]] = []
+        for began, ended in sorted(told):
+            if self.spans and began - self.spans[-1][1] < BRIDGED_NS:
+                first, last = self.spans[-1]
+                self.spans[-1] = first, max(last, ended)
+            else:
+                self.spans.append((began, ended))
+
+    @property
+    def total_ms(self) -> float:
+        return sum(ended - began for began, ended in self.spans) / 1e6
+
+    def within(self, began_ns: int, ended_ns: int) -> int:
+        """Nanoseconds of that span in which the machine was slow."""
+        at = bisect_left(self.spans, began_ns, key=lambda span: span[1])
+        slow = 0
+        for first, last in self.spans[at:]:
+            if first >= ended_ns:
+                break
+            slow += min(last, ended_ns) - max(first, began_ns)
+        return slow
+
+    def own_ms(self, step: LongStep) -> float:
+        """What it would have computed for on a machine that is never slow, about."""
+        ended = int(step.until_s * 1e9)
+        whole = step.all_ms * 1e6
+        return step.own_ms * (1 - self.within(ended - int(whole), ended) / whole)
+
+
+class MachineWatch:
+    """The probes; there are none where this user may have no real-time priority."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._files = {
+            cpu: folder / f"memory-probe-{cpu}.txt" for cpu in sorted(os.sched_getaffinity(0))
+        }
+        self._probes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def watches(self) -> bool:
+        return bool(self._probes)
+
+    def begin(self) -> bool:
+        """Waits until every probe knows what is usual; gives whether they run."""
+        for cpu, path in self._files.items():
+            path.unlink(missing_ok=True)
+            command = [sys.executable, "-I", "-m", _PROBE, str(cpu), str(path)]
+            self._probes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        deadline = time.monotonic() + READY_S
+        while not all(self._ready(path) for path in self._files.values()):
+            ended = any(probe.poll() is not None for probe in self._probes)
+            if ended or time.monotonic() > deadline:
+                self.end()
+                return False
+            time.sleep(0.05)
+        return True
+
+    @staticmethod
+    def _ready(path: Path) -> bool:
+        return path.exists() and path.read_text().startswith("watching\n")
+
+    def end(self) -> None:
+        for probe in self._probes:
+            with contextlib.suppress(ProcessLookupError):
+                probe.send_signal(signal.SIGTERM)
+        for probe in self._probes:
+            probe.wait()
+        self._probes.clear()
+
+    def moments(self) -> SlowMoments:
+        """All until now."""
+        return SlowMoments(self._told() if self._probes else ())
+
+    def _told(self) -> Iterator[tuple[int, int]]:
+        for path in self._files.values():
+            for line in path.read_text().splitlines():
+                began, _, ended = line.partition(" ")
+                if ended:
+                    yield int(began), int(ended)
+
+
+@contextlib.contextmanager
+def watching(folder: Path, progress: Progress) -> Iterator[MachineWatch]:
+    watch = MachineWatch(folder)
+    if not watch.begin():
+        progress(
+            "this user may have no real-time priority: whether the machine is slow is not seen"
+        )
+    try:
+        yield watch
+    finally:
+        watch.end()
