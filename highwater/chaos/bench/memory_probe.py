@@ -6,8 +6,9 @@ A virtual machine may be slow for a moment without its kernel's knowing: while t
 memory anew, each page that is touched costs a fault in the host, which the guest takes for
 computing, and system calls of two microseconds take two hundred.  So this touches 64 pages, a
 thousand times a second, ahead of everything else on its CPU (SCHED_FIFO: no program of the
-machine can hold it up), and writes down when that took more than twenty times as long as usual:
-the nanoseconds of CLOCK_MONOTONIC at which it should have begun, and at which it was done.
+machine can hold it up), and writes down when that took more than twenty times as long as usual
+("slow"), or began more than two milliseconds late ("late": its CPU stood still, or was in the
+kernel): the nanoseconds of CLOCK_MONOTONIC at which it should have begun, and at which it was done.
 It ends with its parent, or when it is told to.  Costs about 4 % of a CPU.
 """
 
@@ -26,6 +27,7 @@ FIRST = 500
 """So many tell what is usual."""
 SLOWER = 20
 LEAST_NS = 150_000
+LATE_NS = 2_000_000
 PRIORITY = 50
 
 
@@ -50,7 +52,9 @@ def watch(cpu: int, path: str) -> None:
                     limit = max(int(SLOWER * statistics.median(first)), LEAST_NS)
                     told.write("watching\n")
             elif ended - began > limit:
-                told.write(f"{due} {ended}\n")
+                told.write(f"slow {due} {ended}\n")
+            elif began - due > LATE_NS:
+                told.write(f"late {due} {ended}\n")
             offset = (offset + PAGE) % APART
             due = time.perf_counter_ns() + int(PAUSE_S * 1e9)
 

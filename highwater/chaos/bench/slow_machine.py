@@ -1,9 +1,12 @@
 """When the machine itself was slow, by a `memory_probe` on each CPU, and what steps owe to that.
 
-A probe that is slow says so of all the machine: its CPUs have one memory.  Slow moments less than
-five milliseconds apart are one, as a probe touches other pages each time, and some are mapped again
-sooner.  Of a step that lay within such a moment in part, that part of its computing is the
-machine's; what is left is the step's own.
+A probe that is slow says so of all the machine: its CPUs have one memory.  One that is late says so
+of its CPU alone, which may have been in a long system call, so that only the time counts in which
+every CPU's was.  Slow moments less than five milliseconds apart are one, as a probe touches other
+pages each time, and some are mapped again sooner.
+
+Of a step that lay within such a moment in part, that part of its computing is the machine's; what
+is left is the step's own.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import subprocess
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +31,10 @@ _PROBE = "highwater.chaos.bench.memory_probe"
 _LINE = re.compile(
     r"\] INFO (\S.*) kept the loop for ([\d.]+) ms \(([\d.]+) with all .* until ([\d.]+) s "
 )
+
+
+Span = tuple[int, int]
+"""Nanoseconds, of CLOCK_MONOTONIC: from, until."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +61,8 @@ def long_steps(log: Path) -> list[LongStep]:
 class SlowMoments:
     """Those of the whole machine, without overlaps: `spans` in nanoseconds, in order."""
 
-    def __init__(self, told: Iterable[tuple[int, int]]) -> None:
-        self.spans: list[tuple[int, int]] = []
+    def __init__(self, told: Iterable[Span]) -> None:
+        self.spans: list[Span] = []
         for began, ended in sorted(told):
             if self.spans and began - self.spans[-1][1] < BRIDGED_NS:
                 first, last = self.spans[-1]
@@ -127,14 +134,38 @@ class MachineWatch:
 
     def moments(self) -> SlowMoments:
         """All until now."""
-        return SlowMoments(self._told() if self._probes else ())
+        if not self._probes:
+            return SlowMoments(())
+        return moments_of([path.read_text() for path in self._files.values()])
 
-    def _told(self) -> Iterator[tuple[int, int]]:
-        for path in self._files.values():
-            for line in path.read_text().splitlines():
-                began, _, ended = line.partition(" ")
-                if ended:
-                    yield int(began), int(ended)
+
+def moments_of(told: Sequence[str]) -> SlowMoments:
+    """Of what each probe has written: wherever one was slow, or all were late."""
+    spans: dict[str, list[list[Span]]] = {"slow": [], "late": []}
+    for text in told:
+        lines = [line.split() for line in text.splitlines() if line.count(" ") == 2]
+        for kind, of_all in spans.items():
+            of_all.append([(int(line[1]), int(line[2])) for line in lines if line[0] == kind])
+    stood_still = spans["late"][0]
+    for others in spans["late"][1:]:
+        stood_still = overlaps(stood_still, others)
+    return SlowMoments([*stood_still, *(span for each in spans["slow"] for span in each)])
+
+
+def overlaps(these: Sequence[Span], those: Sequence[Span]) -> list[Span]:
+    """The time that is in both; each has none that overlap, in order."""
+    found = []
+    mine, other = iter(these), iter(those)
+    a, b = next(mine, None), next(other, None)
+    while a is not None and b is not None:
+        began, ended = max(a[0], b[0]), min(a[1], b[1])
+        if began < ended:
+            found.append((began, ended))
+        if a[1] < b[1]:
+            a = next(mine, None)
+        else:
+            b = next(other, None)
+    return found
 
 
 @contextlib.contextmanager

@@ -9,7 +9,14 @@ import pytest
 
 from broker.__main__ import LOG_FORMAT
 from broker.loop_steps import LONG_NS, LoopSteps
-from highwater.chaos.bench.slow_machine import LongStep, SlowMoments, long_steps, watching
+from highwater.chaos.bench.slow_machine import (
+    LongStep,
+    SlowMoments,
+    long_steps,
+    moments_of,
+    overlaps,
+    watching,
+)
 from highwater.chaos.bench.steps import Step, Steps, take_machine, too_long
 
 MS = 1_000_000
@@ -42,6 +49,16 @@ def test_slow_moments_close_to_each_other_are_one() -> None:
     assert len(apart.spans) == 2
     assert apart.within(5 * MS, 16 * MS) == 6 * MS
     assert apart.within(10 * MS, 15 * MS) == 0
+
+
+def test_a_cpu_that_was_late_alone_may_have_been_in_a_long_system_call() -> None:
+    first = (
+        f"watching\nlate {10 * MS} {20 * MS}\nslow {50 * MS} {51 * MS}\nlate {70 * MS} {75 * MS}\n"
+    )
+    second = f"watching\nlate {15 * MS} {40 * MS}\nslow {48 * MS} {50 * MS}\n"
+    assert moments_of([first, second]).spans == [(15 * MS, 20 * MS), (48 * MS, 51 * MS)]
+    assert moments_of([first]).spans == [(10 * MS, 20 * MS), (50 * MS, 51 * MS), (70 * MS, 75 * MS)]
+    assert overlaps([(0, 5), (6, 9)], [(1, 2), (4, 7), (8, 20)]) == [(1, 2), (4, 5), (6, 7), (8, 9)]
 
 
 def test_a_step_is_as_long_as_it_was_outside_of_slow_moments(tmp_path: Path) -> None:
