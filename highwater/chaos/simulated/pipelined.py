@@ -54,7 +54,7 @@ class Pipelined:
         self._leader_life = leader_life
         self._id, self._epoch = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
-        self._knows: dict[TopicPartition, tuple[int, int, int]] = {}
+        self._knows: dict[TopicPartition, tuple[int, int, int] | None] = {}
         """Who acknowledged a partition's last batch, and so knows this producer's sequence."""
         self._count = 0
 
@@ -65,6 +65,7 @@ class Pipelined:
             if self._id < 0:
                 self._id, self._epoch = await self._workload.producer_id(self._client)
                 self._sequences.clear()
+                self._knows.clear()
             tp = random.choice(tps)
             if not await self._burst(tp, random.randint(1, IN_FLIGHT)):
                 self._id = -1  # its sequence is lost: it begins anew with another id
@@ -107,6 +108,7 @@ class Pipelined:
         finally:
             for batch in batches:
                 batch.tries += 1
+        known = self._knows.get(tp)
         for batch, answer in zip(batches, answers, strict=True):
             try:
                 base = await answer()
@@ -115,6 +117,9 @@ class Pipelined:
                 self._client.forget(tp)
             else:
                 self._acked(tp, batch, base)
+        if not batches[0].acked:
+            # who knows nothing of a producer takes whatever comes first for its beginning
+            self._knows[tp] = known
 
     def _acked(self, tp: TopicPartition, batch: _Batch, base: int) -> None:
         batch.acked = True
