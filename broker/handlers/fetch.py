@@ -7,7 +7,8 @@ an error.  Followers serve nobody: NOT_LEADER_OR_FOLLOWER.
 
 The answer waits in the purgatory until min_bytes are there, any partition has an error, or
 max_wait_ms have passed. Records are never touched: they go from the segment to the socket.  A fetch
-of thousands of partitions is read in turns, and then only those of them that have news.  v7
+of thousands of partitions is read in turns, and then only those of them that have news.  Where a
+batch begins may have to be looked up on the disk, which is waited for outside of the loop.  v7
 brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and ignored),
 v12 diverging epochs (KIP-595).
 """
@@ -36,11 +37,14 @@ from highwater.common.wire.fetch import (
     parse_fetch,
     response_parts,
 )
+from highwater.common.world.api import ColdRead
 
 API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 
 AT_ONCE = 120
 """Partitions read before others have their turn: some 3 ms."""
+COLD_PLACES = 4
+"""So many of a partition are loaded before its read may wait: what is loaded may be gone again."""
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -56,15 +60,25 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     fetch = FetchOperation(ctx, request, session, asked, full)
     if len(asked) > AT_ONCE:
         return _in_turns(fetch)
-    fetch.read(asked)
+    if not fetch.read_at_once(asked):
+        return _from_disk(fetch)
     return fetch.answer() if fetch.complete else Delayed(fetch)
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
     """As many partitions as a follower may have would keep everybody else waiting."""
     for first in range(0, len(fetch.asked), AT_ONCE):
-        fetch.read(fetch.asked[first : first + AT_ONCE])
+        some = fetch.asked[first : first + AT_ONCE]
+        if not fetch.read_at_once(some):
+            await fetch.read_from_disk(some)
         await trio.lowlevel.checkpoint()
+    fetch.read_again(fetch.changed())
+    return fetch.answer() if fetch.complete else Delayed(fetch)
+
+
+async def _from_disk(fetch: FetchOperation) -> Reply:
+    """Where batches begin is on the disk alone: nobody else waits until it is read."""
+    await fetch.read_from_disk(fetch.asked)
     fetch.read_again(fetch.changed())
     return fetch.answer() if fetch.complete else Delayed(fetch)
 
@@ -95,6 +109,8 @@ class FetchOperation(DelayedOperation):
         self.size = 0
         """Bytes found, of all partitions."""
         self._left = self._most()
+        self._cold: ColdRead | None = None
+        """Why the last attempt to read at once did not end."""
         self._news: set[Hashable] = set()
 
     @property
@@ -118,6 +134,29 @@ class FetchOperation(DelayedOperation):
         self.results += results
         if self._follower:
             self._record_progress(partitions, results)
+
+    def read_at_once(self, partitions: Sequence[FetchPartition]) -> bool:
+        """`read`, unless the disk would have to be waited for: then nothing was done."""
+        size, left = self.size, self._left
+        try:
+            with self.ctx.services.world.disk.not_waiting():
+                self.read(partitions)
+        except ColdRead as cold:
+            self.size, self._left, self._cold = size, left, cold
+            return False
+        return True
+
+    async def read_from_disk(self, partitions: Sequence[FetchPartition]) -> None:
+        """`read`, each partition once all that it takes is in memory: two places, as a rule."""
+        for p in partitions:
+            for _ in range(COLD_PLACES):
+                if self.read_at_once([p]):
+                    break
+                cold = self._cold
+                assert cold is not None
+                await cold.file.load(cold.position, cold.n)
+            else:
+                self.read([p])
 
     def read_again(self, changed: Container[Hashable]) -> None:
         """Those that have changed, and whatever is not empty: its bytes may not be there any more.

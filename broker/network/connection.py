@@ -10,6 +10,9 @@ to stay from its first byte on.
 
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
 gathered, and file slices go by sendfile, kept together with what stands before them (MSG_MORE).
+Sendfile waits for the disk where records are not in the page cache any more, which would hold up
+everybody (in Kafka, all connections of a network thread: KAFKA-7504); so those are read into it
+first, elsewhere, a megabyte at a time.
 
 Order.  Answers leave in the order of the requests, and handlers see one request of a connection at
 a time: bytes of the next ones wait here (`leftover`) or in the socket.  One thing overlaps: a
@@ -41,6 +44,7 @@ _FIRST_BYTES = 1 << 20
 _LARGE_BYTES = SCRATCH_BYTES // 2
 _READ_BUDGET_BYTES = 4 << 20
 _SEND_BUDGET_BYTES = 4 << 20
+_LOAD_BYTES = 1 << 20
 _TLS_HELLO = b"\x16\x03"
 
 Frame = bytearray | memoryview
@@ -70,6 +74,8 @@ class Sent(Enum):
     BLOCKED = "blocked"
     BUDGET = "budget"
     """More could be sent now, but it is others' turn."""
+    COLD = "cold"
+    """What comes next is on the disk alone: `load` it."""
 
 
 class BrokerConnection:
@@ -82,6 +88,7 @@ class BrokerConnection:
         "_filled",
         "_frame",
         "_id",
+        "_loaded",
         "_size",
         "closed",
         "connection",
@@ -92,6 +99,7 @@ class BrokerConnection:
         "leaving",
         "leftover",
         "listener",
+        "loading",
         "max_frame",
         "out",
         "peer",
@@ -145,6 +153,9 @@ class BrokerConnection:
         self._expect = 0
         """The size of the last frame, where it was large."""
         self._file_sent = 0
+        self._loaded = 0
+        """Up to there, from what was sent on, the slice that is being sent was just loaded."""
+        self.loading = False
         self._id: str | None = None
 
     @property
@@ -329,8 +340,11 @@ class BrokerConnection:
             if budget <= 0:
                 return Sent.BUDGET
             first = out[0]
-            if isinstance(first, FileSlice):  # noqa: SIM108
-                n = self._send_file(first)
+            if isinstance(first, FileSlice):
+                known = self._in_memory(first)
+                if not known:
+                    return Sent.COLD
+                n = self._send_file(first, known)
             else:
                 n = self._send_buffers()
             if n is None:
@@ -364,12 +378,34 @@ class BrokerConnection:
             out.popleft()
         return n
 
-    def _send_file(self, part: FileSlice) -> int | None:
+    def _in_memory(self, part: FileSlice) -> int:
+        """How many of the slice's next bytes can be sent at once; 1 where there are none left."""
+        left = part.size - self._file_sent
+        if not left:
+            return 1
+        if self._loaded > self._file_sent:
+            return self._loaded - self._file_sent
+        return part.file.cached(part.position + self._file_sent, left)
+
+    async def load(self) -> None:
+        """What is to be sent next, into memory; it is sent then, even if it is gone again."""
+        part, sent = self.out[0], self._file_sent
+        assert isinstance(part, FileSlice)
+        n = min(part.size - sent, _LOAD_BYTES)
+        self.loading = True
+        try:
+            await part.file.load(part.position + sent, n)
+        finally:
+            self.loading = False
+        self._loaded = sent + n
+
+    def _send_file(self, part: FileSlice, most: int) -> int | None:
         sent = self._file_sent
         if part.size == sent:
             n: int | None = 0
         else:
-            n = self.connection.send_file(part.file, part.position + sent, part.size - sent)
+            size = min(part.size - sent, most)
+            n = self.connection.send_file(part.file, part.position + sent, size)
             if n is None:
                 return None
             if n == 0:
@@ -377,7 +413,7 @@ class BrokerConnection:
         sent += n or 0
         if sent == part.size:
             self.out.popleft()
-            sent = 0
+            sent = self._loaded = 0
         self._file_sent = sent
         return n
 

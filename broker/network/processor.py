@@ -8,8 +8,9 @@ Two tasks.  The *reader* waits at the poller, reads the connections that had new
 requests into the request channel.  The *writer* empties the response queue where it became long:
 usually the queue is empty, and an answer leaves as soon as it was put there, without a task switch.
 Where a socket takes no more, the rest waits until the poller says that there is room: a slow client
-holds up nobody.  Answers leave in the order of the requests: one that is ready before its
-predecessors waits for them (`connection` says when requests overlap at all).
+holds up nobody.  Nor does one that reads what is no longer in memory: a task of its own waits for
+the disk.  Answers leave in the order of the requests: one that is ready before its predecessors
+waits for them (`connection` says when requests overlap at all).
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Processor:
         self._call_later = call_later
         self._poller: Poller | None = None
         self._running = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
         self._scratch = bytearray(SCRATCH_BYTES)
         self._view = memoryview(self._scratch)
         self.buffers = BufferPool()
@@ -115,6 +117,7 @@ class Processor:
             self._running = nursery.cancel_scope
             await nursery.start(self.read_loop, network)
             nursery.start_soon(self.write_loop)
+            self._nursery = nursery
             task_status.started()
 
     def stop(self) -> None:
@@ -329,6 +332,8 @@ class Processor:
             self._finish(connection)
 
     def _send(self, connection: BrokerConnection) -> None:
+        if connection.loading:
+            return
         try:
             sent = connection.flush()
         except SegmentChanged as exc:
@@ -345,7 +350,21 @@ class Processor:
             assert self._poller is not None
             connection.last_active = self._round  # it took something, or has only begun to wait
             self._poller.want_write(connection.connection, connection)
+        elif sent is Sent.COLD:
+            assert self._nursery is not None
+            connection.last_active = self._round
+            connection.loading = True
+            self._nursery.start_soon(self._load, connection)
         else:
+            self._unsent.append(connection)
+            self._writer.wake()
+
+    async def _load(self, connection: BrokerConnection) -> None:
+        """The disk may take long: nobody else waits for it."""
+        if connection.closed:
+            return
+        await connection.load()
+        if not connection.closed:
             self._unsent.append(connection)
             self._writer.wake()
 

@@ -9,7 +9,8 @@ import click
 from highwater.cli.bench_options import dir_option, json_option, say, working, write_json
 
 _LOADS = (
-    "batches-16", "batches-128", "metadata", "creation", "failover", "group", "cleaner", "recovery",
+    "batches-16", "batches-128", "cold", "metadata", "creation", "failover", "group", "cleaner",
+    "recovery",
 )  # fmt: skip
 
 

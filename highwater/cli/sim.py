@@ -75,6 +75,7 @@ class SeedRange(click.ParamType[range]):
 )
 @click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
 @click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
+@click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -94,6 +95,7 @@ def sim(
     transactions: bool,
     groups: bool,
     unclean: bool,
+    cold_reads: bool,
     scenario: str | None,
     shrink: bool,
     only: str | None,
@@ -128,6 +130,7 @@ def sim(
         transactions=transactions,
         groups=groups,
         unclean=unclean,
+        cold_reads=cold_reads,
         only=_numbers(only),
         trace=click.echo if trace else None,
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from random import Random
 from struct import Struct
 
 import trio
 
 from highwater.chaos.bench.control import create, until_led
 from highwater.chaos.bench.keyed import Keyed, send
-from highwater.chaos.bench.pressing import create_topic, delete_topic, pressing
+from highwater.chaos.bench.pressing import create_topic, delete_topic, end_offset, pressing
 from highwater.chaos.bench.pressure import Pressure
 from highwater.chaos.bench.sides import BenchFailed
 from highwater.chaos.clusters.api import broker
@@ -28,6 +32,7 @@ from highwater.common.world.real.network import RealNetwork
 _NETWORK = RealNetwork()
 _TOPIC = "load"
 _MIB = 1 << 20
+_READERS = 3
 _SIZE = Struct(">i")
 
 
@@ -66,19 +71,51 @@ async def batches_128(cluster: ProcessCluster, load: Load) -> None:
     await _batches(cluster, load, 128)
 
 
-async def _read(address: tuple[str, int]) -> None:
-    """The topic's first bytes, a MiB at a time, again and again."""
-    partition = FetchPartition(TopicPartition(_TOPIC, 0), -1, 0, -1, 0, _MIB)
-    fetch = FetchRequest(-1, 100, 1, _MIB, 0, 0, -1, [partition], [], "")
-    body = request_header(1, 11, 1, "reader") + build_fetch(fetch, 11)
+async def _read(address: tuple[str, int], offsets: Iterable[int] = repeat(0)) -> None:
+    """A MiB from each of these offsets on; or the topic's first bytes, again and again."""
     stream = await trio.open_tcp_stream(*address)
     async with stream:
-        while True:
+        for offset in offsets:
+            partition = FetchPartition(TopicPartition(_TOPIC, 0), -1, offset, -1, 0, _MIB)
+            fetch = FetchRequest(-1, 100, 1, _MIB, 0, 0, -1, [partition], [], "")
+            body = request_header(1, 11, 1, "reader") + build_fetch(fetch, 11)
             await stream.send_all(_SIZE.pack(len(body)) + body)
             have = bytearray()
             while len(have) < 4 or len(have) < 4 + _SIZE.unpack_from(have)[0]:
                 have += await stream.receive_some(_MIB)
             await trio.sleep(0.01)
+
+
+async def cold(cluster: ProcessCluster, load: Load) -> None:
+    """Readers of records that are on the disk alone, while the disk has others to write."""
+    await create_topic(cluster, _TOPIC, [1, 2, 3])
+    await create_topic(cluster, "other", [1, 2, 3])
+    host, port = cluster.address(1)
+    pressure = Pressure(host, port, _TOPIC, load.connections, 128 * 1024, seconds=load.seconds / 2)
+    async with pressing(pressure) as running:
+        await running.end(within_s=load.seconds + 60)
+    end = await end_offset(cluster.address(1), _TOPIC)
+    folders = [folder for n in cluster.brokers for folder in cluster.data_dirs(n)]
+    await trio.to_thread.run_sync(_leave_memory, folders)
+    offsets = list(range(0, end, max(1, end // 600)))
+    Random(0).shuffle(offsets)
+    async with pressing(Pressure(host, port, "other", load.connections, 128 * 1024)) as running:
+        with trio.move_on_after(2 * load.seconds):
+            async with trio.open_nursery() as nursery:
+                for number in range(_READERS):
+                    nursery.start_soon(_read, cluster.address(1), offsets[number::_READERS])
+        outcome = await running.end()
+    if not outcome.acked or outcome.errors or not end:
+        raise BenchFailed(f"cold: {outcome.acked} acknowledged, {outcome.errors}")
+
+
+def _leave_memory(folders: list[Path]) -> None:
+    """What is in these logs: to the disk, and out of the page cache."""
+    for folder in folders:
+        for path in folder.glob(f"{_TOPIC}-0/*.log"):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 async def metadata_of_many(cluster: ProcessCluster, load: Load) -> None:
@@ -316,6 +353,7 @@ async def _until_in_sync(cluster: ProcessCluster, number: int) -> None:
 LOADS: Mapping[str, tuple[Callable[[Load], str], Drive]] = {
     "batches-16": (lambda _: "batches of 16 KiB", batches_16),
     "batches-128": (lambda _: "batches of 128 KiB", batches_128),
+    "cold": (lambda _: "readers of what is on the disk alone", cold),
     "metadata": (lambda at: f"Metadata of {at.partitions} partitions", metadata_of_many),
     "creation": (lambda at: f"a topic of {at.partitions} partitions comes and goes", creation),
     "failover": (lambda at: f"controller killed, {3 * at.partitions} partitions", failover),

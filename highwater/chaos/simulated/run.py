@@ -66,6 +66,8 @@ class Options:
     """A consumer group whose members come and go."""
     unclean: bool = False
     """The topic that may lose records allows unclean elections."""
+    cold_reads: bool = False
+    """A third of what readers ask for is on the disk alone."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
@@ -187,6 +189,9 @@ class _Run:
                     cluster.rules.unclean |= {LOSSY}
                 if self._options.transactions or self._options.groups:
                     cluster.rules.compacted |= INTERNAL_TOPICS
+                if self._options.cold_reads:
+                    for node in cluster.nodes.values():
+                        node.host.disk.cold = 1 / 3
                 cluster.trace.everything = self._options.trace
                 handler = TraceHandler(cluster.trace)
                 try:
@@ -208,6 +213,9 @@ class _Run:
         outcome.checks = rules.checks
         outcome.expected_losses = rules.expected_losses
         outcome.operations = self._history.count
+        if self._options.cold_reads:
+            loads = sum(node.host.disk.loads for node in cluster.nodes.values())
+            outcome.operations["cold reads"] = loads
         outcome.errors = self._history.errors
         outcome.steps = cluster.kernel.steps
         if self._faults is not None:

@@ -149,6 +149,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --groups"
     if options.unclean:
         command += " --unclean"
+    if options.cold_reads:
+        command += " --cold-reads"
     if not options.faults:
         command += " --no-faults"
     if options.only is not None:

@@ -21,7 +21,7 @@ Two implementations exist, `real` and `sim`, and one contract suite runs on both
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -104,7 +104,29 @@ class File(Protocol):
     async def flush(self) -> None:
         """fsync: data and size survive a power loss after it returned."""
 
+    def cached(self, position: int, n: int) -> int:
+        """How many of these bytes, from the first on, are in memory as far as is cheaply known.
+
+        0: who reads them waits for the disk; `load` them first.
+        """
+
+    async def load(self, position: int, n: int) -> None:
+        """Brings these bytes into memory, however long the disk takes; others go on meanwhile.
+
+        They may be gone again before they are read, as may the file: nothing is raised.
+        """
+
     def close(self) -> None: ...
+
+
+class ColdRead(Exception):
+    """A read that would have to wait for the disk."""
+
+    def __init__(self, file: File, position: int, n: int) -> None:
+        super().__init__(f"{n} bytes of {file.path} from {position} on are not in memory")
+        self.file = file
+        self.position = position
+        self.n = n
 
 
 class Lock(Protocol):
@@ -130,6 +152,11 @@ class Disk(Protocol):
     """Paths are absolute strings.  Errors are OSError, as the operating system words them."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def not_waiting(self) -> AbstractContextManager[None]:
+        """Within it `File.read` raises ColdRead rather than wait for the disk; for code that
+        awaits nothing.
+        """
 
     def exists(self, path: str) -> bool: ...
 

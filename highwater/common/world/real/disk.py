@@ -1,9 +1,12 @@
 """The disk of the operating system, behind `world.api.Disk`.
 
 Appends and reads are plain system calls, made in the trio thread: they go to the page cache, and
-cost a few microseconds.  What may take longer (fsync, recovery, cold reads) runs in worker threads,
-a few at a time.  A file that is closed while a thread still flushes it is closed after that:
-otherwise its number could already belong to another file.
+cost a few microseconds.  What may take longer (fsync, recovery) runs in worker threads, a few at a
+time.  So do reads of what is not in the page cache any more, where whoever reads can wait: asking
+for a byte with RWF_NOWAIT tells (Linux), and what was written last need not be asked for.
+
+A file that is closed while a thread still uses it is closed after that: otherwise its number could
+already belong to another file.
 """
 
 from __future__ import annotations
@@ -12,15 +15,18 @@ import errno
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from itertools import count
+from threading import get_ident
 from typing import Any, TypeVar
 
 import trio
 import trio.to_thread
 
-from highwater.common.world.api import Buffer, Disk, Pace, Steps
+from highwater.common.world.api import Buffer, ColdRead, Disk, Pace, Steps
 from highwater.common.world.real.apart import process_steps, thread_steps
 from highwater.common.world.real.slow_calls import SlowCalls, clock
 
@@ -28,21 +34,33 @@ T = TypeVar("T")
 
 _THREADS = 8
 _IOV_MAX = 1024
+_HOT_BYTES = 16 << 20
+"""What a process has appended last is in memory: nothing evicts it before it is written back."""
+_LOOK_BYTES = 256 << 10
+_LOOK_APART = 64 << 10
+"""Memory is filled and emptied in runs of pages; one that is missed costs what it always did."""
+_LOAD_BYTES = 256 << 10
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_ASKS = bool(_NOWAIT) and sys.platform == "linux"
+_BYTE = bytearray(1)
+_CANNOT_TELL = -1
 
 
 class RealFile:
     """An open file; one writer.  `fileno` is for sendfile, and only this implementation has it."""
 
-    __slots__ = ("_closing", "_fd", "_flushing", "_limiter", "_slow", "path", "size")
+    __slots__ = ("_closing", "_disk", "_fd", "_in_use", "_old", "_slow", "path", "size")
 
-    def __init__(self, path: str, fd: int, limiter: trio.CapacityLimiter, slow: SlowCalls) -> None:
+    def __init__(self, disk: RealDisk, path: str, fd: int) -> None:
         self.path = path
-        self._slow = slow
+        self._disk = disk
+        self._slow = disk.slow
         self.size = os.fstat(fd).st_size
+        self._old = self.size if _ASKS else _CANNOT_TELL
+        """Where what this process has appended begins: below it nothing is known."""
         self._fd = fd
-        self._limiter = limiter
-        self._flushing = 0
+        self._in_use = 0
         self._closing = False
 
     def fileno(self) -> int:
@@ -79,6 +97,9 @@ class RealFile:
             view = view[written:]
 
     def read(self, position: int, n: int) -> bytes:
+        hurried = self._disk.hurried
+        if hurried and hurried == get_ident() and not self.cached(position, n):
+            raise ColdRead(self, position, n)
         began = clock()
         data = os.pread(self._fd, n, position)
         self._slow.ended(began)
@@ -109,15 +130,49 @@ class RealFile:
         os.ftruncate(self._fd, size)
         self._slow.ended(began)
         self.size = size
+        self._old = min(self._old, size)
 
     async def flush(self) -> None:
         if self._closing:
             raise OSError(errno.EBADF, "the file is closed", self.path)
-        self._flushing += 1
+        await self._in_thread(_sync, self._fd, self._disk.limiter)
+
+    def cached(self, position: int, n: int) -> int:
+        old = self._old
+        if old == _CANNOT_TELL or position >= self.size:
+            return n
+        if position >= old and position >= self.size - _HOT_BYTES:
+            return n
+        n = min(n, _LOOK_BYTES)
+        last = min(position + n, self.size) - 1
+        for at in (*range(position, last, _LOOK_APART), last):
+            if not self._is_cached(at):
+                return at - position if at < last else 0
+        return n
+
+    def _is_cached(self, position: int) -> bool:
         try:
-            await trio.to_thread.run_sync(_sync, self._fd, limiter=self._limiter)
+            os.preadv(self._fd, [_BYTE], position, _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:  # this file system cannot tell
+            self._old = _CANNOT_TELL
+        return True
+
+    async def load(self, position: int, n: int) -> None:
+        if not self._closing:
+            read = partial(_read_through, position=position, n=n)
+            await self._in_thread(read, self._fd, self._disk.readers)
+
+    async def _in_thread(
+        self, work: Callable[[int], object], fd: int, limiter: trio.CapacityLimiter
+    ) -> None:
+        """Meanwhile the file may be closed: its number stays its own until then."""
+        self._in_use += 1
+        try:
+            await trio.to_thread.run_sync(work, fd, limiter=limiter)
         finally:
-            self._flushing -= 1
+            self._in_use -= 1
             self._close_if_asked()
 
     def close(self) -> None:
@@ -125,9 +180,21 @@ class RealFile:
         self._close_if_asked()
 
     def _close_if_asked(self) -> None:
-        if self._closing and not self._flushing and self._fd >= 0:
+        if self._closing and not self._in_use and self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+def _read_through(fd: int, position: int, n: int) -> None:
+    """For the page cache; an error is whose who reads it."""
+    scratch, end = bytearray(_LOAD_BYTES), position + n
+    with memoryview(scratch) as view, suppress(OSError):
+        os.posix_fadvise(fd, position, n, os.POSIX_FADV_WILLNEED)
+        while position < end:
+            got = os.preadv(fd, [view[: end - position]], position)
+            if not got:
+                return
+            position += got
 
 
 class RealLock:
@@ -146,20 +213,32 @@ class RealDisk:
     """Paths are absolute strings; errors are OSError, as the operating system words them."""
 
     def __init__(self, slow: SlowCalls | None = None) -> None:
-        self._limiter = trio.CapacityLimiter(_THREADS)
+        self.limiter = trio.CapacityLimiter(_THREADS)
+        self.readers = trio.CapacityLimiter(_THREADS)
+        """Their own: a disk that is slow to read keeps no flush waiting for a thread."""
+        self.slow = slow if slow is not None else SlowCalls()
+        self.hurried = 0
+        """The thread whose reads may not wait for the disk; 0: all may."""
         self._temporary = count()
-        self._slow = slow if slow is not None else SlowCalls()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         began = clock()
         fd = os.open(path, flags, 0o644)
-        self._slow.ended(began)
+        self.slow.ended(began)
         try:
-            return RealFile(path, fd, self._limiter, self._slow)
+            return RealFile(self, path, fd)
         except OSError:
             os.close(fd)
             raise
+
+    @contextmanager
+    def not_waiting(self) -> Iterator[None]:
+        self.hurried = get_ident()
+        try:
+            yield
+        finally:
+            self.hurried = 0
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -187,7 +266,7 @@ class RealDisk:
     def rename(self, old: str, new: str) -> None:
         began = clock()
         os.replace(old, new)
-        self._slow.ended(began)
+        self.slow.ended(began)
 
     def remove(self, path: str) -> None:
         os.remove(path)
@@ -198,7 +277,7 @@ class RealDisk:
     def replace(self, path: str, data: bytes) -> None:
         began = clock()
         self._replace(path, data, durably=False)
-        self._slow.ended(began)
+        self.slow.ended(began)
 
     async def replace_durably(self, path: str, data: bytes) -> None:
         await self.run(lambda: self._replace(path, data, durably=True))
@@ -242,7 +321,7 @@ class RealDisk:
         return RealLock(fd)
 
     async def run(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, limiter=self._limiter)
+        return await trio.to_thread.run_sync(work, limiter=self.limiter)
 
     @asynccontextmanager
     async def apart(

@@ -17,11 +17,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
+from highwater.common.world.api import ColdRead
 from highwater.common.world.sim.inode import Inode
 from highwater.common.world.sim.kernel import Kernel
 
@@ -60,6 +61,12 @@ class SimDisk:
         self.temporary = 0
         self.capacity: int | None = None
         self.flush_delay_s: tuple[float, float] = (0.0005, 0.004)
+        self.cold = 0.0
+        """How often a read would have to wait for the disk, where its caller need not."""
+        self.cold_random = kernel.random("cold reads", name)
+        self.load_most_s = 0.05
+        self.loads = 0
+        self.waits = True
         self.broken: dict[str, int] = {}
         """Path prefix -> errno of every operation under it (EIO)."""
         self.locks: dict[str, Process] = {}
@@ -222,6 +229,8 @@ class SimFile:
 
     def read(self, position: int, n: int) -> bytes:
         self._check()
+        if not self._disk.waits and not self.cached(position, n):
+            raise ColdRead(self, position, n)
         return bytes(self._inode.data[position : position + n])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -246,6 +255,17 @@ class SimFile:
         self._check()
         await self._disk.sync(self._inode, self._check)
 
+    def cached(self, position: int, n: int) -> int:
+        disk = self._disk
+        if not disk.cold or disk.cold_random.random() >= disk.cold:
+            return n
+        return disk.cold_random.choice((0, 0, min(n, 61)))
+
+    async def load(self, position: int, n: int) -> None:
+        self._disk.loads += 1
+        await trio.sleep(self._disk.cold_random.uniform(0.0, self._disk.load_most_s))
+        self._process.check()
+
     def close(self) -> None:
         self._closed = True
 
@@ -267,6 +287,14 @@ class ProcessDisk:
         if create and disk.find(path) is None:
             disk.put(path, Inode())
         return SimFile(disk, self._process, path, disk.file(path))
+
+    @contextmanager
+    def not_waiting(self) -> Iterator[None]:
+        self._disk.waits = False
+        try:
+            yield
+        finally:
+            self._disk.waits = True
 
     def exists(self, path: str) -> bool:
         return self._enter(path).find(path) is not None

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 from struct import pack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import trio
@@ -27,8 +27,8 @@ from broker.purgatory import DelayedOperation
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage, decode_response, encode_request
 from highwater.common.wire.messages import ApiVersionsRequest, HeartbeatRequest
-from highwater.common.world.api import Buffer
-from highwater.common.world.real.disk import RealDisk
+from highwater.common.world.api import Buffer, File
+from highwater.common.world.real.disk import RealDisk, RealFile
 from highwater.common.world.real.network import RealConnection, RealNetwork
 
 from .conftest import Net, Wait, echo, entry, serving
@@ -99,6 +99,53 @@ async def test_file_slices_between_buffers(network: Net, tmp_path: Path) -> None
         expected = b"head" + content[256:1_000_256] + b"mid" + content[3:5] + b"tail"
         for _ in range(3):
             assert await client.call(b"") == expected
+
+
+class ColdFile:
+    """A file whose bytes come into memory when the test says so, and stay for one sending."""
+
+    def __init__(self, file: RealFile) -> None:
+        self.path, self.size = file.path, file.size
+        self.fileno = file.fileno
+        self.loaded: list[tuple[int, int]] = []
+        self.disk_answers = trio.Event()
+
+    def cached(self, position: int, n: int) -> int:
+        return 0
+
+    async def load(self, position: int, n: int) -> None:
+        await self.disk_answers.wait()
+        self.loaded.append((position, n))
+
+
+async def test_whoever_reads_from_a_slow_disk_holds_up_nobody(network: Net, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10_000
+    (tmp_path / "log").write_bytes(content)
+    file = ColdFile(RealDisk().open(str(tmp_path / "log")))
+
+    def handle(ctx: Context, body: memoryview) -> Response:
+        if bytes(body) != b"cold":
+            return Response(parts=[b"warm"])
+        piece = FileSlice(cast(File, file), 5, 2_400_000)
+        return Response(parts=[b"head", piece, b"tail"])
+
+    async with serving(network, entry(handle), num_network_threads=1, num_io_threads=1) as s:
+        slow, leaving, quick = await s.connect(), await s.connect(), await s.connect()
+        await slow.send(b"cold")
+        await slow.send(b"cold")
+        await leaving.send(b"cold")
+        for _ in range(20):
+            assert await quick.call(b"") == b"warm"
+        await leaving.stream.aclose()
+        assert await quick.call(b"") == b"warm"
+        assert not file.loaded
+        file.disk_answers.set()
+        for _ in range(2):
+            assert (await slow.receive())[1] == b"head" + content[5:2_400_005] + b"tail"
+    mib = 1 << 20
+    whole = [(5, mib), (5 + mib, mib), (5 + 2 * mib, 2_400_000 - 2 * mib)]
+    assert sorted(file.loaded)[-1] == whole[-1]
+    assert [span for span in file.loaded if span in whole[1:]] == whole[1:] * 2
 
 
 async def test_a_segment_that_became_shorter_closes_the_connection(

@@ -8,8 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
-from highwater.common.world.real.disk import RealDisk
+from highwater.common.world.api import ColdRead
+from highwater.common.world.real.disk import RealDisk, RealFile
 from highwater.common.world.real.slow_calls import SLOW_NS, SlowCalls
 
 
@@ -113,3 +116,67 @@ def test_slow_calls_of_the_thread_are_added_up(
     thread.start()
     thread.join()
     assert slow.ns == SLOW_NS * 25 // 10, "another thread's are not the loop's"
+
+
+def cold_file(disk: RealDisk, path: Path) -> RealFile:
+    """300 KiB that are on the disk alone, of a file that was just opened."""
+    path.write_bytes(bytes(range(256)) * 1200)
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+        os.posix_fadvise(written.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    file = disk.open(str(path))
+    if file.cached(0, 300 << 10):
+        pytest.skip(f"{path} cannot leave memory, or the file system does not tell")
+    return file
+
+
+async def test_what_is_on_the_disk_alone_is_loaded_first(tmp_path: Path) -> None:
+    file = cold_file(RealDisk(), tmp_path / "file")
+    await file.load(0, 300 << 10)
+    assert file.cached(0, 300 << 10) == 256 << 10, "a part of it at a time"
+    assert file.cached(256 << 10, 44 << 10) == 44 << 10
+    assert file.cached(300 << 10, 10) == 10, "after its end there is nothing to wait for"
+
+
+async def test_a_hurried_read_does_not_wait_for_the_disk(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = cold_file(disk, tmp_path / "file")
+    with pytest.raises(ColdRead) as cold, disk.not_waiting():
+        file.read(10_000, 100)
+    assert (cold.value.file, cold.value.position, cold.value.n) == (file, 10_000, 100)
+    await file.load(10_000, 100)
+    with disk.not_waiting():
+        assert len(file.read(10_000, 100)) == 100
+    other = cold_file(disk, tmp_path / "other")
+    read: list[bytes] = []
+    with disk.not_waiting():
+        thread = threading.Thread(target=lambda: read.append(other.read(0, 3)))
+        thread.start()
+        thread.join()
+    assert read == [b"\0\1\2"], "a worker thread may wait"
+    again = cold_file(disk, tmp_path / "again")
+    assert again.read(0, 3) == b"\0\1\2", "outside, everybody may"
+
+
+def test_what_was_just_appended_is_not_asked_for(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = cold_file(disk, tmp_path / "file")
+    end = file.size
+    file.append([b"x" * 1000])
+    assert file.cached(end, 1000) == 1000
+    assert file.cached(0, 1000) == 0
+    file.truncate(500)
+    file.append([b"y" * 1000])
+    assert file.cached(600, 900) == 900
+
+
+async def test_a_file_that_is_closed_or_gone_is_not_loaded(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = cold_file(disk, tmp_path / "file")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file.load, 0, 1000)
+        await trio.testing.wait_all_tasks_blocked()
+        file.close()
+    with pytest.raises(OSError):
+        os.fstat(file.fileno())
+    await file.load(0, 1000)

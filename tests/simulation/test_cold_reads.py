@@ -1,0 +1,32 @@
+"""Readers whose records are on the disk alone wait for it, and nobody else does; nothing that
+happens meanwhile (a truncation, a new leader, a file that goes) shows in what they are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.context import Reply
+from broker.handlers import fetch
+from broker.log import segment
+from highwater.chaos.simulated.run import Options, simulate
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_third_of_all_reads_wait_for_the_disk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = 0
+    from_disk = fetch._from_disk
+
+    async def counted(operation: fetch.FetchOperation) -> Reply:
+        nonlocal looked_up
+        looked_up += 1
+        return await from_disk(operation)
+
+    monkeypatch.setattr(fetch, "_from_disk", counted)
+    monkeypatch.setattr(segment, "TAIL_BATCHES", 4)  # where a batch begins is known of few
+    monkeypatch.setattr(segment, "READERS", 1)
+    outcome = simulate(seed, Options(seconds=15.0, cold_reads=True))
+    assert outcome.violation is None, str(outcome.violation)
+    assert outcome.operations["acked"] > 200
+    assert outcome.operations["cold reads"] > 300
+    assert looked_up > 10
