@@ -138,6 +138,14 @@ async def test_what_is_on_the_disk_alone_is_loaded_first(tmp_path: Path) -> None
     assert file.cached(300 << 10, 10) == 10, "after its end there is nothing to wait for"
 
 
+async def test_a_page_that_is_there_by_chance_does_not_count(tmp_path: Path) -> None:
+    file = cold_file(RealDisk(), tmp_path / "file")
+    assert len(file.read(0, 4096)) == 4096
+    assert file.cached(0, 4096) == 4096
+    assert file.cached(0, 200 << 10) == 0
+    assert file.cached(0, 1 << 20) == 0
+
+
 async def test_a_hurried_read_does_not_wait_for_the_disk(tmp_path: Path) -> None:
     disk = RealDisk()
     file = cold_file(disk, tmp_path / "file")
