@@ -43,8 +43,9 @@ API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 
 AT_ONCE = 120
 """Partitions read before others have their turn: some 3 ms."""
-COLD_PLACES = 4
-"""So many of a partition are loaded before its read may wait: what is loaded may be gone again."""
+COLD_PLACES = 6
+"""So many of a partition are loaded before its read may wait: an index, two places in the log, and
+what is gone again."""
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -154,7 +155,7 @@ class FetchOperation(DelayedOperation):
                     break
                 cold = self._cold
                 assert cold is not None
-                await cold.file.load(cold.position, cold.n)
+                await cold.load()
             else:
                 self.read([p])
 

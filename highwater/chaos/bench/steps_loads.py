@@ -110,9 +110,9 @@ async def cold(cluster: ProcessCluster, load: Load) -> None:
 
 
 def _leave_memory(folders: list[Path]) -> None:
-    """What is in these logs: to the disk, and out of the page cache."""
+    """What these logs hold, with their indexes: to the disk, and out of the page cache."""
     for folder in folders:
-        for path in folder.glob(f"{_TOPIC}-0/*.log"):
+        for path in folder.glob(f"{_TOPIC}-0/*"):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -20,7 +20,7 @@ Two implementations exist, `real` and `sim`, and one contract suite runs on both
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -120,13 +120,11 @@ class File(Protocol):
 
 
 class ColdRead(Exception):
-    """A read that would have to wait for the disk."""
+    """A read that would have to wait for the disk: await `load`, and try again."""
 
-    def __init__(self, file: File, position: int, n: int) -> None:
-        super().__init__(f"{n} bytes of {file.path} from {position} on are not in memory")
-        self.file = file
-        self.position = position
-        self.n = n
+    def __init__(self, path: str, load: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(f"what is to be read of {path} is not in memory")
+        self.load = load
 
 
 class Lock(Protocol):
@@ -154,8 +152,8 @@ class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def not_waiting(self) -> AbstractContextManager[None]:
-        """Within it `File.read` raises ColdRead rather than wait for the disk; for code that
-        awaits nothing.
+        """Within it `read` and `read_all` raise ColdRead rather than wait for the disk; for code
+        that awaits nothing.
         """
 
     def exists(self, path: str) -> bool: ...

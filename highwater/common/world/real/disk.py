@@ -99,7 +99,7 @@ class RealFile:
     def read(self, position: int, n: int) -> bytes:
         hurried = self._disk.hurried
         if hurried and hurried == get_ident() and not self.cached(position, n):
-            raise ColdRead(self, position, n)
+            raise ColdRead(self.path, partial(self.load, position, n))
         began = clock()
         data = os.pread(self._fd, n, position)
         self._slow.ended(began)
@@ -144,20 +144,11 @@ class RealFile:
         if position >= old and position >= self.size - _HOT_BYTES:
             return n
         n = min(n, _LOOK_BYTES)
-        last = min(position + n, self.size) - 1
-        # one that is not there says that those before it are there by chance: whoever looked up
-        # where a batch begins has read its first page
-        places = (*range(position, last, _LOOK_APART), last)
-        return n if all(map(self._is_cached, places)) else 0
-
-    def _is_cached(self, position: int) -> bool:
         try:
-            os.preadv(self._fd, [_BYTE], position, _NOWAIT)
-        except BlockingIOError:
-            return False
+            return n if _in_memory(self._fd, position, min(position + n, self.size)) else 0
         except OSError:  # this file system cannot tell
             self._old = _CANNOT_TELL
-        return True
+            return n
 
     async def load(self, position: int, n: int) -> None:
         if not self._closing:
@@ -185,6 +176,18 @@ class RealFile:
             os.close(fd)
 
 
+def _in_memory(fd: int, position: int, end: int) -> bool:
+    """As samples tell; an OSError where the file system does not."""
+    # one that is not there says that those before it are there by chance: whoever looked up where
+    # a batch begins has read its first page
+    try:
+        for at in (*range(position, end - 1, _LOOK_APART), end - 1):
+            os.preadv(fd, [_BYTE], at, _NOWAIT)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _read_through(fd: int, position: int, n: int) -> None:
     """For the page cache; an error is whose who reads it."""
     scratch, end = bytearray(_LOAD_BYTES), position + n
@@ -195,6 +198,19 @@ def _read_through(fd: int, position: int, n: int) -> None:
             if not got:
                 return
             position += got
+
+
+def _whole_in_memory(fd: int) -> bool:
+    size = os.fstat(fd).st_size
+    try:
+        return not size or not _ASKS or _in_memory(fd, 0, size)
+    except OSError:
+        return True
+
+
+def _load_all(path: str) -> None:
+    with suppress(OSError), open(path, "rb") as file:
+        _read_through(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 class RealLock:
@@ -261,6 +277,9 @@ class RealDisk:
 
     def read_all(self, path: str) -> bytes:
         with open(path, "rb") as file:
+            if self.hurried and self.hurried == get_ident() and not _whole_in_memory(file.fileno()):
+                load = partial(trio.to_thread.run_sync, _load_all, path, limiter=self.readers)
+                raise ColdRead(path, load)
             return file.read()
 
     def rename(self, old: str, new: str) -> None:

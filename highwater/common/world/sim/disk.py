@@ -18,6 +18,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
@@ -230,7 +231,7 @@ class SimFile:
     def read(self, position: int, n: int) -> bytes:
         self._check()
         if not self._disk.waits and not self.cached(position, n):
-            raise ColdRead(self, position, n)
+            raise ColdRead(self.path, partial(self.load, position, n))
         return bytes(self._inode.data[position : position + n])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -329,7 +330,8 @@ class ProcessDisk:
         return total, max(0, total - disk.used)
 
     def read_all(self, path: str) -> bytes:
-        return bytes(self._enter(path).file(path).data)
+        file = self.open(path)
+        return file.read(0, file.size)
 
     def rename(self, old: str, new: str) -> None:
         disk = self._enter(old)

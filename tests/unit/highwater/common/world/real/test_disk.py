@@ -151,8 +151,7 @@ async def test_a_hurried_read_does_not_wait_for_the_disk(tmp_path: Path) -> None
     file = cold_file(disk, tmp_path / "file")
     with pytest.raises(ColdRead) as cold, disk.not_waiting():
         file.read(10_000, 100)
-    assert (cold.value.file, cold.value.position, cold.value.n) == (file, 10_000, 100)
-    await file.load(10_000, 100)
+    await cold.value.load()
     with disk.not_waiting():
         assert len(file.read(10_000, 100)) == 100
     other = cold_file(disk, tmp_path / "other")
@@ -164,6 +163,21 @@ async def test_a_hurried_read_does_not_wait_for_the_disk(tmp_path: Path) -> None
     assert read == [b"\0\1\2"], "a worker thread may wait"
     again = cold_file(disk, tmp_path / "again")
     assert again.read(0, 3) == b"\0\1\2", "outside, everybody may"
+
+
+async def test_a_whole_file_is_loaded_first_too(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "file")
+    cold_file(disk, tmp_path / "file")
+    with pytest.raises(ColdRead) as cold, disk.not_waiting():
+        disk.read_all(path)
+    await cold.value.load()
+    with disk.not_waiting():
+        assert len(disk.read_all(path)) == 300 << 10
+    (tmp_path / "empty").touch()
+    with disk.not_waiting():
+        assert disk.read_all(str(tmp_path / "empty")) == b""
+    (tmp_path / "file").unlink()
+    await cold.value.load()
 
 
 def test_what_was_just_appended_is_not_asked_for(tmp_path: Path) -> None:
