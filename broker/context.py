@@ -7,17 +7,16 @@ occupies one of num.io.threads' tasks, as it occupies a thread in Kafka).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from broker.response import NoResponse, Response
 
 if TYPE_CHECKING:
     from broker.purgatory import DelayedOperation
     from broker.services import Services
-    from highwater.common.world.api import File
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Plane(Enum):
@@ -40,52 +39,6 @@ class Api:
     versions: tuple[int, int]
     plane: Plane = Plane.DATA
     raw: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FileSlice:
-    """A run of whole record batches in a segment, sent by sendfile.
-
-    The segment is pinned (`File` stays open) until the slice was sent; if it became shorter
-    meanwhile, the connection is closed, and never a short frame is sent.
-    """
-
-    file: File
-    position: int
-    size: int
-
-
-Part = Buffer | FileSlice
-
-
-class Extra(NamedTuple):
-    """What an answer cost beyond its time, where records had to be converted for it."""
-
-    temporary_memory_bytes: int = 0
-    conversions_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer: a message to encode at the request's version, or the parts of a body already
-    encoded.
-
-    `then_close` closes the connection once it was sent.
-    """
-
-    message: Any = None
-    parts: Sequence[Part] | None = None
-    throttle_ms: int = 0
-    then_close: bool = False
-    error_names: tuple[str, ...] = ()
-    extra: Extra | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NoResponse:
-    """acks=0.  `close` drops the connection, which is how the client learns of an error."""
-
-    close: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +71,8 @@ class Context:
     """Monotonic milliseconds (trio's clock)."""
     services: Services
     client_software: tuple[str, str] = ("unknown", "unknown")
+    connection_number: int = 0
+    """Greater than that of any connection accepted before."""
 
 
 Handler = Callable[[Context, Any], Reply | Awaitable[Reply]]

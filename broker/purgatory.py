@@ -29,7 +29,7 @@ from broker.timing_wheel import TimerTask, TimingWheel
 from highwater.common.waker import Waker
 
 if TYPE_CHECKING:
-    from broker.context import Response
+    from broker.response import Response
 
 log = logging.getLogger(__name__)
 

@@ -77,6 +77,8 @@ class Services:
     producer_ids: Any = None
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
+    controller_connection: tuple[int, int] = -1, -1
+    """The controller's epoch, and the newest connection that it has used (`control.overtaken`)."""
     metadata_lock: trio.Lock = field(default_factory=trio.Lock)
     """Held while an UpdateMetadata is applied, which is done in steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)

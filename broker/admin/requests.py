@@ -11,7 +11,8 @@ from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.context import Context, Response
+    from broker.context import Context
+    from broker.response import Response
     from broker.services import Services
 
 V = TypeVar("V")

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from broker.context import Response
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import DelayedOperation
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import AddPartitionsToTxnResponse

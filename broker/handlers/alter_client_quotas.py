@@ -9,7 +9,8 @@ from typing import Any
 
 from broker.admin.client_quotas import Operation, alter
 from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import AlterClientQuotasResponse
 

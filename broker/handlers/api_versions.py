@@ -13,7 +13,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import ApiVersionsResponse
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Plane, Reply, Response
+from broker.context import Api, Context, Plane, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError
 from highwater.common.wire.control import ControlledShutdownResponse, RemainingPartition
 

@@ -24,7 +24,8 @@ from broker.admin.requests import (
 )
 from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
 from broker.admin.topics import NewTopic
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import CreateTopicsResponse
 

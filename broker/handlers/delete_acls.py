@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
 from broker.handlers.describe_acls import NO_AUTHORIZER
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import DeleteAclsResponse
 

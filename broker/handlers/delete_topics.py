@@ -13,7 +13,8 @@ from typing import Any
 from broker.admin import topics
 from broker.admin.requests import error_names, is_controller, mutation_quota, throttled
 from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, topic_is_gone
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import DeleteTopicsResponse
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
 from broker.coordinator.group.group import Group, State
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import DescribeGroupsResponse
 

@@ -12,7 +12,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.requests import by_topic, error_names
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import DescribeLogDirsResponse

@@ -12,7 +12,8 @@ from typing import Any
 
 from broker.admin.requests import by_topic, error_names
 from broker.admin.topic_waits import ElectionWait, Outcome
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import ElectLeadersResponse

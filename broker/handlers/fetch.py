@@ -21,10 +21,11 @@ from typing import ClassVar
 
 import trio
 
-from broker.context import Api, Context, Delayed, FileSlice, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.purgatory import DelayedOperation, trio_now_ms
 from broker.quota.manager import user_of
 from broker.replica.fetch_sessions import FetchSession
+from broker.response import FileSlice, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import BadMessage

@@ -13,7 +13,8 @@ from typing import Any
 
 from broker.admin.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.admin.topics import auto_create
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import Endpoint
 from highwater.common.wire.messages import FindCoordinatorResponse

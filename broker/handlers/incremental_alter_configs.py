@@ -11,7 +11,8 @@ from typing import Any
 
 from broker.admin import configs
 from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import IncrementalAlterConfigsResponse
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from broker.admin.topics import zookeeper_errors
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from highwater.common.wire.messages import InitProducerIdResponse

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.protocol import Join, Joined
 from broker.coordinator.group.waiting import Waiting
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import JoinGroupResponse
 

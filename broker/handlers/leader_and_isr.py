@@ -14,8 +14,9 @@ from typing import Any
 import trio
 
 from broker.admin.dynamic_config import load_new_topics
-from broker.context import Api, Context, Plane, Reply, Response
-from broker.control import check_broker_epoch
+from broker.context import Api, Context, Plane, Reply
+from broker.control import check_broker_epoch, overtaken
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
@@ -40,6 +41,8 @@ def _new_topics(request: Any) -> list[str]:
 async def handle(ctx: Context, request: Any) -> Reply:
     try:
         check_broker_epoch(ctx, request.broker_epoch)
+        if overtaken(ctx, request.controller_epoch):
+            return NoResponse(close=True)
         await load_new_topics(ctx.services, _new_topics(request))
         errors = await ctx.services.replicas.leader_and_isr(request)
     except ApiError as e:

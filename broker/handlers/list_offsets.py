@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import ListOffsetsResponse

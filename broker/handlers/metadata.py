@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 from broker.admin.topics import auto_create
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
 from broker.metadata_encoding import (
     EncodedTopics,
@@ -26,6 +26,7 @@ from broker.metadata_encoding import (
     unknown_topic_id,
 )
 from broker.purgatory import DelayedOperation
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 
 API = Api(key=3, name="Metadata", versions=(0, 12))

@@ -20,12 +20,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from broker.context import Api, Context, Delayed, NoResponse, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.transaction.transaction import Identity
 from broker.log.verification import Verification
 from broker.purgatory import DelayedOperation
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import BrokerId, TopicPartition
 from highwater.common.wire.codec import BadMessage

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply, Response
+from broker.context import Api, Context, Reply
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import SaslHandshakeResponse
 

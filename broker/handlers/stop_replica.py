@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Plane, Reply, Response
-from broker.control import check_broker_epoch
+from broker.context import Api, Context, Plane, Reply
+from broker.control import check_broker_epoch, overtaken
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.control import StopReplicaPartitionError, StopReplicaResponse
@@ -40,6 +41,8 @@ def _stops(request: Any, version: int) -> list[tuple[TopicPartition, int, bool]]
 async def handle(ctx: Context, request: Any) -> Reply:
     try:
         check_broker_epoch(ctx, request.broker_epoch)
+        if overtaken(ctx, request.controller_epoch):
+            return NoResponse(close=True)
         errors = await ctx.services.replicas.stop_replica(
             request.controller_epoch, _stops(request, ctx.version)
         )

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.commit_requests import Errors, answer, offsets_of
 from broker.coordinator.group.offsets import commit_error
 from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import TxnOffsetCommitResponse

@@ -3,7 +3,8 @@ partitions.
 
 Incremental: partitions that are not named stay as they are; a leader of -2 removes one.  Refused
 with STALE_CONTROLLER_EPOCH from an older controller, and with STALE_BROKER_EPOCH where it was meant
-for an earlier life of this broker.  What waits for leaders or for a topic's end looks again.
+for an earlier life of this broker; not answered where its controller has sent something newer over
+another connection.  What waits for leaders or for a topic's end looks again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 import trio
 
-from broker.context import Api, Context, Plane, Reply, Response
-from broker.control import check_broker_epoch
+from broker.context import Api, Context, Plane, Reply
+from broker.control import check_broker_epoch, overtaken
 from broker.metadata_cache import FIRST_NEWS
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import ControllerEpoch, TopicPartition
 from highwater.common.wire.control import UpdateMetadataResponse
@@ -33,6 +35,8 @@ async def _apply(ctx: Context, request: Any) -> Reply:
         check_broker_epoch(ctx, request.broker_epoch)
         if request.controller_epoch < services.replicas.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        if overtaken(ctx, request.controller_epoch):
+            return NoResponse(close=True)
     except ApiError as e:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))

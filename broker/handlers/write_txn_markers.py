@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 from broker.admin.topic_names import GROUP_METADATA_TOPIC
-from broker.context import Api, Context, Delayed, Reply, Response
+from broker.context import Api, Context, Delayed, Reply
 from broker.handlers.produce import ALL, Wait
 from broker.purgatory import DelayedOperation
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import WriteTxnMarkersResponse

@@ -29,7 +29,7 @@ from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.context import FileSlice, Part
+from broker.response import FileSlice, Part
 from highwater.common.wire.header import API_VERSIONS
 
 if TYPE_CHECKING:

@@ -17,16 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from broker.context import (
-    Api,
-    Context,
-    Delayed,
-    Handler,
-    NoResponse,
-    Plane,
-    Reply,
-    Response,
-)
+from broker.context import Api, Context, Delayed, Handler, Plane, Reply
 from broker.loop_steps import NOTED_NS
 from broker.metrics import ApiMetrics, Metrics
 from broker.network.connection import api_versions_error
@@ -35,6 +26,7 @@ from broker.network.request_channel import RequestChannel
 from broker.network.request_log import RequestLog
 from broker.quota.manager import user_of
 from broker.quota.throttling import throttled
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.waker import Waker
 from highwater.common.wire.codec import BadMessage, UnknownApi, decode_request, response_class
@@ -209,6 +201,7 @@ class HandlerPool:
             int(trio.current_time() * 1000),
             self._services,
             connection.software,
+            connection.index,
         )
         request.metrics = self._labels_of(request)
         if self._request_log.enabled:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from broker.context import Extra, FileSlice, Part, Response
+from broker.response import Extra, FileSlice, Part, Response
 from highwater.common.wire.codec import encode_response
 from highwater.common.wire.header import RequestHeader, api_name, response_header
 

@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.topic_config import PROPERTIES
-from broker.context import FileSlice, Part
+from broker.response import FileSlice, Part
 from highwater.common.config_checks import HIDDEN, is_secret, known_properties
 from highwater.common.wire.codec import BadMessage, UnknownApi
 from highwater.common.wire.header import api_name
@@ -28,8 +28,8 @@ from highwater.common.wire.json_form import message_json, request_json, response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.context import Response
     from broker.network.request import Request
+    from broker.response import Response
 
 LOGGER = "kafka.request.logger"
 log = logging.getLogger(LOGGER)

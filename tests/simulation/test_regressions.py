@@ -126,11 +126,13 @@ def test_what_an_unclean_election_gives_up(seed: int) -> None:
 @pytest.mark.parametrize(
     "seed",
     [
+        2520,  # a bug, T7: an UpdateMetadata that came late, over a former connection, was taken
+        2640,  # the same
         125,  # T7: what its whole ISR lost with the power was all that a coordinator knew of it
         1591,  # C2: a leader refused a producer's first batch, and took the second (the ISR grew)
     ],
 )
-def test_false_alarms_with_groups_and_transactions(seed: int) -> None:
-    """At ea7da3b."""
+def test_a_seed_with_groups_and_transactions_is_clean(seed: int) -> None:
+    """Broken at ea7da3b; but for the first two, they were false alarms."""
     outcome = simulate(seed, Options(pace=0.1, transactions=True, groups=True))
     assert outcome.ok, str(outcome.violation)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import Context, Response
+from broker.context import Context
 from broker.coordinator.group.records import NO_TIMESTAMP, CommittedOffset
+from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import Any, ClassVar, Protocol
 
-from broker.context import Response
 from broker.purgatory import DelayedOperation
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 
 NO_TIMEOUT_MS = 2**31 - 1

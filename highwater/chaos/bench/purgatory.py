@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from broker.context import Response
 from broker.purgatory import DelayedOperation, Purgatories
+from broker.response import Response
 from highwater.chaos.bench.rows import rows_text
 from highwater.chaos.bench.sides import Progress
 from highwater.common.types import TopicPartition

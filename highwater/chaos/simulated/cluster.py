@@ -260,7 +260,9 @@ class SimCluster:
         return int(truth.state.leader)
 
     def whole(self) -> str | None:
-        """None when every partition has its leader and its full ISR, else what is missing."""
+        """None when every partition has its leader and its full ISR, and every broker knows that;
+        else what is missing.
+        """
         for node in self.nodes.values():
             if not node.running or not node.ready.is_set():
                 return f"{node.name} is not ready"
@@ -269,6 +271,23 @@ class SimCluster:
                 return f"{tp} has no leader"
             if set(truth.state.isr) != set(truth.assigned):
                 return f"{tp} has ISR {truth.state.isr} of {truth.assigned}"
+        return next(filter(None, map(self._ignorance, self.nodes.values())), None)
+
+    def _ignorance(self, node: BrokerNode) -> str | None:
+        """What this broker's metadata have otherwise than ZooKeeper."""
+        if node.services is None:
+            return f"{node.name} is not ready"
+        metadata = node.services.metadata
+        if set(metadata.brokers()) != set(self.nodes):
+            return f"{node.name} knows of brokers {sorted(metadata.brokers())}"
+        for tp, truth in self.rules.partitions.items():
+            known, state = metadata.partition(tp), truth.state
+            if known is None or state is None:
+                return f"{node.name} does not know {tp}"
+            if (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch):
+                return f"{node.name} knows {tp} with leader {known.leader}, epoch " + str(
+                    known.leader_epoch
+                )
         return None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from highwater.chaos.simulated.faults import WEIGHTS
 from highwater.chaos.simulated.run import Options, Outcome
@@ -35,6 +35,11 @@ def asked(options: Options) -> dict[str, Any]:
     values = asdict(options)
     del values["trace"]
     return values
+
+
+def _usual() -> dict[str, Any]:
+    """As JSON gives it back."""
+    return cast("dict[str, Any]", json.loads(json.dumps(asked(Options()))))
 
 
 def commit() -> str:
@@ -85,6 +90,7 @@ def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Outcome]]:
                 outcome = Outcome.from_dict(line)
                 found.setdefault(outcome.seed, outcome)
                 continue
+            line["asked"] = _usual() | line["asked"]  # of before an option there was
             if head and head["asked"] != line["asked"]:
                 raise LogProblem(f"{path} was made with other options than the files before it")
             commits = dict.fromkeys([*head.get("commits", []), line["commit"]])

@@ -10,8 +10,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.context import Response
 from broker.purgatory import CompletionSink, DelayedOperation, Purgatories
+from broker.response import Response
 
 
 class Wait(DelayedOperation):

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from broker.admin.producer_ids import ProducerIds
-from broker.context import Context, Delayed, Plane, Response
+from broker.context import Context, Delayed, Plane
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.handlers import update_metadata
@@ -27,6 +27,7 @@ from broker.metrics import Metrics
 from broker.purgatory import CompletionSink, Purgatories
 from broker.registration import make_paths
 from broker.replica.manager import ReplicaManager
+from broker.response import Response
 from broker.services import Services
 from highwater.common import znodes
 from highwater.common.config import Config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,14 +18,22 @@ from broker.handlers import (
     describe_log_dirs,
     elect_leaders,
     init_producer_id,
+    leader_and_isr,
     list_partition_reassignments,
+    stop_replica,
     update_metadata,
 )
+from broker.response import NoResponse, Response
 from highwater.common import znodes
 from highwater.common.errors import ErrorCode
 from highwater.common.reassignment import ReplicaAssignment
 from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition
-from highwater.common.wire.control import ControlledShutdownRequest, UpdateMetadataRequest
+from highwater.common.wire.control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from highwater.common.wire.messages import (
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
@@ -65,6 +74,41 @@ def test_update_metadata_fencing(in_broker: Any) -> None:
         assert await tell(6, 11) == "NONE", "our own registration may not be known to us yet"
         assert await tell(6, -1) == "NONE"
         assert await tell(6, -1, version=4) == "NONE"
+
+    in_broker(body)
+
+
+def test_what_a_controller_sent_over_a_connection_of_before_comes_too_late(in_broker: Any) -> None:
+    stop = StopReplicaRequest(
+        controller_id=2, controller_epoch=6, broker_epoch=10, delete_partitions=True,
+        topic_states=[],
+    )  # fmt: skip
+    become = LeaderAndIsrRequest(
+        controller_id=2, controller_epoch=6, broker_epoch=10, topic_states=[],
+        live_leaders=[],
+    )  # fmt: skip
+
+    async def body(b: Any) -> None:
+        async def take(module: ModuleType, request: Any, number: int) -> bool:
+            ctx = b.context(module, module.API.versions[1])
+            ctx.connection_number = number
+            reply = await module.handle(ctx, request)
+            assert isinstance(reply, Response) or reply == NoResponse(close=True)
+            return isinstance(reply, Response)
+
+        b.services.replicas.controller_epoch = ControllerEpoch(5)
+        assert await take(update_metadata, empty_update(5, 10), 7)
+        assert await take(update_metadata, empty_update(6, 10), 4), "another controller"
+        assert await take(update_metadata, empty_update(6, 10), 4)
+        assert await take(update_metadata, empty_update(5, 10), 8), "it is told why: its epoch"
+        assert await take(leader_and_isr, become, 9)
+        generation = b.services.metadata.generation
+        for module, request in (
+            (update_metadata, empty_update(6, 10)), (leader_and_isr, become), (stop_replica, stop),
+        ):  # fmt: skip
+            assert not await take(module, request, 4)
+            assert await take(module, request, 9)
+        assert b.services.metadata.generation == generation + 1
 
     in_broker(body)
 

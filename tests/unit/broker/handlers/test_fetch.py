@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Delayed, FileSlice, Response
+from broker.context import Delayed
 from broker.handlers import fetch
 from broker.replica.partition import LeaderAndIsr
+from broker.response import FileSlice, Response
 from highwater.common.types import (
     BrokerId,
     ControllerEpoch,

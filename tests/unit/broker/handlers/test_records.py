@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Response
 from broker.handlers import (
     delete_records,
     describe_producers,
@@ -15,6 +14,7 @@ from broker.handlers import (
     produce,
 )
 from broker.replica.partition import LeaderAndIsr
+from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import (
     BrokerId,

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, cast
 import pytest
 import trio
 
-from broker.context import Api, Context, Handler, Response
+from broker.context import Api, Context, Handler
 from broker.metrics import Metrics
 from broker.network.handler_pool import ErrorResponse, HandlerEntry
 from broker.network.socket_server import SocketServer
 from broker.purgatory import CompletionSink, DelayedOperation, Purgatories
 from broker.quota.manager import Quotas
+from broker.response import Response
 from highwater.common.config import Config
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.header import request_header

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 import trio
 
-from broker.context import (
-    Context,
-    Delayed,
-    Plane,
-    Reply,
-    Response,
-)
+from broker.context import Context, Delayed, Plane, Reply
+from broker.response import Response
 
 from .conftest import Net, Wait, echo, entry, serving
 

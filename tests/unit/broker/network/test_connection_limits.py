@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context, Response
+from broker.context import Context
 from broker.network.connection_limits import ConnectionLimits, TooManyConnections
+from broker.response import Response
 from highwater.common.world.real.network import RealNetwork
 
 from .conftest import entry, serving

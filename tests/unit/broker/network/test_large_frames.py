@@ -8,8 +8,9 @@ from struct import pack
 import pytest
 import trio
 
-from broker.context import Context, Response
+from broker.context import Context
 from broker.network.connection import SCRATCH_BYTES
+from broker.response import Response
 from highwater.common.world.real.network import RealNetwork
 
 from .conftest import PlainNetwork, entry, serving

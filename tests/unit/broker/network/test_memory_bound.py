@@ -7,9 +7,10 @@ from struct import pack
 import pytest
 import trio
 
-from broker.context import Context, Delayed, Plane, Reply, Response
+from broker.context import Context, Delayed, Plane, Reply
 from broker.network.connection import SCRATCH_BYTES
 from broker.network.request_channel import RequestChannel
+from broker.response import Response
 from highwater.common.wire.codec import encode_request
 from highwater.common.wire.header import request_header
 from highwater.common.wire.messages import HeartbeatRequest, HeartbeatResponse

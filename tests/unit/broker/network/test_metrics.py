@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.context import Context, Response
+from broker.context import Context
 from broker.network.metrics_server import MetricsServer
+from broker.response import Response
 from highwater.common.metrics import (
     JMX_EXPORTER,
     WINDOW_NS,

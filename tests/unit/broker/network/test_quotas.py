@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context, NoResponse, Response
+from broker.context import Context
 from broker.quota.entities import Entity
+from broker.response import NoResponse, Response
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import decode_response, encode_request
 from highwater.common.wire.messages import HeartbeatRequest, HeartbeatResponse

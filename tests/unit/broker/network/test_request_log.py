@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context, FileSlice, NoResponse, Response
+from broker.context import Context
 from broker.network.request_log import LOGGER, loggable
+from broker.response import FileSlice, NoResponse, Response
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import encode_request
 from highwater.common.wire.fetch import FetchedPartition, response_parts

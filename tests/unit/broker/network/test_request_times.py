@@ -10,10 +10,11 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.context import Context, Delayed, Extra, NoResponse, Plane, Reply, Response
+from broker.context import Context, Delayed, Plane, Reply
 from broker.loop_steps import LONG_NS, NOTED_NS, LoopSteps, StepInstrument
 from broker.metrics import ApiMetrics
 from broker.purgatory import DelayedOperation
+from broker.response import Extra, NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.metrics import WINDOW_NS
 from highwater.common.world.real.network import RealNetwork

@@ -12,18 +12,11 @@ from typing import Any, ClassVar, cast
 import pytest
 import trio
 
-from broker.context import (
-    Context,
-    Delayed,
-    FileSlice,
-    NoResponse,
-    Plane,
-    Reply,
-    Response,
-)
+from broker.context import Context, Delayed, Plane, Reply
 from broker.network.connection import PIPELINE
 from broker.network.socket_server import BindError, SocketServer
 from broker.purgatory import DelayedOperation
+from broker.response import FileSlice, NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage, decode_response, encode_request
 from highwater.common.wire.messages import ApiVersionsRequest, HeartbeatRequest

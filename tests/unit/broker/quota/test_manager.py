@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.context import Response
 from broker.quota.entities import (
     DEFAULT,
     Entity,
@@ -21,6 +20,7 @@ from broker.quota.entities import (
 )
 from broker.quota.manager import Quotas
 from broker.quota.throttling import throttled
+from broker.response import Response
 from highwater.common.config import Config
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
