@@ -125,7 +125,9 @@ def cold_file(disk: RealDisk, path: Path) -> RealFile:
         os.fsync(written.fileno())
         os.posix_fadvise(written.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     file = disk.open(str(path))
-    if file.cached(0, 300 << 10):
+    # asking for a page has the kernel fetch it: that one alone, and the tests ask for others
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+    if file.cached(file.size - 1, 1):
         pytest.skip(f"{path} cannot leave memory, or the file system does not tell")
     return file
 
@@ -143,7 +145,6 @@ async def test_a_page_that_is_there_by_chance_does_not_count(tmp_path: Path) -> 
     assert len(file.read(0, 4096)) == 4096
     assert file.cached(0, 4096) == 4096
     assert file.cached(0, 200 << 10) == 0
-    assert file.cached(0, 1 << 20) == 0
 
 
 async def test_a_hurried_read_does_not_wait_for_the_disk(tmp_path: Path) -> None:
