@@ -42,6 +42,7 @@ BROKEN = [
     ("missed-terms", "24-failed-fetch-is-progress"),
     ("fast-bounce", "19-broker-epoch-ignored"),
     ("early-request", "74-accepts-before-its-epoch"),
+    ("late-update", "75-late-requests-taken"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),

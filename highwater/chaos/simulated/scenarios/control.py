@@ -10,9 +10,18 @@ from broker.server import Broker, BrokerError
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape
 from highwater.chaos.simulated.scenarios.stage import TP, Scenario, Stage
-from highwater.chaos.simulated.wire_tap import LEADER_AND_ISR, STALE, STOP_REPLICA, Sent
+from highwater.chaos.simulated.wire_tap import (
+    LEADER_AND_ISR,
+    REQUEST,
+    STALE,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    Sent,
+)
 from highwater.common import znodes
 
+LATE_S = 10.0
+"""More than the controller waits for an answer."""
 THREE = Shape(brokers=3, min_isr=2, lag_ms=3000)
 
 
@@ -75,6 +84,31 @@ async def early_request(stage: Stage) -> None:
     await stage.insist(lambda: stage.send("two"))
     await stage.equal_logs((1, 2, 3))
     stage.in_order(f"broker-{victim} .*is killed", f"broker {victim} serves", "t-0: follows")
+
+
+async def late_update(stage: Stage) -> None:
+    """The network holds up an UpdateMetadata until its controller has given up the connection, and
+    told newer things over another (seed 2520 of November 2026): it must not be taken then."""
+    await stage.start(1, 2, 3)
+    await stage.send("one")
+    held = stage.arm(UPDATE_METADATA, REQUEST, LATE_S, 1, 3)
+    await stage.lead(2)
+    await stage.until(lambda: held.fired, "the controller tells broker 3")
+    arrives = trio.current_time() + LATE_S
+    await stage.lead(1)
+
+    def knows() -> bool:
+        services = stage.cluster.nodes[3].services
+        known = services.metadata.partition(TP) if services is not None else None
+        return known is not None and (known.leader, known.leader_epoch) == (1, stage.epoch())
+
+    await stage.until(knows, "it is told all over another connection")
+    stage.check(trio.current_time() < arrives, "what is held has come already")
+    await stage.until(lambda: trio.current_time() > arrives + 1, "it comes")
+    stage.check(knows(), "it took what came late")
+    await stage.insist(lambda: stage.send("two"))
+    await stage.equal_logs((1, 2, 3))
+    stage.in_order("does not take the controller's requests", "came too late")
 
 
 async def unseen_bounce(stage: Stage) -> None:
@@ -243,6 +277,7 @@ SCENARIOS = (
         unseen_bounce,
     ),
     Scenario("zombie-controller", "a former controller wakes up", THREE, zombie_controller),
+    Scenario("late-update", "an UpdateMetadata comes over a former connection", THREE, late_update),
     Scenario("delayed-stop-replica", "a StopReplica comes late", THREE, delayed_stop_replica),
     Scenario("whole-restart", "clients ask brokers that know nothing yet", THREE, whole_restart),
     Scenario("two-processes", "two processes with one broker id", THREE, two_processes),
