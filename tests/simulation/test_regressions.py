@@ -129,6 +129,7 @@ def test_what_an_unclean_election_gives_up(seed: int) -> None:
         2520,  # a bug, T7: an UpdateMetadata that came late, over a former connection, was taken
         2640,  # the same
         125,  # T7: what its whole ISR lost with the power was all that a coordinator knew of it
+        4226,  # R5: a leader's HW rose in the very step in which its disk was found to be full
         1591,  # C2: a leader refused a producer's first batch, and took the second (the ISR grew)
     ],
 )

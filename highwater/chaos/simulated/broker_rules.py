@@ -89,6 +89,12 @@ class BrokerRules:
                 self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
         if new.leads:
             self._check_leader(truth, replica, old, new, partition, new_term)
+            return
+        led = old is not None and old.leads and old.leader_epoch == new.leader_epoch
+        if led and new.hw > truth.end:
+            # its directory failed in the step in which its HW rose: that was a leader's still
+            self._extend(truth, replica, new.hw)
+            self._check_members(truth, replica, new)
         elif new.hw and (old is None or new.hw != old.hw):
             self._book.hold(
                 truth, replica, min(new.hw, replica.mirror.end), "R5", "has its HW there"
