@@ -60,27 +60,19 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         parts = response_parts(ctx.version, int(e.code), 0, ())
         return Response(parts=parts, error_names=(e.code.name,))
     fetch = FetchOperation(ctx, request, session, asked, full)
-    if len(asked) > AT_ONCE:
+    if len(asked) > AT_ONCE or not fetch.read_at_once(asked):
         return _in_turns(fetch)
-    if not fetch.read_at_once(asked):
-        return _from_disk(fetch)
     return fetch.answer() if fetch.complete else Delayed(fetch)
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
-    """As many partitions as a follower may have would keep everybody else waiting."""
+    """As many partitions as a follower may have would keep everybody else waiting, and so would
+    the disk, where it alone knows where batches begin."""
     for first in range(0, len(fetch.asked), AT_ONCE):
         some = fetch.asked[first : first + AT_ONCE]
         if not fetch.read_at_once(some):
             await fetch.read_from_disk(some)
         await trio.lowlevel.checkpoint()
-    fetch.read_again(fetch.changed())
-    return fetch.answer() if fetch.complete else Delayed(fetch)
-
-
-async def _from_disk(fetch: FetchOperation) -> Reply:
-    """Where batches begin is on the disk alone: nobody else waits until it is read."""
-    await fetch.read_from_disk(fetch.asked)
     fetch.read_again(fetch.changed())
     return fetch.answer() if fetch.complete else Delayed(fetch)
 

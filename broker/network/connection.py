@@ -154,8 +154,9 @@ class BrokerConnection:
         """The size of the last frame, where it was large."""
         self._file_sent = 0
         self._loaded = 0
-        """Up to there, from what was sent on, the slice that is being sent was just loaded."""
+        """Up to there, from its beginning on, the slice that is being sent was just loaded."""
         self.loading = False
+        """Whether somebody is about to `load`, or does."""
         self._id: str | None = None
 
     @property
@@ -392,7 +393,6 @@ class BrokerConnection:
         part, sent = self.out[0], self._file_sent
         assert isinstance(part, FileSlice)
         n = min(part.size - sent, _LOAD_BYTES)
-        self.loading = True
         try:
             await part.file.load(part.position + sent, n)
         finally:

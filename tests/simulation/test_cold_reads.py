@@ -3,26 +3,29 @@ happens meanwhile (a truncation, a new leader, a file that goes) shows in what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from broker.context import Reply
 from broker.handlers import fetch
 from broker.log import segment
 from highwater.chaos.simulated.run import Options, simulate
+from highwater.common.wire.fetch import FetchPartition
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_third_of_all_reads_wait_for_the_disk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = 0
-    from_disk = fetch._from_disk
+    read_at_once = fetch.FetchOperation.read_at_once
 
-    async def counted(operation: fetch.FetchOperation) -> Reply:
+    def counted(operation: fetch.FetchOperation, partitions: Sequence[FetchPartition]) -> bool:
         nonlocal looked_up
-        looked_up += 1
-        return await from_disk(operation)
+        done = read_at_once(operation, partitions)
+        looked_up += not done
+        return done
 
-    monkeypatch.setattr(fetch, "_from_disk", counted)
+    monkeypatch.setattr(fetch.FetchOperation, "read_at_once", counted)
     monkeypatch.setattr(segment, "TAIL_BATCHES", 4)  # where a batch begins is known of few
     monkeypatch.setattr(segment, "READERS", 1)
     outcome = simulate(seed, Options(seconds=15.0, cold_reads=True))

@@ -9,7 +9,7 @@ thousand times a second, ahead of everything else on its CPU (SCHED_FIFO: no pro
 machine can hold it up), and writes down when that took more than twenty times as long as usual
 ("slow"), or began more than two milliseconds late ("late": its CPU stood still, or was in the
 kernel): the nanoseconds of CLOCK_MONOTONIC at which it should have begun, and at which it was done.
-It ends with its parent, or when it is told to.  Costs about 4 % of a CPU.
+It ends with its parent, or when it is told to.
 """
 
 from __future__ import annotations

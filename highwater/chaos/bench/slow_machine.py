@@ -105,20 +105,22 @@ class MachineWatch:
     def watches(self) -> bool:
         return bool(self._probes)
 
-    def begin(self) -> bool:
-        """Waits until every probe knows what is usual; gives whether they run."""
+    def begin(self) -> str:
+        """Waits until every probe knows what is usual; gives why they do not run, or nothing."""
         for cpu, path in self._files.items():
             path.unlink(missing_ok=True)
             command = [sys.executable, "-I", "-m", _PROBE, str(cpu), str(path)]
-            self._probes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+            self._probes.append(subprocess.Popen(command, stderr=subprocess.PIPE))
         deadline = time.monotonic() + READY_S
         while not all(self._ready(path) for path in self._files.values()):
-            ended = any(probe.poll() is not None for probe in self._probes)
+            ended = [probe for probe in self._probes if probe.poll() is not None]
             if ended or time.monotonic() > deadline:
+                errors = ended[0].stderr if ended else None
+                why = errors.read().decode().strip() if errors is not None else ""
                 self.end()
-                return False
+                return why.rpartition("\n")[2] or f"not ready after {READY_S:g} s"
             time.sleep(0.05)
-        return True
+        return ""
 
     @staticmethod
     def _ready(path: Path) -> bool:
@@ -130,6 +132,8 @@ class MachineWatch:
                 probe.send_signal(signal.SIGTERM)
         for probe in self._probes:
             probe.wait()
+            if probe.stderr is not None:
+                probe.stderr.close()
         self._probes.clear()
 
     def moments(self) -> SlowMoments:
@@ -171,9 +175,9 @@ def overlaps(these: Sequence[Span], those: Sequence[Span]) -> list[Span]:
 @contextlib.contextmanager
 def watching(folder: Path, progress: Progress) -> Iterator[MachineWatch]:
     watch = MachineWatch(folder)
-    if not watch.begin():
+    if why := watch.begin():
         progress(
-            "this user may have no real-time priority: whether the machine is slow is not seen"
+            f"whether the machine is slow is not seen, as that takes real-time priority: {why}"
         )
     try:
         yield watch

@@ -37,7 +37,7 @@ _IOV_MAX = 1024
 _HOT_BYTES = 16 << 20
 """What a process has appended last is in memory: nothing evicts it before it is written back."""
 _LOOK_BYTES = 256 << 10
-"""Looked for at once: the kernel copies them to tell, which takes some 30 us."""
+"""Looked for at once: the kernel copies them to tell, which costs no more than to send them."""
 _ENOUGH_BYTES = 64 << 10
 _LOAD_BYTES = 256 << 10
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
