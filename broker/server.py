@@ -137,7 +137,9 @@ class Broker:
             purgatories=self.purgatories,
             completions=self.completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(config, world, self.replicas, self.metadata, self.purgatories),
+            groups=GroupCoordinator(
+                config, world, self.replicas, self.metadata, self.purgatories, self.completions.add
+            ),
             transactions=TransactionCoordinator(
                 config, world, self.replicas, self.metadata, self.purgatories
             ),

@@ -15,7 +15,7 @@ Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -65,12 +65,14 @@ class GroupCoordinator:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         purgatories: Purgatories,
+        completed: Callable[[str, Iterable[Hashable]], None],
     ) -> None:
         self.config = config
         self.world = world
         self.replicas = replicas
         self.metadata = metadata
         self.purgatories = purgatories
+        self._completed = completed
         self.limits = Limits(config.group_initial_rebalance_delay_ms, config.group_max_size)
         self.shards: dict[int, Shard] = {}
         self.load_times = load_times()
@@ -108,10 +110,8 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: Join, ticket: Waiting) -> None:
         shard = self._named(group_id)
-        low, high = (
-            self.config.group_min_session_timeout_ms,
-            self.config.group_max_session_timeout_ms,
-        )
+        low = self.config.group_min_session_timeout_ms
+        high = self.config.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = shard.groups.get(group_id)
@@ -320,7 +320,8 @@ class GroupCoordinator:
         for ticket, answer in outcome.answers:
             assert isinstance(ticket, Waiting)
             ticket.answer = answer
-            self.purgatories.check(Waiting.kind, ticket.keys)
+            # not at once: a member that has just asked hears first, then those that waited for it
+            self._completed(Waiting.kind, ticket.keys)
 
     def _append(
         self, shard: Shard, group: Group, write: Write, verification: Verification | None

@@ -94,6 +94,8 @@ class Asker:
     def __init__(self, config: Config, world: Any, zk: ZooKeeper) -> None:
         self.zk = zk
         self.controller = Controller()
+        self.answered: list[Any] = []
+        """Requests, in the order in which their answers were given."""
         broker_id = BrokerId(config.broker_id)
         metadata = MetadataCache(broker_id, "the-cluster")
         purgatories = Purgatories()
@@ -114,7 +116,9 @@ class Asker:
             purgatories=purgatories,
             completions=completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(config, world, replicas, metadata, purgatories),
+            groups=GroupCoordinator(
+                config, world, replicas, metadata, purgatories, completions.add
+            ),
             transactions=TransactionCoordinator(config, world, replicas, metadata, purgatories),
             broker_epoch=BrokerEpoch(10),
             session=zk,
@@ -142,7 +146,9 @@ class Asker:
                 raise
             reply = module.error_response(ctx, message, e.code)
         if isinstance(reply, Delayed):
-            reply = await self._wait(reply)
+            reply = await self._wait(reply, request)
+        else:
+            self.answered.append(request)
         assert isinstance(reply, Response), reply
         if reply.parts is not None:
             body = b"".join(reply.parts)  # type: ignore[arg-type]
@@ -150,12 +156,13 @@ class Asker:
             body = bytes(encode_response(reply.message, version))
         return decode_response(key, version, body)
 
-    async def _wait(self, reply: Delayed) -> Response:
+    async def _wait(self, reply: Delayed, request: Any) -> Response:
         answers: list[Response] = []
         done = trio.Event()
 
         def respond(response: Response) -> None:
             answers.append(response)
+            self.answered.append(request)
             done.set()
 
         self.services.purgatories.submit(reply.operation, respond)

@@ -119,12 +119,12 @@ class Node:
         assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
         return str(member_id)
 
-    async def sync(self, member_id: str) -> Any:
+    async def sync(self, member_id: str, generation: int = 1) -> Any:
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(
             member_id=member_id, assignment=b"all"
         )
         request = SyncGroupRequest(
-            group_id="g", generation_id=1, member_id=member_id, assignments=[assignment]
+            group_id="g", generation_id=generation, member_id=member_id, assignments=[assignment]
         )
         return await self.b.ask(sync_group, 5, request)
 
@@ -240,6 +240,33 @@ def test_who_waits_hears_of_the_move_at_once(in_broker: Any) -> None:
             await node.role(2)
         assert answers[0].error_code == ErrorCode.NOT_COORDINATOR
         assert trio.current_time() - started < 0.1
+
+    run(in_broker, body)
+
+
+def test_the_member_that_asks_last_hears_first(in_broker: Any) -> None:
+    """A leader's SyncGroup (and the last JoinGroup) is answered before those that waited for it,
+    so that a follower does not work with what its leader has not heard of yet."""
+
+    async def body(node: Node) -> None:
+        await node.leads()
+        leader = await node.member()
+        follower = (await node.join()).member_id
+        waiting = node.b.services.groups.shards[0].groups["g"]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.join, follower)
+            while follower not in waiting.members:
+                await trio.sleep(0.01)
+            await node.join(leader)
+        assert [r.member_id for r in node.b.answered[-2:]] == [leader, follower]
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.sync, follower, 2)
+            while not waiting.members[follower].syncing:
+                await trio.sleep(0.01)
+            await node.sync(leader, 2)
+        assert [r.member_id for r in node.b.answered[-2:]] == [leader, follower]
 
     run(in_broker, body)
 
