@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Container, Hashable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import trio
 
+from broker.cold_reads import read_at_once, read_loaded
 from broker.context import Api, Context, Delayed, Reply
 from broker.purgatory import DelayedOperation, trio_now_ms
 from broker.quota.manager import user_of
@@ -44,9 +46,6 @@ API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 
 AT_ONCE = 120
 """Partitions read before others have their turn: some 3 ms."""
-COLD_PLACES = 6
-"""So many of a partition are loaded before its read may wait: an index, two places in the log, and
-what is gone again."""
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -103,8 +102,6 @@ class FetchOperation(DelayedOperation):
         self.size = 0
         """Bytes found, of all partitions."""
         self._left = self._most()
-        self._cold: ColdRead | None = None
-        """Why the last attempt to read at once did not end."""
         self._news: set[Hashable] = set()
 
     @property
@@ -133,24 +130,16 @@ class FetchOperation(DelayedOperation):
         """`read`, unless the disk would have to be waited for: then nothing was done."""
         size, left = self.size, self._left
         try:
-            with self.ctx.services.world.disk.not_waiting():
-                self.read(partitions)
-        except ColdRead as cold:
-            self.size, self._left, self._cold = size, left, cold
+            read_at_once(self.ctx.services.world.disk, lambda: self.read(partitions))
+        except ColdRead:
+            self.size, self._left = size, left
             return False
         return True
 
     async def read_from_disk(self, partitions: Sequence[FetchPartition]) -> None:
         """`read`, each partition once all that it takes is in memory: two places, as a rule."""
         for p in partitions:
-            for _ in range(COLD_PLACES):
-                if self.read_at_once([p]):
-                    break
-                cold = self._cold
-                assert cold is not None
-                await cold.load()
-            else:
-                self.read([p])
+            await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]))
 
     def read_again(self, changed: Container[Hashable]) -> None:
         """Those that have changed, and whatever is not empty: its bytes may not be there any more.

@@ -9,13 +9,18 @@ not offered.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
+from broker.cold_reads import PLACES, read_at_once, read_loaded
 from broker.context import Api, Context, Reply
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.messages import ListOffsetsResponse
+from highwater.common.world.api import ColdRead
 
 API = Api(key=2, name="ListOffsets", versions=(1, 7))
 
@@ -27,31 +32,63 @@ _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 _Partition = _Topic.ListOffsetsPartitionResponse
 
 
-def handle(ctx: Context, request: Any) -> Reply:
-    topics, names = [], []
-    for topic in request.topics:
-        partitions = []
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            code, (timestamp, offset, epoch) = ErrorCode.NONE, UNKNOWN
-            try:
-                timestamp, offset, epoch = _find(ctx, request, tp, p)
-            except ApiError as e:
-                code = e.code
-                if code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.version < 5:
-                    code = ErrorCode.LEADER_NOT_AVAILABLE
-                names.append(code.name)
-            partitions.append(
-                _Partition(
-                    partition_index=tp.partition,
-                    error_code=int(code),
-                    timestamp=timestamp,
-                    offset=offset,
-                    leader_epoch=epoch,
-                )
-            )
-        topics.append(_Topic(name=topic.name, partitions=partitions))
-    return Response(ListOffsetsResponse(topics=topics), error_names=tuple(names))
+def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
+    try:
+        found = read_at_once(
+            ctx.services.world.disk,
+            lambda: [_partition(ctx, request, topic, p) for topic, p in _asked(request)],
+        )
+    except ColdRead:
+        return _from_disk(ctx, request)
+    return _response(request, found)
+
+
+async def _from_disk(ctx: Context, request: Any) -> Reply:
+    """A timestamp is looked up in indexes and in the log, which the disk alone may have."""
+    found = []
+    for topic, p in _asked(request):
+        look = partial(_partition, ctx, request, topic, p)
+        found.append(await read_loaded(ctx.services.world.disk, look, _places(ctx, topic, p)))
+    return _response(request, found)
+
+
+def _asked(request: Any) -> Iterator[tuple[str, Any]]:
+    return ((topic.name, p) for topic in request.topics for p in topic.partitions)
+
+
+def _places(ctx: Context, topic: str, asked: Any) -> int:
+    """Each segment's time index may have to be loaded to know which one is to be searched."""
+    partition = ctx.services.replicas.partitions.get(TopicPartition(topic, asked.partition_index))
+    log = None if partition is None else partition.log
+    return PLACES + (0 if log is None else len(log.segments))
+
+
+def _response(request: Any, found: Sequence[Any]) -> Response:
+    partitions = iter(found)
+    topics = [
+        _Topic(name=topic.name, partitions=list(islice(partitions, len(topic.partitions))))
+        for topic in request.topics
+    ]
+    errors = tuple(ErrorCode(p.error_code).name for p in found if p.error_code)
+    return Response(ListOffsetsResponse(topics=topics), error_names=errors)
+
+
+def _partition(ctx: Context, request: Any, topic: str, asked: Any) -> Any:
+    tp = TopicPartition(topic, asked.partition_index)
+    code, (timestamp, offset, epoch) = ErrorCode.NONE, UNKNOWN
+    try:
+        timestamp, offset, epoch = _find(ctx, request, tp, asked)
+    except ApiError as e:
+        code = e.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.version < 5:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+    return _Partition(
+        partition_index=tp.partition,
+        error_code=int(code),
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch,
+    )
 
 
 def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[int, int, int]:
