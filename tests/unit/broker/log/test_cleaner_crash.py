@@ -181,10 +181,11 @@ def judge(found: Records, written: Records, point: str) -> None:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_at_every_step(power: bool) -> None:
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_a_crash_at_every_step(power: bool, every: int) -> None:
     step, crashed = 0, True
     while crashed:
-        step += 1
+        step += every
 
         async def main(kernel: Kernel, step: int = step) -> bool:
             machine = Machine(kernel)
