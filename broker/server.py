@@ -141,7 +141,7 @@ class Broker:
                 config, world, self.replicas, self.metadata, self.purgatories, self.completions.add
             ),
             transactions=TransactionCoordinator(
-                config, world, self.replicas, self.metadata, self.purgatories
+                config, world, self.replicas, self.metadata, self.purgatories, self.completions.add
             ),
             broker_epoch=BrokerEpoch(-1),
         )

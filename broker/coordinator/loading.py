@@ -7,7 +7,6 @@ its marker on; what is open at the end is handed over, to be decided by a marker
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -34,11 +33,6 @@ Replay = Callable[[R, int], None]
 
 class LoadError(Exception):
     """The log does not give what its offsets promise."""
-
-
-def load_times() -> deque[int]:
-    """Milliseconds that the latest loads took, for the metrics."""
-    return deque(maxlen=50)
 
 
 @dataclass(slots=True)

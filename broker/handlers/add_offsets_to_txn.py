@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import AddOffsetsToTxnResponse

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from broker.context import Api, Context, Reply
-from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import DeleteGroupsResponse

@@ -12,8 +12,8 @@ from typing import Any
 
 from broker.admin.topics import zookeeper_errors
 from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

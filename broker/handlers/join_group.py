@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.protocol import Join, Joined
-from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.wire.messages import JoinGroupResponse

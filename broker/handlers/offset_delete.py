@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.waiting import Waiting
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition

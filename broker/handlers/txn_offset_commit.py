@@ -14,8 +14,8 @@ from typing import Any
 from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.commit_requests import Errors, answer, offsets_of
 from broker.coordinator.group.offsets import commit_error
-from broker.coordinator.group.waiting import Waiting
 from broker.coordinator.transaction.transaction import Identity
+from broker.coordinator.waiting import Waiting
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition

@@ -4,11 +4,6 @@ It finds the group, lets a pure step happen, and carries out what that wants: re
 to the group's partition of __consumer_offsets with acks=all (and replayed when the HW has passed
 them), timers go on the purgatory's wheel, answers to whoever waits.
 
-A broker that becomes leader of a partition reads it first.  It serves none of its groups before it
-has read everything and the HW has reached the end that the log had at the election: below that end
-lies what an earlier leader may have acknowledged, and until the HW is there it is not known to be
-committed.  A broker that leads no more lets everything go at once.
-
 Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
 """
 
@@ -26,20 +21,17 @@ from broker.coordinator.group import offsets
 from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
 from broker.coordinator.group.protocol import Join, Limits, Sync
 from broker.coordinator.group.rebalance import Rebalancing
-from broker.coordinator.group.records import CommittedOffset, decode, encode, partition_for
-from broker.coordinator.group.shard import PendingMarker, PendingWrite, Shard
-from broker.coordinator.group.waiting import DelayedWrite, Waiting
-from broker.coordinator.loading import LoadError, load, load_times
+from broker.coordinator.group.records import CommittedOffset, GroupLogRecord, decode, encode
+from broker.coordinator.group.shard import GroupShard, PendingMarker, PendingWrite
+from broker.coordinator.runtime import ALL, Coordinator
+from broker.coordinator.waiting import Waiting
 from broker.replica.manager import monotonic_ms
-from broker.replica.partition import Role
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from highwater.common.wire.compression import Compression
 from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
 
 if TYPE_CHECKING:
-    from broker.coordinator.group.records import GroupLogRecord
-    from broker.coordinator.loading import Loaded
     from broker.log.verification import Verification
     from broker.metadata_cache import MetadataCache
     from broker.purgatory import Purgatories
@@ -50,13 +42,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALL = -1
-HW_POLL_S = 0.01
-LOAD_RETRY_S = 1.0
 
-
-class GroupCoordinator:
-    """Methods raise ApiError where this broker cannot answer for the group."""
+class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
+    topic = GROUP_METADATA_TOPIC
+    coordinates = "groups"
 
     def __init__(
         self,
@@ -67,39 +56,40 @@ class GroupCoordinator:
         purgatories: Purgatories,
         completed: Callable[[str, Iterable[Hashable]], None],
     ) -> None:
-        self.config = config
-        self.world = world
-        self.replicas = replicas
-        self.metadata = metadata
-        self.purgatories = purgatories
-        self._completed = completed
+        super().__init__(config, world, replicas, metadata, purgatories, completed)
         self.limits = Limits(config.group_initial_rebalance_delay_ms, config.group_max_size)
-        self.shards: dict[int, Shard] = {}
-        self.load_times = load_times()
-        self._nursery: trio.Nursery | None = None
-        replicas.on_role_change.append(self.role_changed)
 
-    # ---------------------------------------------------------------- where a group belongs
+    @property
+    def partitions(self) -> int:
+        return self.config.offsets_topic_num_partitions
 
-    def partition_of(self, group_id: str) -> TopicPartition:
-        known = len(self.metadata.partitions_of(GROUP_METADATA_TOPIC))
-        count = known or self.config.offsets_topic_num_partitions
-        return TopicPartition(GROUP_METADATA_TOPIC, partition_for(group_id, count))
+    def new_shard(self, partition: Partition) -> GroupShard:
+        return GroupShard(partition)
 
-    def _shard(self, group_id: str) -> Shard:
-        shard = self.shards.get(self.partition_of(group_id).partition)
-        if shard is None or not shard.leads:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
-        if not shard.loaded:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._advance(shard)
-        return shard
+    def decode(self, key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
+        return decode(key, value)
 
-    def _named(self, group_id: str) -> Shard:
+    def took_over(self, shard: GroupShard) -> None:
+        for group in list(shard.groups.values()):
+            shard.drop_if_unused(group)
+            if group.group_id in shard.groups:
+                self._apply(shard, group, self._steps(group).loaded())
+
+    def gave_up(self, shard: GroupShard) -> None:
+        for group in shard.groups.values():
+            self._apply(shard, group, self._steps(group).unloaded())
+        while shard.pending:
+            pending = shard.pending.popleft()
+            if isinstance(pending, PendingWrite):
+                self._settle(shard, pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for timer in shard.timers.values():
+            timer.cancel()
+
+    def _named(self, group_id: str) -> GroupShard:
         """For requests of members: a group has a name."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        return self._shard(group_id)
+        return self.shard_of(group_id)
 
     # ---------------------------------------------------------------- members
 
@@ -168,7 +158,7 @@ class GroupCoordinator:
             shard.drop_if_unused(group)
         return codes
 
-    def _known(self, shard: Shard, group_id: str) -> Group:
+    def _known(self, shard: GroupShard, group_id: str) -> Group:
         group = shard.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -185,7 +175,7 @@ class GroupCoordinator:
         committed: Mapping[TopicPartition, CommittedOffset],
         ticket: Waiting,
     ) -> None:
-        shard = self._shard(group_id)
+        shard = self.shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is None:
             if generation >= 0:
@@ -199,7 +189,7 @@ class GroupCoordinator:
 
     def partition_for_commit(self, group_id: str) -> Partition:
         """The partition that a transaction's commit is verified for."""
-        return self._shard(group_id).partition
+        return self.shard_of(group_id).partition
 
     def commit_in_transaction(
         self,
@@ -237,7 +227,7 @@ class GroupCoordinator:
     def fetch(
         self, group_id: str, tps: Sequence[TopicPartition] | None, require_stable: bool
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
-        group = self._shard(group_id).groups.get(group_id)
+        group = self.shard_of(group_id).groups.get(group_id)
         return offsets.fetch(group, tps, require_stable)
 
     def delete_offsets(
@@ -271,7 +261,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------- administration
 
     def delete_group(self, group_id: str, ticket: Waiting) -> None:
-        shard = self._shard(group_id)
+        shard = self.shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -282,7 +272,7 @@ class GroupCoordinator:
         shard.drop_if_unused(group)
 
     def describe(self, group_id: str) -> Group | None:
-        return self._shard(group_id).groups.get(group_id)
+        return self.shard_of(group_id).groups.get(group_id)
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
         """All groups that this broker coordinates, and whether more are being loaded."""
@@ -294,21 +284,18 @@ class GroupCoordinator:
             if not shard.loaded:
                 code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 continue
-            self._advance(shard)
+            self.advance(shard)
             found += shard.groups.values()
         return code, found
 
     # ---------------------------------------------------------------- carrying out
-
-    def _wall_ms(self) -> int:
-        return self.world.clock.wall_ms()
 
     def _steps(self, group: Group) -> Rebalancing:
         return Rebalancing(group, self.limits)
 
     def _apply(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group: Group,
         outcome: Outcome,
         verification: Verification | None = None,
@@ -317,14 +304,10 @@ class GroupCoordinator:
             self._append(shard, group, write, verification)
         for (kind, member_id), delay in outcome.timers.items():
             self._set_timer(shard, group, kind, member_id, delay)
-        for ticket, answer in outcome.answers:
-            assert isinstance(ticket, Waiting)
-            ticket.answer = answer
-            # not at once: a member that has just asked hears first, then those that waited for it
-            self._completed(Waiting.kind, ticket.keys)
+        self._answer(outcome.answers)
 
     def _append(
-        self, shard: Shard, group: Group, write: Write, verification: Verification | None
+        self, shard: GroupShard, group: Group, write: Write, verification: Verification | None
     ) -> None:
         if not write.records:
             self._apply(shard, group, write.then(ErrorCode.NONE))
@@ -341,16 +324,14 @@ class GroupCoordinator:
         if write.producer is not None:
             first = end_offset - len(write.records)
             shard.hold(write.producer[0], zip(write.records, count(first)))
-        operation = DelayedWrite(
-            shard.partition.tp,
-            pending,
-            self.config.offsets_commit_timeout_ms,
-            lambda: self._advance(shard),
-            lambda code: self._settle(shard, pending, code),
+        timeout_ms = self.config.offsets_commit_timeout_ms
+        self._wait_for_hw(
+            shard, pending, timeout_ms, lambda code: self._settle(shard, pending, code)
         )
-        self.purgatories.submit(operation, lambda _: None)
 
-    def _append_records(self, shard: Shard, write: Write, verification: Verification | None) -> int:
+    def _append_records(
+        self, shard: GroupShard, write: Write, verification: Verification | None
+    ) -> int:
         now = self._wall_ms()
         codec = Compression(self.config.offsets_topic_compression_codec)
         pairs = [encode(record) for record in write.records]
@@ -372,8 +353,7 @@ class GroupCoordinator:
         )
         return info.last_offset + 1
 
-    def _advance(self, shard: Shard) -> None:
-        """Replays what the HW has passed, in order, and says so."""
+    def advance(self, shard: GroupShard) -> None:
         while shard.leads:
             done = shard.take_committed()
             if done is None:
@@ -381,7 +361,7 @@ class GroupCoordinator:
             if isinstance(done, PendingWrite):
                 self._settle(shard, done, ErrorCode.NONE)
 
-    def _settle(self, shard: Shard, pending: PendingWrite, code: ErrorCode) -> None:
+    def _settle(self, shard: GroupShard, pending: PendingWrite, code: ErrorCode) -> None:
         if pending.settled:
             return
         pending.settled = True
@@ -391,7 +371,7 @@ class GroupCoordinator:
         self._log(shard, group, before)
 
     def _set_timer(
-        self, shard: Shard, group: Group, kind: str, member_id: str, delay: int | None
+        self, shard: GroupShard, group: Group, kind: str, member_id: str, delay: int | None
     ) -> None:
         key = (group.group_id, kind, member_id)
         timer = shard.timers.pop(key, None)
@@ -402,7 +382,7 @@ class GroupCoordinator:
                 monotonic_ms() + delay, lambda: self._due(shard, group, kind, member_id)
             )
 
-    def _due(self, shard: Shard, group: Group, kind: str, member_id: str) -> None:
+    def _due(self, shard: GroupShard, group: Group, kind: str, member_id: str) -> None:
         shard.timers.pop((group.group_id, kind, member_id), None)
         if not shard.leads or shard.groups.get(group.group_id) is not group:
             return
@@ -421,7 +401,7 @@ class GroupCoordinator:
         self._log(shard, group, before)
         shard.drop_if_unused(group)
 
-    def _log(self, shard: Shard, group: Group, before: State) -> None:
+    def _log(self, shard: GroupShard, group: Group, before: State) -> None:
         if group.state is not before:
             log.info(
                 "group %s: %s, generation %d, %d members (%s)",
@@ -429,72 +409,8 @@ class GroupCoordinator:
                 shard.partition.tp,
             )  # fmt: skip
 
-    # ---------------------------------------------------------------- roles
-
-    def role_changed(self, partition: Partition) -> None:
-        """The replica manager says that this broker's role for a partition may have changed."""
-        tp = partition.tp
-        if tp.topic != GROUP_METADATA_TOPIC:
-            return
-        shard = self.shards.get(tp.partition)
-        if shard is not None and (shard.partition is not partition or not shard.leads):
-            self._unload(shard)
-            shard = None
-        if shard is None and partition.role is Role.LEADER and self._nursery is not None:
-            shard = self.shards[tp.partition] = Shard(partition)
-            self._nursery.start_soon(self._load, shard)
-
-    def _unload(self, shard: Shard) -> None:
-        shard.closed = True
-        del self.shards[shard.partition.tp.partition]
-        for group in shard.groups.values():
-            self._apply(shard, group, self._steps(group).unloaded())
-        while shard.pending:
-            pending = shard.pending.popleft()
-            if isinstance(pending, PendingWrite):
-                self._settle(shard, pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for timer in shard.timers.values():
-            timer.cancel()
-        log.info("%s: %d groups are coordinated elsewhere", shard.partition.tp, len(shard.groups))
-
-    async def _load(self, shard: Shard) -> None:
-        partition = shard.partition
-        started, records = monotonic_ms(), 0
-        disk, goes_on = self.world.disk, lambda: shard.leads
-        while shard.leads:
-            try:
-                source = partition.leader_log()
-                end = source.log_end_offset
-                loaded: Loaded[GroupLogRecord] = await load(
-                    source, end, disk, decode, shard.replay, goes_on
-                )
-                records = loaded.count
-                shard.hold_loaded(loaded)
-                while shard.leads and partition.high_watermark < end:
-                    await trio.sleep(HW_POLL_S)
-                break
-            except (LoadError, OSError, ApiError) as e:
-                if shard.leads:
-                    log.error("%s cannot be loaded, trying again: %s", partition.tp, e)
-                    shard.forget()
-                    await trio.sleep(LOAD_RETRY_S)
-        if not shard.leads:
-            return
-        shard.loaded = True
-        self.load_times.append(monotonic_ms() - started)
-        for group in list(shard.groups.values()):
-            shard.drop_if_unused(group)
-            if group.group_id in shard.groups:
-                self._apply(shard, group, self._steps(group).loaded())
-        log.info(
-            "%s: %d groups loaded from %d records in %d ms",
-            partition.tp, len(shard.groups), records, monotonic_ms() - started,
-        )  # fmt: skip
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            while True:
-                await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
-                self._expire()
+            await self._every(self.config.offsets_retention_check_interval_ms, self._expire)

@@ -93,21 +93,6 @@ class BadRecordError(ValueError):
     """Bytes that are no record of this topic."""
 
 
-def java_hash(text: str) -> int:
-    """String.hashCode of Java: over UTF-16 code units, in 32 bits with a sign."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for i in range(0, len(units), 2):
-        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of __consumer_offsets that a group belongs to."""
-    value = java_hash(group_id)
-    return 0 if value == -(1 << 31) else abs(value) % partitions
-
-
 # ---------------------------------------------------------------------------------- writing
 
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from broker.coordinator.group.group import Group, Write
 from broker.coordinator.group.records import GroupLogRecord
-from broker.coordinator.loading import Loaded
+from broker.coordinator.shard import Shard
 
 if TYPE_CHECKING:
+    from broker.coordinator.loading import Loaded
     from broker.replica.partition import Partition
     from broker.timing_wheel import TimerTask
 
@@ -43,25 +44,18 @@ class PendingMarker:
     end_offset: int
 
 
-class Shard:
-    """`partition` and `generation` say for which term as leader it holds."""
-
+class GroupShard(Shard[GroupLogRecord]):
     def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.generation = partition.generation
+        super().__init__(partition)
         self.groups: dict[str, Group] = {}
         self.pending: deque[PendingWrite | PendingMarker] = deque()
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
         """By producer id: the offsets of its open transaction, and where they stand."""
         self.timers: dict[tuple[str, str, str], TimerTask] = {}
-        self.loaded = False
-        self.closed = False
 
     @property
-    def leads(self) -> bool:
-        """Whether the term is not over."""
-        partition = self.partition
-        return not self.closed and partition.is_leader and partition.generation == self.generation
+    def names(self) -> int:
+        return len(self.groups)
 
     def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -70,7 +64,6 @@ class Shard:
         return group
 
     def replay(self, record: GroupLogRecord, offset: int) -> None:
-        """Applies a committed record: the only way in which what is stored changes."""
         group = self.group(record.group_id)
         group.replay(record, offset)
         if record.value is None and group.is_unused:
@@ -100,7 +93,7 @@ class Shard:
             held.append((record, offset))
             self.group(record.group_id).hold(record)
 
-    def hold_loaded(self, loaded: Loaded[GroupLogRecord]) -> None:
+    def undecided(self, loaded: Loaded[GroupLogRecord]) -> None:
         for producer_id, records in loaded.open.items():
             self.hold(producer_id, records)
 
@@ -121,6 +114,5 @@ class Shard:
             del self.groups[group.group_id]
 
     def forget(self) -> None:
-        """What was loaded so far is thrown away."""
         self.groups.clear()
         self.held.clear()

@@ -4,10 +4,9 @@ It finds the transactional id, lets a pure step happen, and carries out what tha
 appended to the id's partition of __transaction_state with acks=all (and replayed when the HW has
 passed it), markers go to `markers`, answers to whoever waits.
 
-A broker that becomes leader of a partition reads it first, and serves none of its ids before it has
-read everything and the HW has reached the end that the log had at the election.  Then it sends the
-markers of every transaction that was decided and not finished.  Markers carry the leader epoch, by
-which partitions refuse those of a coordinator that was replaced.
+When a partition has been loaded, markers are sent of every transaction that was decided and not
+finished.  They carry the leader epoch, by which partitions refuse those of a coordinator that was
+replaced.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager.
 """
@@ -15,28 +14,26 @@ Source: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateMa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
 from broker.admin.topic_names import TRANSACTION_STATE_TOPIC
-from broker.coordinator.group.records import partition_for
-from broker.coordinator.group.waiting import DelayedWrite, Waiting
-from broker.coordinator.loading import LoadError, load, load_times
+from broker.coordinator.runtime import ALL, Coordinator
 from broker.coordinator.transaction import steps
 from broker.coordinator.transaction.markers import MarkerSender
 from broker.coordinator.transaction.records import TransactionRecord, decode, encode
-from broker.coordinator.transaction.shard import PendingWrite, Shard
+from broker.coordinator.transaction.shard import PendingWrite, TransactionShard
 from broker.coordinator.transaction.transaction import Identity, Outcome, Transaction, Write
 from broker.coordinator.transaction.verifier import Verifier
 from broker.replica.manager import monotonic_ms
-from broker.replica.partition import Role
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import Record, build_batch, parse_header
 
 if TYPE_CHECKING:
+    from broker.coordinator.waiting import Waiting
     from broker.metadata_cache import MetadataCache
     from broker.purgatory import Purgatories
     from broker.replica.manager import ReplicaManager
@@ -46,14 +43,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALL = -1
-HW_POLL_S = 0.01
-LOAD_RETRY_S = 1.0
 COMPLETE_AGAIN_MS = 100
 
 
-class TransactionCoordinator:
-    """Methods raise ApiError where this broker cannot answer for the transactional id."""
+class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
+    topic = TRANSACTION_STATE_TOPIC
+    coordinates = "transactional ids"
 
     def __init__(
         self,
@@ -62,36 +57,39 @@ class TransactionCoordinator:
         replicas: ReplicaManager,
         metadata: MetadataCache,
         purgatories: Purgatories,
+        completed: Callable[[str, Iterable[Hashable]], None],
     ) -> None:
-        self.config = config
-        self.world = world
-        self.replicas = replicas
-        self.metadata = metadata
-        self.purgatories = purgatories
-        self.shards: dict[int, Shard] = {}
+        super().__init__(config, world, replicas, metadata, purgatories, completed)
         self.markers = MarkerSender(config, world, metadata, self.marked)
         self.verifier = Verifier(config, world, metadata, self)
-        self.load_times = load_times()
-        self._nursery: trio.Nursery | None = None
-        replicas.on_role_change.append(self.role_changed)
 
-    # ---------------------------------------------------------------- where an id belongs
+    @property
+    def partitions(self) -> int:
+        return self.config.transaction_state_log_num_partitions
 
-    def partition_of(self, transactional_id: str) -> TopicPartition:
-        known = len(self.metadata.partitions_of(TRANSACTION_STATE_TOPIC))
-        count = known or self.config.transaction_state_log_num_partitions
-        return TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, count))
+    def new_shard(self, partition: Partition) -> TransactionShard:
+        return TransactionShard(partition)
 
-    def _shard(self, transactional_id: str | None) -> Shard:
+    def decode(self, key: bytes | None, value: bytes | None) -> TransactionRecord | None:
+        return decode(key, value)
+
+    def took_over(self, shard: TransactionShard) -> None:
+        for txn in list(shard.transactions.values()):
+            if txn.state.is_prepared:
+                log.info("transactional id %s: %s, markers are sent again",
+                         txn.transactional_id, txn.state.label)  # fmt: skip
+                self._apply(shard, txn, Outcome(send_markers=True))
+
+    def gave_up(self, shard: TransactionShard) -> None:
+        self.markers.forget(shard)
+        while shard.pending:
+            done = shard.pending.popleft()
+            self._settle(shard, done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _named(self, transactional_id: str | None) -> TransactionShard:
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        shard = self.shards.get(self.partition_of(transactional_id).partition)
-        if shard is None or not shard.leads:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
-        if not shard.loaded:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._advance(shard)
-        return shard
+        return self.shard_of(transactional_id)
 
     # ---------------------------------------------------------------- requests of producers
 
@@ -103,7 +101,7 @@ class TransactionCoordinator:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        shard = self._shard(transactional_id)
+        shard = self._named(transactional_id)
         found = shard.transactions.get(transactional_id)
         return found is None or steps.needs_producer_id(found, expected)
 
@@ -116,7 +114,7 @@ class TransactionCoordinator:
         ticket: Waiting,
     ) -> None:
         """InitProducerId: the ticket's answer is an Identity or an error code."""
-        shard = self._shard(transactional_id)
+        shard = self._named(transactional_id)
         txn = shard.transaction(transactional_id)
         now = self._wall_ms()
         self._apply(shard, txn, steps.init(txn, timeout_ms, expected, fresh_id, now, ticket))
@@ -130,7 +128,7 @@ class TransactionCoordinator:
         ticket: Waiting,
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn: the ticket's answer is an error code."""
-        shard = self._shard(transactional_id)
+        shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         outcome = steps.add_partitions(txn, producer, partitions, self._wall_ms(), ticket)
         self._apply(shard, txn, outcome)
@@ -139,19 +137,19 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """AddPartitionsToTxn with verifyOnly, from another broker or this one (KIP-890)."""
-        txn = self._shard(transactional_id).transactions.get(transactional_id)
+        txn = self._named(transactional_id).transactions.get(transactional_id)
         return steps.verify(txn, producer, partitions)
 
     def end(self, transactional_id: str, producer: Identity, commit: bool, ticket: Waiting) -> None:
         """EndTxn: the ticket's answer is an error code."""
-        shard = self._shard(transactional_id)
+        shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         self._apply(shard, txn, steps.end(txn, producer, commit, self._wall_ms(), ticket))
 
     # ---------------------------------------------------------------- administration
 
     def describe(self, transactional_id: str) -> Transaction | None:
-        return self._shard(transactional_id).transactions.get(transactional_id)
+        return self._named(transactional_id).transactions.get(transactional_id)
 
     def transactions(self) -> tuple[ErrorCode, list[Transaction]]:
         """All that this broker coordinates, and whether more are being loaded."""
@@ -161,13 +159,15 @@ class TransactionCoordinator:
                 continue
             if not shard.loaded:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
-            self._advance(shard)
+            self.advance(shard)
             found += (txn for txn in shard.transactions.values() if txn.stored is not None)
         return ErrorCode.NONE, found
 
     # ---------------------------------------------------------------- markers
 
-    def marked(self, shard: Shard, txn: Transaction, partitions: Sequence[TopicPartition]) -> None:
+    def marked(
+        self, shard: TransactionShard, txn: Transaction, partitions: Sequence[TopicPartition]
+    ) -> None:
         """The sender says which partitions have their marker."""
         if shard.leads:
             self._apply(shard, txn, steps.marked(txn, partitions, self._wall_ms()))
@@ -175,7 +175,7 @@ class TransactionCoordinator:
     def _each(self, step: Callable[[Transaction], Outcome]) -> None:
         for shard in list(self.shards.values()):
             if shard.loaded and shard.leads:
-                self._advance(shard)
+                self.advance(shard)
                 for txn in list(shard.transactions.values()):
                     self._apply(shard, txn, step(txn))
 
@@ -196,22 +196,16 @@ class TransactionCoordinator:
 
     # ---------------------------------------------------------------- carrying out
 
-    def _wall_ms(self) -> int:
-        return self.world.clock.wall_ms()
-
-    def _apply(self, shard: Shard, txn: Transaction | None, outcome: Outcome) -> None:
+    def _apply(self, shard: TransactionShard, txn: Transaction | None, outcome: Outcome) -> None:
         if outcome.write is not None:
             assert txn is not None
             self._append(shard, txn, outcome.write)
         if outcome.send_markers and txn is not None:
             self.markers.send(shard, txn)
             self._apply(shard, txn, steps.complete(txn, self._wall_ms()))
-        for ticket, answer in outcome.answers:
-            assert isinstance(ticket, Waiting)
-            ticket.answer = answer
-            self.purgatories.check(Waiting.kind, ticket.keys)
+        self._answer(outcome.answers)
 
-    def _append(self, shard: Shard, txn: Transaction, write: Write) -> None:
+    def _append(self, shard: TransactionShard, txn: Transaction, write: Write) -> None:
         try:
             end_offset = self._append_record(shard, write.record)
         except ApiError as e:
@@ -223,31 +217,26 @@ class TransactionCoordinator:
         pending = PendingWrite(txn, write, end_offset)
         shard.pending.append(pending)
         txn.pending = True
-        operation = DelayedWrite(
-            shard.partition.tp,
-            pending,
-            self.config.request_timeout_ms,
-            lambda: self._advance(shard),
-            lambda code: self._settle(shard, pending, code),
+        timeout_ms = self.config.request_timeout_ms
+        self._wait_for_hw(
+            shard, pending, timeout_ms, lambda code: self._settle(shard, pending, code)
         )
-        self.purgatories.submit(operation, lambda _: None)
 
-    def _complete_later(self, shard: Shard, txn: Transaction) -> None:
+    def _complete_later(self, shard: TransactionShard, txn: Transaction) -> None:
         def again() -> None:
             if shard.leads:
                 self._apply(shard, txn, steps.complete(txn, self._wall_ms()))
 
         self.purgatories.call_at(monotonic_ms() + COMPLETE_AGAIN_MS, again)
 
-    def _append_record(self, shard: Shard, record: TransactionRecord) -> int:
+    def _append_record(self, shard: TransactionShard, record: TransactionRecord) -> int:
         key, value = encode(record)
         batch = build_batch([Record(key, value, timestamp=self._wall_ms())])
         tp = shard.partition.tp
         info, _ = self.replicas.append(tp, memoryview(batch), [parse_header(batch)], ALL)
         return info.last_offset + 1
 
-    def _advance(self, shard: Shard) -> None:
-        """Replays what the HW has passed, in order, and says so."""
+    def advance(self, shard: TransactionShard) -> None:
         while shard.leads:
             done = shard.take_committed()
             if done is None:
@@ -257,71 +246,11 @@ class TransactionCoordinator:
                 self._apply(shard, done.transaction, Outcome(send_markers=True))
             self._settle(shard, done, ErrorCode.NONE)
 
-    def _settle(self, shard: Shard, pending: PendingWrite, code: ErrorCode) -> None:
+    def _settle(self, shard: TransactionShard, pending: PendingWrite, code: ErrorCode) -> None:
         if pending.settled:
             return
         pending.settled = True
         self._apply(shard, pending.transaction, pending.write.then(code))
-
-    # ---------------------------------------------------------------- roles
-
-    def role_changed(self, partition: Partition) -> None:
-        """The replica manager says that this broker's role for a partition may have changed."""
-        tp = partition.tp
-        if tp.topic != TRANSACTION_STATE_TOPIC:
-            return
-        shard = self.shards.get(tp.partition)
-        if shard is not None and (shard.partition is not partition or not shard.leads):
-            self._unload(shard)
-            shard = None
-        if shard is None and partition.role is Role.LEADER and self._nursery is not None:
-            shard = self.shards[tp.partition] = Shard(partition)
-            self._nursery.start_soon(self._load, shard)
-
-    def _unload(self, shard: Shard) -> None:
-        shard.closed = True
-        del self.shards[shard.partition.tp.partition]
-        self.markers.forget(shard)
-        while shard.pending:
-            done = shard.pending.popleft()
-            self._settle(shard, done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log.info(
-            "%s: %d transactional ids are coordinated elsewhere",
-            shard.partition.tp,
-            len(shard.transactions),
-        )
-
-    async def _load(self, shard: Shard) -> None:
-        partition = shard.partition
-        started, count = monotonic_ms(), 0
-        disk = self.world.disk
-        while shard.leads:
-            try:
-                source = partition.leader_log()
-                end = source.log_end_offset
-                loaded = await load(source, end, disk, decode, shard.replay, lambda: shard.leads)
-                count = loaded.count
-                while shard.leads and partition.high_watermark < end:
-                    await trio.sleep(HW_POLL_S)
-                break
-            except (LoadError, OSError, ApiError) as e:
-                if shard.leads:
-                    log.error("%s cannot be loaded, trying again: %s", partition.tp, e)
-                    shard.forget()
-                    await trio.sleep(LOAD_RETRY_S)
-        if not shard.leads:
-            return
-        shard.loaded = True
-        self.load_times.append(monotonic_ms() - started)
-        for txn in list(shard.transactions.values()):
-            if txn.state.is_prepared:
-                log.info("transactional id %s: %s, markers are sent again",
-                         txn.transactional_id, txn.state.label)  # fmt: skip
-                self._apply(shard, txn, Outcome(send_markers=True))
-        log.info(
-            "%s: %d transactional ids loaded from %d records in %d ms",
-            partition.tp, len(shard.transactions), count, monotonic_ms() - started,
-        )  # fmt: skip
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         config = self.config
@@ -334,12 +263,3 @@ class TransactionCoordinator:
             nursery.start_soon(self._every, aborts, self._abort_timed_out)
             nursery.start_soon(self._every, expiry, self._expire)
             task_status.started()
-
-    @staticmethod
-    async def _every(interval_ms: int, what: Callable[[], None]) -> None:
-        while True:
-            await trio.sleep(interval_ms / 1000)
-            try:
-                what()
-            except Exception:
-                log.exception("upkeep of transactions failed; it is tried again")

@@ -26,7 +26,7 @@ from highwater.common.wire.codec import BadMessage, decode_response
 from highwater.common.wire.messages import WriteTxnMarkersRequest
 
 if TYPE_CHECKING:
-    from broker.coordinator.transaction.shard import Shard
+    from broker.coordinator.transaction.shard import TransactionShard
     from broker.coordinator.transaction.transaction import Transaction
     from broker.metadata_cache import MetadataCache
     from highwater.common.client.connection import Pending
@@ -46,14 +46,14 @@ _NOT_NEEDED = frozenset(
 )
 
 Key = tuple[str, TopicPartition]
-Marked = Callable[["Shard", "Transaction", Sequence[TopicPartition]], None]
+Marked = Callable[["TransactionShard", "Transaction", Sequence[TopicPartition]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """One marker: the decision it belongs to, and where it goes."""
 
-    shard: Shard
+    shard: TransactionShard
     transaction: Transaction
     decision: StoredTransaction
     tp: TopicPartition
@@ -83,14 +83,14 @@ class MarkerSender:
         self._news = trio.Event()
         self._nursery: trio.Nursery | None = None
 
-    def send(self, shard: Shard, transaction: Transaction) -> None:
+    def send(self, shard: TransactionShard, transaction: Transaction) -> None:
         """To all partitions that are still without."""
         decision = transaction.stored
         assert decision is not None
         for tp in list(transaction.unmarked):
             self._route(Wanted(shard, transaction, decision, tp))
 
-    def forget(self, shard: Shard) -> None:
+    def forget(self, shard: TransactionShard) -> None:
         """This broker coordinates the shard no more."""
         for waiting in (self._later, *(broker.waiting for broker in self._brokers.values())):
             for key in [key for key, wanted in waiting.items() if wanted.shard is shard]:
@@ -113,7 +113,7 @@ class MarkerSender:
             broker.waiting[wanted.key] = wanted
             broker.news.set()
 
-    def _sees_own_election(self, shard: Shard) -> bool:
+    def _sees_own_election(self, shard: TransactionShard) -> bool:
         known = self._metadata.partition(shard.partition.tp)
         return known is not None and known.leader_epoch >= shard.partition.leader_epoch
 

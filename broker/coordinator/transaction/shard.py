@@ -11,10 +11,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.coordinator.shard import Shard
 from broker.coordinator.transaction.records import TransactionRecord
 from broker.coordinator.transaction.transaction import Transaction, Write
 
 if TYPE_CHECKING:
+    from broker.coordinator.loading import Loaded
     from broker.replica.partition import Partition
 
 
@@ -28,22 +30,15 @@ class PendingWrite:
     settled: bool = False
 
 
-class Shard:
-    """`partition` and `generation` say for which term as leader it holds."""
-
+class TransactionShard(Shard[TransactionRecord]):
     def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.generation = partition.generation
+        super().__init__(partition)
         self.transactions: dict[str, Transaction] = {}
         self.pending: deque[PendingWrite] = deque()
-        self.loaded = False
-        self.closed = False
 
     @property
-    def leads(self) -> bool:
-        """Whether the term is not over."""
-        partition = self.partition
-        return not self.closed and partition.is_leader and partition.generation == self.generation
+    def names(self) -> int:
+        return len(self.transactions)
 
     @property
     def coordinator_epoch(self) -> int:
@@ -57,7 +52,6 @@ class Shard:
         return found
 
     def replay(self, record: TransactionRecord, offset: int) -> None:
-        """Applies a committed record: the only way in which what is stored changes."""
         transaction = self.transaction(record.transactional_id)
         transaction.replay(record)
         self.drop_if_unused(transaction)
@@ -75,6 +69,8 @@ class Shard:
         if transaction.is_unused:
             self.transactions.pop(transaction.transactional_id, None)
 
+    def undecided(self, loaded: Loaded[TransactionRecord]) -> None:
+        """Nobody writes to this topic in a transaction."""
+
     def forget(self) -> None:
-        """What was loaded so far is thrown away."""
         self.transactions.clear()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.coordinator.group.records import partition_for
+from broker.coordinator.shard import partition_for
 from highwater.chaos.bench.rows import Row
 from highwater.chaos.bench.sides import BenchFailed, Progress, Side
 from highwater.chaos.bench.topics import admin_client, create_topic

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinator.group.records import partition_for
+from broker.coordinator.shard import partition_for
 from highwater.common.types import TopicPartition
 
 if TYPE_CHECKING:

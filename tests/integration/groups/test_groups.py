@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import CommitFailedError
 
-from broker.coordinator.group.records import partition_for
+from broker.coordinator.shard import partition_for
 from highwater.chaos.clusters.background import BackgroundCluster
 from tests import waiting
 

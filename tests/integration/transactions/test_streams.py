@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from broker.coordinator.group.records import partition_for
+from broker.coordinator.shard import partition_for
 from highwater.chaos.clusters.background import BackgroundCluster
 from highwater.chaos.clusters.maven import Artifact, fetch_jars
 from highwater.chaos.clusters.zookeeper import cache_dir, find_java

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from broker.coordinator.group.records import partition_for
+from broker.coordinator.shard import partition_for
 from highwater.chaos.clusters.background import BackgroundCluster
 from tests import waiting
 

@@ -119,7 +119,9 @@ class Asker:
             groups=GroupCoordinator(
                 config, world, replicas, metadata, purgatories, completions.add
             ),
-            transactions=TransactionCoordinator(config, world, replicas, metadata, purgatories),
+            transactions=TransactionCoordinator(
+                config, world, replicas, metadata, purgatories, completions.add
+            ),
             broker_epoch=BrokerEpoch(10),
             session=zk,
             candidate=self.controller,

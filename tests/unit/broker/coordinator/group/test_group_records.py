@@ -13,10 +13,9 @@ from broker.coordinator.group.records import (
     StoredMember,
     decode,
     encode,
-    java_hash,
-    partition_for,
     subscribed_topics,
 )
+from broker.coordinator.shard import java_hash, partition_for
 from highwater.common.types import TopicPartition
 
 TP = TopicPartition("t", 7)

@@ -1,0 +1,198 @@
+"""What the two coordinators have in common: partitions that come and go, and writes that wait.
+
+Each name (of a group, of a producer) belongs to one partition of the coordinator's topic, and the
+broker that leads that partition coordinates it.  For each term of leadership there is a Shard.  A
+broker that becomes leader reads the partition first.  It serves none of its names before it has
+read everything and the HW has reached the end that the log had at the election: below that end lies
+what an earlier leader may have acknowledged, and until the HW is there it is not known to be
+committed.  A broker that leads no more lets everything go at once.
+
+What changes is appended with acks=all, and counts when the HW has passed it; then it is replayed by
+the same code that loads, and only then is anybody told.
+
+Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import trio
+
+from broker.coordinator.loading import Loaded, LoadError, load
+from broker.coordinator.shard import Shard, partition_for
+from broker.coordinator.waiting import DelayedWrite, Pending, Waiting
+from broker.replica.manager import monotonic_ms
+from broker.replica.partition import Role
+from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.metadata_cache import MetadataCache
+    from broker.purgatory import Purgatories
+    from broker.replica.manager import ReplicaManager
+    from broker.replica.partition import Partition
+    from highwater.common.config import Config
+    from highwater.common.world.api import World
+
+log = logging.getLogger(__name__)
+
+ALL = -1
+HW_POLL_S = 0.01
+LOAD_RETRY_S = 1.0
+LOADS_REMEMBERED = 50
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard[Any])
+
+
+class Coordinator(ABC, Generic[S, R]):
+    """Methods raise ApiError where this broker cannot answer for a name."""
+
+    topic: ClassVar[str]
+    coordinates: ClassVar[str]
+    """What its names are called, in logs."""
+
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        purgatories: Purgatories,
+        completed: Callable[[str, Iterable[Hashable]], None],
+    ) -> None:
+        self.config = config
+        self.world = world
+        self.replicas = replicas
+        self.metadata = metadata
+        self.purgatories = purgatories
+        self._completed = completed
+        self.shards: dict[int, S] = {}
+        self.load_times: deque[int] = deque(maxlen=LOADS_REMEMBERED)
+        """Milliseconds that the latest loads took, for the metrics."""
+        self._nursery: trio.Nursery | None = None
+        replicas.on_role_change.append(self.role_changed)
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """How many the topic gets when it is created."""
+
+    @abstractmethod
+    def new_shard(self, partition: Partition) -> S: ...
+
+    @abstractmethod
+    def decode(self, key: bytes | None, value: bytes | None) -> R | None:
+        """None is passed over; raises ValueError for what cannot be read."""
+
+    @abstractmethod
+    def took_over(self, shard: S) -> None:
+        """It is loaded, and is served from now on."""
+
+    @abstractmethod
+    def gave_up(self, shard: S) -> None:
+        """Another broker coordinates it: whoever waits is told, and nothing goes on here."""
+
+    @abstractmethod
+    def advance(self, shard: S) -> None:
+        """Replays what the HW has passed, in order, and says so."""
+
+    # ---------------------------------------------------------------- where a name belongs
+
+    def partition_of(self, name: str) -> TopicPartition:
+        known = len(self.metadata.partitions_of(self.topic))
+        return TopicPartition(self.topic, partition_for(name, known or self.partitions))
+
+    def shard_of(self, name: str) -> S:
+        shard = self.shards.get(self.partition_of(name).partition)
+        if shard is None or not shard.leads:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if not shard.loaded:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.advance(shard)
+        return shard
+
+    # ---------------------------------------------------------------- carrying out
+
+    def _wall_ms(self) -> int:
+        return self.world.clock.wall_ms()
+
+    def _wait_for_hw(
+        self, shard: S, pending: Pending, timeout_ms: int, settle: Callable[[ErrorCode], None]
+    ) -> None:
+        """`advance` once the HW has passed it; `settle` with an error where that takes too long."""
+        tp = shard.partition.tp
+        write = DelayedWrite(tp, pending, timeout_ms, lambda: self.advance(shard), settle)
+        self.purgatories.submit(write, lambda _: None)
+
+    def _answer(self, answers: Iterable[tuple[Any, object]]) -> None:
+        for ticket, answer in answers:
+            assert isinstance(ticket, Waiting)
+            ticket.answer = answer
+            # not at once: who has just asked hears first, then those that waited for it
+            self._completed(Waiting.kind, ticket.keys)
+
+    # ---------------------------------------------------------------- roles
+
+    def role_changed(self, partition: Partition) -> None:
+        """The replica manager says that this broker's role for a partition may have changed."""
+        tp = partition.tp
+        if tp.topic != self.topic:
+            return
+        shard = self.shards.get(tp.partition)
+        if shard is not None and (shard.partition is not partition or not shard.leads):
+            shard.closed = True
+            del self.shards[tp.partition]
+            self.gave_up(shard)
+            log.info("%s: %d %s are coordinated elsewhere", tp, shard.names, self.coordinates)
+            shard = None
+        if shard is None and partition.role is Role.LEADER and self._nursery is not None:
+            shard = self.shards[tp.partition] = self.new_shard(partition)
+            self._nursery.start_soon(self._load, shard)
+
+    async def _load(self, shard: S) -> None:
+        started, tp = monotonic_ms(), shard.partition.tp
+        records = 0
+        while shard.leads:
+            try:
+                records = await self._read(shard)
+                break
+            except (LoadError, OSError, ApiError) as e:
+                if shard.leads:
+                    log.error("%s cannot be loaded, trying again: %s", tp, e)
+                    shard.forget()
+                    await trio.sleep(LOAD_RETRY_S)
+        if not shard.leads:
+            return
+        shard.loaded = True
+        self.load_times.append(monotonic_ms() - started)
+        self.took_over(shard)
+        log.info(
+            "%s: %d %s loaded from %d records in %d ms",
+            tp, shard.names, self.coordinates, records, monotonic_ms() - started,
+        )  # fmt: skip
+
+    async def _read(self, shard: S) -> int:
+        """All records, until the HW is where the log ended; gives how many they were."""
+        source = shard.partition.leader_log()
+        end = source.log_end_offset
+        loaded: Loaded[R] = await load(
+            source, end, self.world.disk, self.decode, shard.replay, lambda: shard.leads
+        )
+        shard.undecided(loaded)
+        while shard.leads and shard.partition.high_watermark < end:
+            await trio.sleep(HW_POLL_S)
+        return loaded.count
+
+    async def _every(self, interval_ms: int, what: Callable[[], None]) -> None:
+        while True:
+            await trio.sleep(interval_ms / 1000)
+            try:
+                what()
+            except Exception:
+                log.exception("upkeep of %s failed; it is tried again", self.coordinates)
