@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
@@ -26,7 +26,6 @@ from highwater.common.wire.codec import BadMessage
 from highwater.common.wire.messages import AddPartitionsToTxnRequest
 
 if TYPE_CHECKING:
-    from broker.coordinator.transaction.coordinator import TransactionCoordinator
     from broker.metadata_cache import MetadataCache
     from highwater.common.config import Config
     from highwater.common.world.api import World
@@ -50,6 +49,16 @@ class Question(NamedTuple):
         self.done(dict.fromkeys(self.partitions, code))
 
 
+class Knows(Protocol):
+    """This broker's own coordinator.  `verify` raises ApiError where another one is asked."""
+
+    def partition_of(self, name: str) -> TopicPartition: ...
+
+    def verify(
+        self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
+    ) -> Answers: ...
+
+
 class Verifier:
     """`done` of each question is called once, soon or at once."""
 
@@ -58,7 +67,7 @@ class Verifier:
         config: Config,
         world: World,
         metadata: MetadataCache,
-        coordinator: TransactionCoordinator,
+        coordinator: Knows,
     ) -> None:
         self._config = config
         self._world = world
