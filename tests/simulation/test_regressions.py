@@ -137,3 +137,11 @@ def test_a_seed_with_groups_and_transactions_is_clean(seed: int) -> None:
     """Broken at ea7da3b; but for the first two, they were false alarms."""
     outcome = simulate(seed, Options(pace=0.1, transactions=True, groups=True))
     assert outcome.ok, str(outcome.violation)
+
+
+def test_two_partitions_whose_transactions_hang_as_expected() -> None:
+    """Seed 5 with cold reads at cf823f3, a false alarm (L1): after the power was lost nobody knew
+    of two open transactions, and waiting for the one was no waiting for the other."""
+    outcome = simulate(5, Options(pace=0.3, transactions=True, groups=True, cold_reads=True))
+    assert outcome.ok, str(outcome.violation)
+    assert outcome.operations["txn hanging, expected"] == 2

@@ -61,7 +61,9 @@ IDS = ("bank-0", "bank-1")
 TIMEOUT_MS = 5000
 GIVE_UP_S = 12.0
 STABLE_S = 60.0
-"""After the faults: the time-out, what finds it, and markers."""
+"""After the faults: the time-out, what finds it, and markers; of all partitions at once."""
+LOOK_S = 10.0
+"""At least, to ask for one partition's offsets."""
 
 _AGAIN = frozenset(
     {
@@ -214,8 +216,9 @@ class Transactions:
         """After the faults: LSO, a full read, offsets."""
         places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
         order: dict[TopicPartition, list[bytes]] = {}
+        ended = trio.current_time() + STABLE_S
         for tp in TPS:
-            end = await self._stable(client, tp)
+            end = await self._stable(client, tp, max(ended, trio.current_time() + LOOK_S))
             if end is None:
                 return
             self.ends[tp] = end
@@ -248,8 +251,7 @@ class Transactions:
             self.rules, DECISIONS, told.transactional_id, since, told.decided
         )
 
-    async def _stable(self, client: TxnClient, tp: TopicPartition) -> int | None:
-        deadline = trio.current_time() + STABLE_S
+    async def _stable(self, client: TxnClient, tp: TopicPartition, deadline: float) -> int | None:
         stable = end = -1
         while trio.current_time() < deadline:
             try:
