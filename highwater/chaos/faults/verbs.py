@@ -17,9 +17,11 @@ from highwater.chaos.faults.admin import move_leader
 from highwater.chaos.faults.model import Fault, ScheduleError
 from highwater.chaos.faults.stage import Stage
 from highwater.chaos.links.rules import ANY, Action, Rule, Side
+from highwater.chaos.witnesses.zookeeper import PartitionState
 from highwater.common.types import TopicPartition
 
 Effect = str | None
+Led = dict[TopicPartition, PartitionState]
 
 
 @dataclass(slots=True)
@@ -50,10 +52,12 @@ async def kill(stage: Stage, fault: Fault) -> Done:
     return Done(member, effect, "start", lambda: start_member(stage, member))
 
 
-async def kill_member(stage: Stage, member: str) -> Effect:
+async def kill_member(stage: Stage, member: str, led: Led | None = None) -> Effect:
+    """`led`: what a broker led before it was cut off, and may have been replaced."""
     if not stage.cluster.running(member):
         raise ClusterError(f"{member} does not run")
-    led = {} if member == ZOOKEEPER else stage.zookeeper.led_by(broker_number(member))
+    if led is None:
+        led = {} if member == ZOOKEEPER else stage.zookeeper.led_by(broker_number(member))
     await stage.cluster.kill(member)
     stage.down.add(member)
     if stage.cluster.running(member):
@@ -315,6 +319,7 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     leader = broker(state.leader)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
     before = stage.workload.acked_by("producer-acks1")
+    led = stage.zookeeper.led_by(state.leader)
     severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
     assert severed.undo is not None
     path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
@@ -323,7 +328,7 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     try:
         await stage.workload.burst(float(fault.params.get("rate", 300)))
         await trio.sleep(float(fault.params.get("seconds", 0.8)))
-        await kill_member(stage, leader)
+        await kill_member(stage, leader, led)
         shrink.action = Action.DROP
     finally:
         stage.links.release(shrink)

@@ -33,6 +33,8 @@ TIMEOUT_MS = 10_000
 CALL_S = 5.0
 GIVE_UP_S = 40.0
 PAUSE_S = 0.05
+HIJACKED_AFTER_S = 6.0
+"""At the latest: however slow the cluster is, each id has a second owner."""
 DRAIN_S = 60.0
 END_S = 2 * GIVE_UP_S + DRAIN_S
 """An operation under way, a zombie's, and what is left to copy."""
@@ -172,7 +174,7 @@ class Teller:
             number += 1
             try:
                 instance.init()
-                self._transactions(instance, self.random.randint(2, 10))
+                self._transactions(instance, self.random.randint(2, 10), HIJACKED_AFTER_S)
             except (Ended, KafkaException):
                 instance.close()
                 continue
@@ -186,15 +188,16 @@ class Teller:
 
     def _zombie(self, instance: Instance) -> None:
         try:
-            self._transactions(instance, 1000)
+            self._transactions(instance, 1000, float("inf"))
         except (Ended, KafkaException):
             pass
         instance.close()
 
-    def _transactions(self, instance: Instance, count: int) -> None:
+    def _transactions(self, instance: Instance, most: int, seconds: float) -> None:
         chance = random.Random(f"{self.recorder.spec.seed} {instance.process}")
-        for _ in range(count):
-            if self.stopping.is_set():
+        ends = time.monotonic() + seconds
+        for _ in range(most):
+            if self.stopping.is_set() or time.monotonic() > ends:
                 return
             instance.transact(lambda: self._transfer(instance, chance))
             time.sleep(chance.uniform(0, 2 * PAUSE_S))

@@ -59,9 +59,9 @@ def test_who_opens_and_closes_connections(cluster: tuple[Path, int], tmp_path: P
     told = tmp_path / "told"
     command = [*HIGHWATER, "trace", "--connections", "--seconds=6", f"--dir={folder}"]
     with told.open("w") as out, subprocess.Popen(command, stdout=out) as watching:
-        while watching.poll() is None and "EXTERNAL" not in told.read_text():
+        while watching.poll() is None and not re.search(r"opened .* on EXTERNAL", told.read_text()):
             with socket.create_connection(("127.0.0.1", port), timeout=5):
-                pass  # clients come and go until one has been seen
+                pass  # clients come and go until one has been seen from its beginning
         assert watching.wait(20) == 0
     lines = told.read_text().splitlines()
     opened = [m[1] for line in lines if (m := re.search(r"opened +(\S+) on EXTERNAL", line))]
