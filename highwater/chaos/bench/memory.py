@@ -10,14 +10,20 @@ import psutil
 def pss_mib(pid: int) -> float:
     """PSS of a process and its children; where the system has no PSS, their resident size."""
     process = psutil.Process(pid)
-    total = 0.0
-    for member in [process, *process.children(recursive=True)]:
-        rollup = Path(f"/proc/{member.pid}/smaps_rollup")
-        if rollup.exists():
-            total += pss_of(rollup.read_text())
-        else:
-            total += member.memory_info().rss / 2**20
+    total = _of_one(process)
+    for child in process.children(recursive=True):
+        try:
+            total += _of_one(child)
+        except (psutil.NoSuchProcess, ProcessLookupError):
+            continue  # a cleaner, for instance, that has just ended
     return total
+
+
+def _of_one(process: psutil.Process) -> float:
+    try:
+        return pss_of(Path(f"/proc/{process.pid}/smaps_rollup").read_text())
+    except FileNotFoundError:
+        return float(process.memory_info().rss / 2**20)
 
 
 def pss_of(smaps_rollup: str) -> float:
