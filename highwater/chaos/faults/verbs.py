@@ -305,6 +305,12 @@ async def burst(stage: Stage, fault: Fault) -> Done:
     return Done(stage.lossy.name, f"{acked} records acknowledged" if acked else None)
 
 
+def _could_be_led_by_others(stage: Stage, tp: TopicPartition) -> bool:
+    """A broker that was just killed may still be in the ISR; one that starts takes its time."""
+    state, live = stage.zookeeper.partitions[tp], stage.zookeeper.brokers
+    return len(state.isr) >= 2 and state.leader in live and set(state.isr) <= set(live)
+
+
 async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     """The loss that acks=1 allows: both followers are cut off, the leader acknowledges alone, and
     dies.
@@ -313,6 +319,7 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     nobody else may lead: so that write is held back, and dies with its writer.
     """
     tp = TopicPartition(stage.lossy.name, 0)
+    await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), 20)
     state = stage.zookeeper.partitions[tp]
     if len(state.isr) < 2 or state.leader < 0:
         raise ClusterError(f"{tp} has the ISR {list(state.isr)}: no follower could take over")
