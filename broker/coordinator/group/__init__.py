@@ -5,7 +5,7 @@ coordinates it.  What must survive the broker is a record there (`records`); a g
 (`group`) is what replaying those records gives, and the rebalance in progress besides, which is not
 stored and simply starts again elsewhere.
 
-    records      the stored keys and values, and which partition a group belongs to     pure
+    records      the stored keys and values                                              pure
     group        one group: members, offsets, `replay`                                   pure
     rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
     offsets      commit, fetch, delete and expiry of one group's offsets                 pure

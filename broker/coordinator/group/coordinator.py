@@ -10,7 +10,8 @@ Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,7 @@ from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, pa
 
 if TYPE_CHECKING:
     from broker.log.verification import Verification
-    from broker.metadata_cache import MetadataCache
-    from broker.purgatory import Purgatories
-    from broker.replica.manager import ReplicaManager
     from broker.replica.partition import Partition
-    from highwater.common.config import Config
-    from highwater.common.world.api import World
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +43,9 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
     topic = GROUP_METADATA_TOPIC
     coordinates = "groups"
 
-    def __init__(
-        self,
-        config: Config,
-        world: World,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        purgatories: Purgatories,
-        completed: Callable[[str, Iterable[Hashable]], None],
-    ) -> None:
-        super().__init__(config, world, replicas, metadata, purgatories, completed)
-        self.limits = Limits(config.group_initial_rebalance_delay_ms, config.group_max_size)
+    @cached_property
+    def limits(self) -> Limits:
+        return Limits(self.config.group_initial_rebalance_delay_ms, self.config.group_max_size)
 
     @property
     def partitions(self) -> int:

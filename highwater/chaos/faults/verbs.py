@@ -319,10 +319,13 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     nobody else may lead: so that write is held back, and dies with its writer.
     """
     tp = TopicPartition(stage.lossy.name, 0)
-    await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), 20)
+    ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), 20)
     state = stage.zookeeper.partitions[tp]
-    if len(state.isr) < 2 or state.leader < 0:
-        raise ClusterError(f"{tp} has the ISR {list(state.isr)}: no follower could take over")
+    if not ready:
+        raise ClusterError(
+            f"{tp} has the leader {state.leader} and the ISR {list(state.isr)}, and the brokers "
+            f"{sorted(stage.zookeeper.brokers)} live: no follower could take over"
+        )
     leader = broker(state.leader)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
     before = stage.workload.acked_by("producer-acks1")
