@@ -114,7 +114,11 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
 
 
 def prepare_control() -> None:
-    """Makes the codecs of what a controller sends, before the first one comes: it takes 20 ms."""
+    """Makes the codecs of what a controller sends, and of the answers, before the first of each.
+
+    It takes 50 ms, which would be steps of a broker's loop that has just begun to serve, and of a
+    controller's that was just elected.
+    """
     control = import_module("highwater.common.wire.control")
     for key, version in (
         (4, control.LEADER_AND_ISR_VERSION),
@@ -122,7 +126,8 @@ def prepare_control() -> None:
         (6, control.UPDATE_METADATA_VERSION),
     ):
         _request_decoders[key, version] = _compile(request_class(key), key, version)
-        encode_response(response_class(key)(), version)
+        encode_request(request_class(key)(), version)
+        decode_response(key, version, encode_response(response_class(key)(), version))
 
 
 def _required_of(fields: Any, version: int) -> _Required:
