@@ -25,7 +25,7 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.clusters.api import Cluster
+from highwater.chaos.clusters.api import PATIENCE_S, Cluster
 from highwater.chaos.clusters.process import Settings, process_cluster
 from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.clusters.programs import Highwater, Program
@@ -181,7 +181,7 @@ class Run:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(workload.run)
                 nursery.start_soon(_settle_often, stage)
-                await workload.wait_for("started", 30)
+                await workload.wait_for("started", PATIENCE_S)
                 with_groups = trio.CancelScope()
                 if GROUPS in self.options.workloads:
                     nursery.start_soon(_within, with_groups, crew.run)
@@ -219,7 +219,7 @@ class Run:
         self.info.final_read = not problems
         self.info.problems += [f"final read: {p}" for p in problems]
         await workload.order("exit")
-        await workload.wait_for("closed", 30)
+        await workload.wait_for("closed", PATIENCE_S)
 
     def _schedule(self) -> list[Fault]:
         if self.options.schedule is not None:

@@ -32,6 +32,7 @@ from typing import Any
 import trio
 
 from highwater.chaos.clusters.api import (
+    PATIENCE_S,
     TRACEBACK,
     ZOOKEEPER,
     ClusterError,
@@ -255,13 +256,13 @@ class ComposeCluster:
                 await trio.sleep(_POLL_S)
         self._running.discard(member)
 
-    async def stop(self, member: str, timeout_s: float = 30) -> int:
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
         self._wanted.discard(member)
         await _docker("stop", "-t", str(int(timeout_s)), self.container(member))
         self._running.discard(member)
         return (await self._state(member))[1]
 
-    async def start(self, member: str, ready: bool = True, timeout_s: float = 30) -> None:
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
         if self.running(member):
             raise ClusterError(f"{member} runs already")
         await _docker("start", self.container(member))
@@ -270,7 +271,7 @@ class ComposeCluster:
         if ready:
             await self.wait_ready(member, timeout_s)
 
-    async def wait_ready(self, member: str, timeout_s: float = 30) -> None:
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
         if member != ZOOKEEPER:
             number = broker_number(member)
             await self._wait_ready([number], {number}, timeout_s)

@@ -27,6 +27,7 @@ import trio
 
 from highwater.chaos.clusters import zookeeper
 from highwater.chaos.clusters.api import (
+    PATIENCE_S,
     TRACEBACK,
     ZOOKEEPER,
     ClusterError,
@@ -220,7 +221,7 @@ class ProcessCluster:
             self.proxies.append(proxy)
             await nursery.start(proxy.serve, ports.zookeeper)
 
-    async def start_all(self, timeout_s: float = 60) -> None:
+    async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
         """All members at the same moment; returns when every broker knows every broker."""
         for member in self.members():
             self._spawn(member)
@@ -261,7 +262,7 @@ class ProcessCluster:
         await self._end([child], 10)
         self.write_state()
 
-    async def stop(self, member: str, timeout_s: float = 30) -> int:
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
         child = self._child(member)
         self._wanted.discard(member)
         child.signal(signal.SIGTERM)
@@ -274,7 +275,7 @@ class ProcessCluster:
         self.write_state()
         return int(code)
 
-    async def start(self, member: str, ready: bool = True, timeout_s: float = 30) -> None:
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
         if self.running(member):
             raise ClusterError(f"{member} runs already")
         self._spawn(member)
@@ -298,7 +299,7 @@ class ProcessCluster:
                 await trio.sleep(0.5)  # until the session of the killed predecessor has expired
                 self._spawn(member)
 
-    async def wait_ready(self, member: str, timeout_s: float = 30) -> None:
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
         if member != ZOOKEEPER:
             number = broker_number(member)
             await self._wait_ready([number], {number}, timeout_s)
@@ -452,7 +453,7 @@ def _take_lock(folder: Path) -> IO[str]:
 
 @asynccontextmanager
 async def process_cluster(
-    settings: Settings, timeout_s: float = 60
+    settings: Settings, timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[ProcessCluster]:
     """A running cluster; whatever happens inside, no process is left behind."""
     lock = _take_lock(settings.folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from highwater.chaos.clusters.api import Cluster, ClusterError
+from highwater.chaos.clusters.api import PATIENCE_S, Cluster, ClusterError
 from highwater.chaos.clusters.ask import ask, metadata
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
@@ -36,7 +36,11 @@ async def controller_address(cluster: Cluster) -> tuple[str, int]:
 
 
 async def move_leader(
-    cluster: Cluster, tp: TopicPartition, wanted: int, brokers: list[int], timeout_s: float = 15
+    cluster: Cluster,
+    tp: TopicPartition,
+    wanted: int,
+    brokers: list[int],
+    timeout_s: float = PATIENCE_S,
 ) -> None:
     """Asks until the controller agreed; raises ClusterError with its last answer."""
     last = "no answer"

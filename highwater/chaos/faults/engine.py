@@ -20,12 +20,14 @@ from highwater.chaos.faults.stage import Stage
 from highwater.chaos.faults.verbs import VERBS, Done
 from highwater.chaos.history import LineLog
 
-RETRY_S = 10.0
+RETRY_S = 30.0
 """How long a verb whose target is not there yet is tried again."""
 SILENT = ("wait", "bind")
 """Entries of a schedule that are no faults: they are only told of where they failed."""
 LAST_FAULT_S = 5.0
 """No fault by chance fires later than this before the end."""
+FELT_S = 30.0
+"""How much longer than it was to last a cut or a held message goes on until it has met anybody."""
 Progress = Callable[[str], None]
 
 
@@ -92,6 +94,10 @@ class Engine:
     async def _end_later(self, fault: Fault, done: Done, t_ns: int) -> None:
         assert fault.lasts is not None
         await trio.sleep(fault.lasts)
+        if done.felt is not None:
+            with trio.move_on_after(FELT_S):
+                while not done.felt():
+                    await trio.sleep(0.05)
         await self._end(fault, done, t_ns)
 
     async def _end(self, fault: Fault, done: Done, t_ns: int) -> None:

@@ -12,13 +12,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from highwater.chaos.clusters.api import PATIENCE_S
 from highwater.chaos.faults.model import Fault
 
 Act = Callable[[random.Random, str], list[Fault]]
 
 
 def _healthy(after_s: float, optional: bool) -> Fault:
-    params = {"until": "healthy", "within": 30}
+    params = {"until": "healthy", "within": PATIENCE_S}
     return Fault("wait", after=after_s, params=params, optional=optional)
 
 

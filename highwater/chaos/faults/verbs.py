@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 import trio
 
-from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker, broker_number
+from highwater.chaos.clusters.api import (
+    PATIENCE_S,
+    ZOOKEEPER,
+    ClusterError,
+    broker,
+    broker_number,
+)
 from highwater.chaos.faults.admin import move_leader
 from highwater.chaos.faults.model import Fault, ScheduleError
 from highwater.chaos.faults.stage import Stage
@@ -34,6 +40,8 @@ class Done:
     undo: Callable[[], Awaitable[Effect]] | None = None
     effect_at_undo: bool = False
     """The effect of the fault itself is only known when it ends."""
+    felt: Callable[[], bool] | None = None
+    """Whether it has met anybody yet, where only time can tell."""
 
 
 def parse_tp(text: str) -> TopicPartition:
@@ -184,14 +192,17 @@ def cut_pairs(stage: Stage, pairs: list[tuple[str, str]]) -> Done:
     for pair in pairs:
         links.cut(*pair)
 
+    def met() -> int:
+        return sum(links.stopped[pair] - before[pair] for pair in pairs)
+
     async def undo() -> Effect:
-        met = sum(links.stopped[pair] - before[pair] for pair in pairs)
+        stopped = met()
         for pair in pairs:
             links.heal(*pair)
-        return f"stopped {met} streams and connection attempts" if met else None
+        return f"stopped {stopped} streams and connection attempts" if stopped else None
 
     text = ", ".join(f"{a}->{b}" for a, b in pairs)
-    return Done(text, None, "heal", undo, effect_at_undo=True)
+    return Done(text, None, "heal", undo, effect_at_undo=True, felt=lambda: met() > 0)
 
 
 async def heal(stage: Stage, fault: Fault) -> Done:
@@ -232,7 +243,7 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
         return f"{word} {rule.matched} messages" if rule.matched else None
 
     text = f"{rule.api} {rule.side.value} {source}->{sink}"
-    return Done(text, None, "release", undo, effect_at_undo=True)
+    return Done(text, None, "release", undo, effect_at_undo=True, felt=lambda: rule.matched > 0)
 
 
 async def release(stage: Stage, fault: Fault) -> Done:
@@ -257,7 +268,9 @@ async def swap_leader(stage: Stage, fault: Fault) -> Done:
         raise ClusterError(f"{tp} has no follower in its ISR that could lead")
     wanted = int(fault.params.get("leader", 0)) or stage.rng.choice(followers)
     await move_leader(stage.cluster, tp, wanted, stage.cluster.brokers)
-    moved = await stage.zookeeper.wait(lambda: stage.zookeeper.partitions[tp].leader == wanted, 15)
+    moved = await stage.zookeeper.wait(
+        lambda: stage.zookeeper.partitions[tp].leader == wanted, PATIENCE_S
+    )
     effect = f"the leader moved from {state.leader} to {wanted}" if moved else None
     return Done(str(tp), effect)
 
@@ -275,7 +288,7 @@ async def move_controller(stage: Stage, fault: Fault) -> Done:
     else:
         await trio.to_thread.run_sync(witness.delete_controller)
     moved = await witness.wait(
-        lambda: witness.controller_epoch > epoch and witness.controller is not None, 20
+        lambda: witness.controller_epoch > epoch and witness.controller is not None, PATIENCE_S
     )
     if moved:
         done.effect = f"broker-{witness.controller} is the controller, epoch {epoch + 1} or later"
@@ -287,7 +300,7 @@ async def expire_session(stage: Stage, fault: Fault) -> Done:
     member = stage.target(fault)
     done = cut_pairs(stage, [(member, ZOOKEEPER), (ZOOKEEPER, member)])
     number = broker_number(member)
-    gone = await stage.zookeeper.wait(lambda: number not in stage.zookeeper.brokers, 20)
+    gone = await stage.zookeeper.wait(lambda: number not in stage.zookeeper.brokers, PATIENCE_S)
     assert done.undo is not None
     await done.undo()
     return Done(member, "its znode went" if gone else None)
@@ -319,7 +332,7 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
     nobody else may lead: so that write is held back, and dies with its writer.
     """
     tp = TopicPartition(stage.lossy.name, 0)
-    ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), 20)
+    ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), PATIENCE_S)
     state = stage.zookeeper.partitions[tp]
     if not ready:
         raise ClusterError(
@@ -351,7 +364,7 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
         now = stage.zookeeper.partitions[tp]
         return now.leader not in (-1, state.leader) and now.leader_epoch > old
 
-    moved = await stage.zookeeper.wait(taken_over, 20)
+    moved = await stage.zookeeper.wait(taken_over, PATIENCE_S)
     await trio.sleep(0.2)
     stage.deaths.settle(stage.zookeeper.partitions)
     effect = None
@@ -372,7 +385,7 @@ async def wait(stage: Stage, fault: Fault) -> Done:
     """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L", "no controller"
     ..."""
     until = str(fault.params.get("until", ""))
-    within = float(fault.params.get("within", 20))
+    within = float(fault.params.get("within", PATIENCE_S))
     if not until:
         await trio.sleep(float(fault.params.get("seconds", 1)))
         return Done("", "waited")

@@ -1,0 +1,75 @@
+"""The engine on links that nobody uses at first: how long a fault lasts that has met nobody."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from highwater.chaos.faults.engine import FELT_S, Engine
+from highwater.chaos.faults.model import Fault
+from highwater.chaos.faults.stage import Stage
+from highwater.chaos.history import LineLog, read_lines
+from highwater.chaos.links.rules import Links, Message, Side
+
+CUT = Fault("cut", lasts=2.0, params={"from": "broker-1", "to": "broker-2"})
+HOLD = Fault("hold", lasts=2.0, params={"from": "broker-1", "api": "Fetch", "side": "response"})
+
+
+class Members:
+    """Three brokers of which nothing is asked but that they run."""
+
+    brokers = (1, 2, 3)
+
+    def __init__(self) -> None:
+        self.links = Links()
+
+    def running(self, member: str) -> bool:
+        return True
+
+
+async def outcome(fault: Fault, folder: Path, after_s: float) -> tuple[float, list[dict[str, Any]]]:
+    """How long the schedule of this fault took, and what was written down, where somebody comes
+    along after so many seconds."""
+    members = Members()
+    nobody = cast("Any", None)
+    stage = Stage(cast("Any", members), nobody, nobody, nobody, [], random.Random(1))
+    engine = Engine(stage, LineLog(folder / "faults.jsonl"), lambda _: None)
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(come_along, members.links, after_s)
+        await engine.run([fault], 0)
+        took = trio.current_time() - began
+        nursery.cancel_scope.cancel()
+    engine.log.close()
+    return took, list(read_lines(folder / "faults.jsonl"))
+
+
+async def come_along(links: Links, after_s: float) -> None:
+    await trio.sleep(after_s)
+    links.rule_for(Message("broker-1", "broker-2", Side.RESPONSE, "Fetch"))
+    await links.wait_open(("broker-1", "broker-2"))
+
+
+@pytest.mark.parametrize("fault", [CUT, HOLD], ids=["cut", "hold"])
+@pytest.mark.parametrize(("after_s", "lasts_s"), [(1.0, 2.0), (9.0, 9.0)])
+async def test_a_fault_lasts_until_it_has_met_somebody(
+    fault: Fault, after_s: float, lasts_s: float, tmp_path: Path, autojump_clock: object
+) -> None:
+    took, told = await outcome(fault, tmp_path, after_s)
+    assert took == pytest.approx(lasts_s, abs=0.1)
+    assert [line["name"] for line in told] == [fault.name, "heal" if fault is CUT else "release"]
+    assert all(line["effect"] for line in told)
+
+
+@pytest.mark.parametrize("fault", [CUT, HOLD], ids=["cut", "hold"])
+async def test_that_it_met_nobody_is_told(
+    fault: Fault, tmp_path: Path, autojump_clock: object
+) -> None:
+    took, told = await outcome(fault, tmp_path, 1000)
+    assert took == pytest.approx(2.0 + FELT_S, abs=0.1)
+    assert not any(line["effect"] for line in told)
