@@ -12,7 +12,7 @@ def eventually(
     condition: Callable[[], object],
     what: str,
     state: Callable[[], object] = lambda: "",
-    within_s: float = 20,
+    within_s: float = 60,
 ) -> None:
     """Asks again and again; where it does not come about, shows the state as it is then."""
     deadline = time.monotonic() + within_s

@@ -54,7 +54,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
         consumer.close()
 
 
-def end_of(consumer: Any, place: TopicPartition, within_s: float = 30) -> int:
+def end_of(consumer: Any, place: TopicPartition, within_s: float = 60) -> int:
     """The HW.  A new leader has none to tell until its followers are there (KIP-207), and brokers
     know leaders only once the new controller has told them.  librdkafka keeps an answer without a
     leader for minutes and calls that partition unknown: only who asks by name makes it ask again.
@@ -62,9 +62,9 @@ def end_of(consumer: Any, place: TopicPartition, within_s: float = 30) -> int:
     deadline = time.monotonic() + within_s
     while True:
         try:
-            end: int = consumer.get_watermark_offsets(place, timeout=30)[1]
+            end: int = consumer.get_watermark_offsets(place, timeout=60)[1]
             return end
         except KafkaException as error:
             if error.args[0].code() not in NOT_YET or time.monotonic() > deadline:
                 raise AssertionError(f"no end of {place}: {error}") from error
-            consumer.list_topics(place.topic, timeout=10)
+            consumer.list_topics(place.topic, timeout=60)

@@ -94,7 +94,7 @@ def stored_generations(bootstrap: str, group: str, topic: str) -> Iterator[dict[
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "witness",
                          "enable.partition.eof": True, "enable.auto.commit": False})  # fmt: skip
     name = "__consumer_offsets"
-    count = len(consumer.list_topics(name, timeout=30).topics[name].partitions)
+    count = len(consumer.list_topics(name, timeout=60).topics[name].partitions)
     consumer.assign([Place(name, n, 0) for n in range(count)])
     ended = 0
     while ended < count:

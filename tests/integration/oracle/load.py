@@ -73,7 +73,7 @@ class Load:
                 self._by_partition[partition] += 1
             self._news.notify_all()
 
-    def more(self, count: int = 30, within_s: float = 40) -> None:
+    def more(self, count: int = 30, within_s: float = 60) -> None:
         """Waits until every partition has acknowledged so many more."""
         with self._news:
             goal = [n + count for n in self._by_partition]

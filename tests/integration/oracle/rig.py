@@ -23,7 +23,7 @@ from tests import waiting
 
 PARTITIONS = 6
 APACHE, HIGHWATER = "apache", "highwater"
-eventually = partial(waiting.eventually, within_s=40)
+eventually = partial(waiting.eventually, within_s=60)
 
 
 def program(kind: str) -> Program:
@@ -134,7 +134,7 @@ def create(mixed: Mixed, topic: str) -> None:
     """With a replica on every broker; whole when this returns."""
     admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
     wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-    admin.create_topics([wanted])[topic].result(30)
+    admin.create_topics([wanted])[topic].result(60)
     eventually(lambda: mixed.whole(topic), "the topic is whole", lambda: mixed.state(topic))
 
 

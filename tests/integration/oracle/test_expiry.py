@@ -19,7 +19,7 @@ from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import HIGHWATER, PARTITIONS, Mixed, create, eventually
 from tests.integration.reading import read_all
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 TOPIC = "expiry"
 
 

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.apache,
     pytest.mark.slow,
-    pytest.mark.timeout(150),
+    pytest.mark.timeout(300),
 ]
 TOPIC = "moved"
 
@@ -77,7 +77,7 @@ def move(cluster: Mixed, wanted: dict[int, str]) -> None:
 
 def test_replicas_move_under_load_and_over_a_kill(cluster: Mixed, dirs: list[str]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
     eventually(lambda: cluster.whole(TOPIC), "it is led", lambda: cluster.state(TOPIC))
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
     load.more()

@@ -179,7 +179,7 @@ FRAMES = {
 def test_what_is_no_request_has_the_same_end(sides: tuple[Side, Side], name: str) -> None:
     ends = []
     for side in sides:
-        with socket.create_connection(side.addresses[1], timeout=10) as sock:
+        with socket.create_connection(side.addresses[1], timeout=60) as sock:
             sock.sendall(FRAMES[name])
             sock.settimeout(3)
             try:

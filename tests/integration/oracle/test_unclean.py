@@ -17,7 +17,7 @@ from highwater.common.wire import messages
 from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
 from tests.integration.reading import read_all
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 TOPIC = "unclean"
 
 
@@ -36,7 +36,7 @@ def send(cluster: Mixed, *values: bytes) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
     for value in values:
         producer.produce(TOPIC, value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def given_up(cluster: Mixed) -> None:
@@ -72,7 +72,7 @@ def enable(cluster: Mixed, kind: int, name: str) -> None:
 @pytest.mark.parametrize(("kind", "name"), [(2, TOPIC), (4, "")], ids=["topic", "all brokers"])
 def test_a_config_change_elects_uncleanly(cluster: Mixed, kind: int, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])])[TOPIC].result(60)
 
     def is_seen(leader: int, isr: list[int]) -> None:
         def seen() -> bool:

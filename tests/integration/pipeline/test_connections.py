@@ -17,7 +17,7 @@ from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, fresh_por
 from tests.integration.robustness.test_metrics import get
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 ESTABLISHED, CLOSE_WAIT = "ESTABLISHED", "CLOSE_WAIT"
 

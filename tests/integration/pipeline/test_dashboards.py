@@ -24,7 +24,7 @@ from highwater.chaos.clusters.process import ProcessCluster, Settings, process_c
 from highwater.common.wire import messages
 from tests.integration.robustness.test_metrics import get
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 LISTED = tomllib.loads(Path(__file__).with_name("dashboards.toml").read_text())
 Page = dict[str, list[dict[str, str]]]
 
@@ -81,11 +81,11 @@ def use(bootstrap: str) -> None:
         "log_level": 0,
     }
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("t", 1, 2)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, 2)])["t"].result(60)
     producer = Producer(settings)
     for _ in range(100):
         producer.produce("t", b"x" * 1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     transactional = Producer({**settings, "transactional.id": "x"})
     transactional.init_transactions(30)
     transactional.begin_transaction()

@@ -16,7 +16,7 @@ from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, fresh_por
 from tests.integration.robustness.test_metrics import get
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -81,7 +81,7 @@ def test_byte_rates_of_a_client_id(broker: BrokerProcess, apache_tool: Run) -> N
     began = time.monotonic()
     assert produce(broker, "t", 40, **{"client.id": "slow"}), "librdkafka is told of it"
     took = time.monotonic() - began
-    assert took > 40 * 50 * KIB / 500_000 - 2.5 > free
+    assert took > max(40 * 50 * KIB / 500_000 - 2.5, free)
     found = metrics(broker)
     throttle = 'kafka_network_requestmetrics_throttletimems_count{request="Produce"}'
     assert found[throttle] > 0

@@ -13,13 +13,13 @@ import pytest
 
 from highwater.chaos.clusters.ports import free_ports
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*HIGHWATER, *arguments], capture_output=True, text=True, check=False, timeout=90
+        [*HIGHWATER, *arguments], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -60,7 +60,7 @@ def test_who_opens_and_closes_connections(cluster: tuple[Path, int], tmp_path: P
     command = [*HIGHWATER, "trace", "--connections", "--seconds=6", f"--dir={folder}"]
     with told.open("w") as out, subprocess.Popen(command, stdout=out) as watching:
         while watching.poll() is None and not re.search(r"opened .* on EXTERNAL", told.read_text()):
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
+            with socket.create_connection(("127.0.0.1", port), timeout=60):
                 pass  # clients come and go until one has been seen from its beginning
         assert watching.wait(20) == 0
     lines = told.read_text().splitlines()

@@ -22,7 +22,7 @@ from highwater.chaos.clusters.ports import free_ports
 from highwater.chaos.clusters.processes import Pid
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
 Up = tuple[Path, list[str]]
 
@@ -62,7 +62,7 @@ def alive(folder: Path) -> list[str]:
     return [name for name, raw in processes.items() if Pid.from_json(raw).alive()]
 
 
-def wait_until_gone(folder: Path, listed: dict[str, Any], within_s: float = 10) -> None:
+def wait_until_gone(folder: Path, listed: dict[str, Any], within_s: float = 60) -> None:
     eventually(
         lambda: not any(Pid.from_json(raw).alive() for raw in listed.values()),
         "all processes end",
@@ -174,7 +174,7 @@ def test_a_run_that_is_cut_short_leaves_nothing_behind(
     code = process.wait(40)
     said = process.stderr.read()
     process.stderr.close()
-    _, left = psutil.wait_procs(children, timeout=10)
+    _, left = psutil.wait_procs(children, timeout=60)
     assert left == []
     if number is not signal.SIGKILL:
         assert code == 3
@@ -190,7 +190,7 @@ def test_broker_properties_on_the_command_line(up: Up) -> None:
     )
     deadline = time.monotonic() + 20
     while (
-        len(admin.list_topics("made-by-asking", timeout=10).topics["made-by-asking"].partitions)
+        len(admin.list_topics("made-by-asking", timeout=60).topics["made-by-asking"].partitions)
         != 7
     ):
         assert time.monotonic() < deadline, (folder / "broker-1" / "output.log").read_text()

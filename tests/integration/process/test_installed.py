@@ -17,7 +17,7 @@ from highwater.chaos.clusters.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def run(*command: str | Path, cwd: Path) -> str:

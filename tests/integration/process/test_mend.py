@@ -14,7 +14,7 @@ from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.stage import Stage
 from highwater.chaos.faults.verbs import VERBS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 async def test_a_member_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:

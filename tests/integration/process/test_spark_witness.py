@@ -78,7 +78,7 @@ def test_spark_reads_the_cluster_itself(
     # what is in the topic and not in the history, Spark alone can have read
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"nobody said so", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     verdict = checks.run(tmp_path, "spark", lambda line: None)
     assert [i for i, c in verdict.checks.items() if c.status == "violated"] == ["C7"]
     assert "nobody said so: was read, but nobody sent it" in verdict.checks["C7"].examples[0]

@@ -11,7 +11,7 @@ from highwater.common.types import TopicPartition as Tp
 from tests.integration import reading
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: object) -> list[str]:
@@ -27,7 +27,7 @@ def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: o
 
     for value in values:
         producer.produce(topic, value.encode(), partition=0, on_delivery=delivered)
-    producer.flush(30)
+    producer.flush(60)
     return acked
 
 
@@ -129,7 +129,7 @@ def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCl
         for number in cluster.cluster.brokers:
             cluster.kill(number)
         cluster.mend()
-        eventually(lambda: cluster.leader_of("everything", 0) >= 0, "a leader", within_s=30)
+        eventually(lambda: cluster.leader_of("everything", 0) >= 0, "a leader")
     assert len(acked) == 600
     assert read_all(cluster, "everything") == acked
 

@@ -62,7 +62,7 @@ class Load:
 
     def finish(self) -> None:
         """Everything that was sent is acknowledged, and is read back as it was."""
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
         assert self.failed == []
         assert len(self.acked) == self._sent
         found = self._read()

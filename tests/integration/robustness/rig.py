@@ -125,7 +125,7 @@ class BrokerProcess:
     def signal(self, number: signal.Signals) -> None:
         self._child.signal(number)
 
-    def ended(self, within_s: float = 15) -> int:
+    def ended(self, within_s: float = 60) -> int:
         """Its exit code, once it has ended by itself."""
         eventually(lambda: not self.running, "the broker ends", lambda: self.output, within_s)
         code = self._child.popen.returncode

@@ -29,7 +29,7 @@ from tests.integration.robustness.rig import (
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 IDLE_MS = 700
 TOPIC = "served"
 BETWEEN_BROKERS = range(4, 8)

@@ -26,7 +26,7 @@ from tests.integration.robustness.load import (
 from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, assert_one_line
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 DISK_BYTES = 1 << 20
 
 

@@ -19,7 +19,7 @@ from tests.integration.robustness.rig import (
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from tests.integration.robustness.rig import (
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 NOWHERE = "127.0.0.1:1"
 """No ZooKeeper, nor anything else."""
@@ -153,7 +153,7 @@ def up(folder: Path, *arguments: str, **environment: str) -> subprocess.Complete
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "up", "--dir", str(folder)]
     env = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | environment
     return subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=30, env=env, check=False
+        [*command, *arguments], capture_output=True, text=True, timeout=120, env=env, check=False
     )
 
 

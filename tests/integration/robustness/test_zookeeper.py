@@ -6,6 +6,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from confluent_kafka.admin import (
@@ -32,7 +33,7 @@ from tests.integration.robustness.load import (
 from tests.integration.robustness.rig import connect, frame_of, metadata, receive_all
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 SESSION_S = 3.0
 """zookeeper.session.timeout.ms of the profile `test`."""
 AWAY, BACK = "WARNING ZooKeeper at", "INFO ZooKeeper at"
@@ -48,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundClus
 def registered(cluster: BackgroundCluster) -> set[int]:
     """The brokers that ZooKeeper holds as ephemerals, asked directly."""
     host, port = cluster.cluster.zookeeper_connect.split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as sock:
+    with socket.create_connection((host, int(port)), timeout=60) as sock:
         sock.sendall(b"dump")
         told = receive_all(sock).decode()
     return {n for n in cluster.cluster.brokers if f"/brokers/ids/{n}\n" in told + "\n"}
@@ -63,7 +64,7 @@ def set_retention(cluster: BackgroundCluster, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def ask_for_producer_ids(cluster: BackgroundCluster) -> list[socket.socket]:
@@ -109,8 +110,10 @@ def test_away_for_longer_than_a_session(cluster: BackgroundCluster) -> None:
     load.until(lambda: in_sync(cluster), "all are in sync", lambda: state(cluster))
     load.finish()
     for number in {1, 2, 3} - {dead}:
-        assert len(lines(cluster, number, AWAY)) == 1, output(cluster, number)
-        assert len(lines(cluster, number, BACK)) >= 1, output(cluster, number)
+        told = [AWAY in line for line in lines(cluster, number, "ZooKeeper at")]
+        # one line when it goes, one when it is back; a ZooKeeper that is slow may go once more
+        assert told[:2] == [True, False], output(cluster, number)
+        assert all(now is not before for before, now in pairwise(told)), output(cluster, number)
     assert cluster.cluster.logged_exceptions() == []
 
 
@@ -139,8 +142,9 @@ def test_every_session_expires(cluster: BackgroundCluster) -> None:
     load.finish()
     for number in others:
         told = lines(cluster, number, "has expired") + lines(cluster, number, "not be resumed")
-        assert len(told) == 1, output(cluster, number)
-        assert len(lines(cluster, number, "INFO ZooKeeper session 0x")) == sessions[number] + 1
+        assert told, output(cluster, number)
+        made = len(lines(cluster, number, "INFO ZooKeeper session 0x")) - sessions[number]
+        assert made == len(told), output(cluster, number)
     assert cluster.cluster.logged_exceptions() == []
 
 
@@ -158,7 +162,6 @@ def test_its_data_is_lost(cluster: BackgroundCluster) -> None:
         lambda: not any(cluster.cluster.running(f"broker-{n}") for n in (1, 2, 3)),
         "all have ended",
         lambda: state(cluster),
-        30,
     )
     for number, end in enumerate(cluster.cluster.unexpected_ends(), 1):
         assert f"broker-{number} ended with code 1: broker {number} stops: this broker" in end
@@ -169,6 +172,6 @@ def test_its_data_is_lost(cluster: BackgroundCluster) -> None:
     shutil.rmtree(data)
     kept.rename(data)
     cluster.mend()
-    eventually(lambda: in_sync(cluster), "all are in sync", lambda: state(cluster), 30)
+    eventually(lambda: in_sync(cluster), "all are in sync", lambda: state(cluster))
     assert len(seen(cluster)) == PARTITIONS
     load.finish()
