@@ -149,11 +149,10 @@ def _run(config: Config) -> int:
     signal.signal(signal.SIGTERM, stopped_early)
     import trio
 
-    from highwater.common.wire.codec import prepare_control
     from highwater.common.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
-    prepare_control()
+    _prepare_codecs()
     try:
         trio.run(_serve, config)
     except SystemExit:
@@ -163,6 +162,19 @@ def _run(config: Config) -> int:
     except BaseException as e:
         return _report(config, e)
     return OK
+
+
+def _prepare_codecs() -> None:
+    """Those with which a controller begins, and what clients ask first."""
+    from broker.handlers import metadata
+    from highwater.common.wire import codec, control
+
+    codec.prepare(
+        (metadata.API.key, metadata.API.versions[1]),
+        (4, control.LEADER_AND_ISR_VERSION),
+        (5, control.STOP_REPLICA_VERSION),
+        (6, control.UPDATE_METADATA_VERSION),
+    )
 
 
 async def _serve(config: Config) -> None:

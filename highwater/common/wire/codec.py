@@ -113,20 +113,13 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
     return message
 
 
-def prepare_control() -> None:
-    """Makes the codecs of what a controller sends, and of the answers, before the first of each.
+def prepare(*versions: tuple[int, int]) -> None:
+    """Makes the codecs of these APIs' requests and answers (API key, version) before the first.
 
-    It takes 50 ms, which would be steps of a broker's loop that has just begun to serve, and of a
-    controller's that was just elected.
+    The large ones take 10 ms or more, each in the step of a broker's loop that needs it first.
     """
-    control = import_module("highwater.common.wire.control")
-    for key, version in (
-        (4, control.LEADER_AND_ISR_VERSION),
-        (5, control.STOP_REPLICA_VERSION),
-        (6, control.UPDATE_METADATA_VERSION),
-    ):
-        _request_decoders[key, version] = _compile(request_class(key), key, version)
-        encode_request(request_class(key)(), version)
+    for key, version in versions:
+        decode_request(key, version, encode_request(request_class(key)(), version))
         decode_response(key, version, encode_response(response_class(key)(), version))
 
 
