@@ -1,12 +1,16 @@
-"""Creates a run's topics, through the controller, past every proxy."""
+"""Creates a run's topics, through the controller, past every proxy.
+
+The controller answers once it has decided; the others hear of it after that.  A fault may befall
+the controller in between, so a topic counts as made when every broker that runs knows its leaders.
+"""
 
 from __future__ import annotations
 
 import trio
 
-from highwater.chaos.clusters.api import Cluster, ClusterError
-from highwater.chaos.clusters.ask import ask
-from highwater.chaos.faults.admin import controller_address
+from highwater.chaos.clusters.api import PATIENCE_S, Cluster, ClusterError, broker
+from highwater.chaos.clusters.ask import ask, metadata
+from highwater.chaos.faults.admin import addresses, controller_address
 from highwater.chaos.run_folder import TopicInfo
 from highwater.common.errors import ErrorCode
 from highwater.common.wire import messages
@@ -14,8 +18,10 @@ from highwater.common.wire import messages
 _DONE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
-async def create_topics(cluster: Cluster, topics: list[TopicInfo], timeout_s: float = 20) -> None:
-    """Asks until the controller made them all; ClusterError with its last answer."""
+async def create_topics(
+    cluster: Cluster, topics: list[TopicInfo], timeout_s: float = PATIENCE_S
+) -> None:
+    """Asks until they are made, and known; ClusterError with what is missing."""
     topic_class = messages.CreateTopicsRequest.CreatableTopic
     request = messages.CreateTopicsRequest(
         topics=[
@@ -41,10 +47,26 @@ async def create_topics(cluster: Cluster, topics: list[TopicInfo], timeout_s: fl
             try:
                 answer = await ask(await controller_address(cluster), request, 4, 12)
                 bad = [t for t in answer.topics if t.error_code not in _DONE]
-                if not bad:
+                if bad:
+                    last = f"{bad[0].name}: {ErrorCode(bad[0].error_code).name}"
+                else:
+                    while last := await _unknown(cluster, topics):
+                        await trio.sleep(0.02)
                     return
-                last = f"{bad[0].name}: {ErrorCode(bad[0].error_code).name}"
             except (OSError, ClusterError) as error:
                 last = str(error)
             await trio.sleep(0.2)
     raise ClusterError(f"the topics could not be created within {timeout_s:g} s: {last}")
+
+
+async def _unknown(cluster: Cluster, topics: list[TopicInfo]) -> str:
+    """Who does not know the leaders of all partitions yet; empty where there is nobody."""
+    wanted = {topic.name: topic.partitions for topic in topics}
+    for number, address in zip(cluster.brokers, addresses(cluster.direct_bootstrap), strict=True):
+        if cluster.running(broker(number)) and not cluster.paused(broker(number)):
+            answer = await metadata(address, list(wanted))
+            led = {t.name: sum(p.leader_id >= 0 for p in t.partitions) for t in answer.topics}
+            for name, partitions in wanted.items():
+                if led.get(name, 0) < partitions:
+                    return f"broker-{number} knows {led.get(name, 0)} leaders of {name}"
+    return ""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from confluent_kafka import Producer
 
 from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.chaos.links.rules import Action, Rule
 from highwater.chaos.witnesses import disk
 from highwater.common.types import TopicPartition as Tp
 from tests.integration import reading
+from tests.integration.robustness.rig import metadata
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -66,6 +70,27 @@ def test_stop_is_clean_and_hands_leadership_over(highwater_cluster: BackgroundCl
     assert cluster.stop(leader) == 0
     assert cluster.leader_of("stopped", 0) not in (leader, -1)
     assert read_all(cluster, "stopped") == values(20)
+
+
+def test_a_topic_is_made_once_every_broker_knows_it(highwater_cluster: BackgroundCluster) -> None:
+    """So that whatever is done to the controller next, the others know the leaders."""
+    cluster = highwater_cluster
+    links = cluster.cluster.links
+    assert links is not None
+    unaware = next(n for n in cluster.cluster.brokers if n != cluster.controller())
+    held = links.add(Rule(Action.HOLD, "UpdateMetadata", target=f"broker-{unaware}", limit=0))
+    making = threading.Thread(target=cluster.create_topic, args=("known",))
+    making.start()
+    try:
+        eventually(lambda: held.matched, "the news are held back")
+        making.join(1)
+        assert making.is_alive()
+        assert cluster.leader_of("known", 0) > 0
+        assert not metadata(cluster.cluster.address(unaware), ["known"]).topics[0].partitions
+    finally:
+        cluster.heal()
+        making.join()
+    assert metadata(cluster.cluster.address(unaware), ["known"]).topics[0].partitions
 
 
 def test_a_paused_follower_leaves_the_isr_and_returns(highwater_cluster: BackgroundCluster) -> None:
