@@ -53,6 +53,8 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
             properties={
                 "group.initial.rebalance.delay.ms": "0",
                 "offsets.topic.num.partitions": "1",
+                # a coordinator that moves gives every member a session anew, the dead one as well
+                "auto.leader.rebalance.enable": "false",
             },
             quick_end=True,
         )
