@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Close, Connect
 
 from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import HIGHWATER, PARTITIONS, Mixed, create, eventually
@@ -58,15 +61,40 @@ def password_of(session_id: int) -> bytes:
     return out
 
 
-def expire(cluster: Mixed, session_id: int) -> None:
-    """Resumes the session of another process, and closes it."""
-    thief = KazooClient(
-        cluster.cluster.zookeeper_connect, client_id=(session_id, password_of(session_id))
-    )
-    thief.start(10)
-    assert thief.client_id[0] == session_id, "ZooKeeper gave it another session: a wrong password?"
-    thief.stop()
-    thief.close()
+def resume_and_close(address: tuple[str, int], session_id: int) -> int:
+    """Both requests in one write: the owner, which loses its connection by the first, comes back
+    at once, and ends this one in its turn.  Returns the id that ZooKeeper answered, 0 where there
+    is no such session, or none of that password.
+
+    :raises OSError: the owner was back before ZooKeeper had answered
+    """
+    resume = Connect(0, 0, 10_000, session_id, password_of(session_id), False).serialize()
+    close = struct.pack(">ii", 1, Close.type)
+    with socket.create_connection(address, timeout=60) as connection:
+        connection.sendall(b"".join(struct.pack(">i", len(f)) + f for f in (resume, close)))
+        reader = connection.makefile("rb")
+        size = reader.read(4)
+        if len(size) < 4:
+            raise ConnectionError("closed before the answer")
+        answer, _ = Connect.deserialize(reader.read(struct.unpack(">i", size)[0]), 0)
+        reader.read()  # to its end: ZooKeeper closes the connection of a session that is closed
+        return int(answer.session_id)
+
+
+def expire(cluster: Mixed, zk: KazooClient, number: int, session_id: int) -> None:
+    """Resumes the session of a broker, and closes it."""
+    host, port = cluster.cluster.zookeeper_connect.split("/")[0].rsplit(":", 1)
+
+    def ended() -> bool:
+        try:
+            answered = resume_and_close((host, int(port)), session_id)
+        except OSError:
+            return False
+        assert answered in (session_id, 0)
+        registered = zk.exists(f"/brokers/ids/{number}")
+        return registered is None or registered.ephemeralOwner != session_id
+
+    eventually(ended, "its session was closed; a wrong password?")
 
 
 @pytest.mark.parametrize("victim", ["a broker", "the controller"])
@@ -85,7 +113,7 @@ def test_a_live_broker_outlives_its_session(cluster: Mixed, zk: KazooClient, vic
     registered = zk.get(f"/brokers/ids/{number}")[1]
     assert f"{registered.ephemeralOwner:x}" == before[-1]
 
-    expire(cluster, registered.ephemeralOwner)
+    expire(cluster, zk, number, registered.ephemeralOwner)
 
     def registered_anew() -> bool:
         stat = zk.exists(f"/brokers/ids/{number}")
