@@ -20,7 +20,7 @@ NOT_YET = {
     KafkaError._TIMED_OUT,
 }
 """The cluster may have been started a moment ago."""
-SILENCE_S = 30
+SILENCE_S = 60
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:

@@ -98,7 +98,7 @@ def stored_generations(bootstrap: str, group: str, topic: str) -> Iterator[dict[
     consumer.assign([Place(name, n, 0) for n in range(count)])
     ended = 0
     while ended < count:
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None, f"{name} cannot be read to its end"
         if message.error() is not None:
             ended += 1

@@ -81,7 +81,7 @@ class Mixed:
     def bootstrap(self) -> str:
         return self.background.bootstrap_servers
 
-    def call(self, number: int, request: Any, version: int, timeout_s: float = 10) -> Any:
+    def call(self, number: int, request: Any, version: int, timeout_s: float = 60) -> Any:
         """One request to a broker, on a connection of its own."""
         return trio.run(ask, self.cluster.address(number), request, version, timeout_s)
 

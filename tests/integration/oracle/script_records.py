@@ -65,7 +65,7 @@ def produces() -> list[Case]:
         case("acks=1", produce(batch(), acks=1)),
         case("two batches at once", produce(batch() + batch())),
         case("no records", produce(b"")),
-        Case("null records", PRODUCE, produce(None), "1", (9, 9), within_s=2),
+        Case("null records", PRODUCE, produce(None), "1", (9, 9), within_s=5),
         case("unknown topic", produce(batch(), NOBODY)),
         case("unknown partition", produce(batch(), partition=9)),
         case("negative partition", produce(batch(), partition=-1)),

@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
 @pytest.fixture
 def zk(cluster: Mixed) -> Iterator[KazooClient]:
     client = KazooClient(cluster.cluster.zookeeper_connect)
-    client.start(10)
+    client.start(60)
     yield client
     client.stop()
     client.close()

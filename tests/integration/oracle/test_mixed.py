@@ -87,7 +87,7 @@ def spread_leaders(mixed: Mixed) -> None:
 def make_controller(mixed: Mixed, kind: str) -> int:
     """Deletes /controller while only brokers of this kind can make it anew."""
     zk = KazooClient(mixed.cluster.zookeeper_connect)
-    zk.start(10)
+    zk.start(60)
     others = [n for n in mixed.numbers if mixed.kinds[n] != kind]
 
     def controller() -> int:

@@ -42,7 +42,7 @@ def send(cluster: Mixed, *values: bytes) -> None:
 def given_up(cluster: Mixed) -> None:
     """The controller has seen the end of the leader's session, and could elect nobody."""
     zk = KazooClient(cluster.cluster.zookeeper_connect)
-    zk.start(10)
+    zk.start(60)
     try:
         path = f"/brokers/topics/{TOPIC}/partitions/0/state"
         eventually(

@@ -108,7 +108,7 @@ def _jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     yield Jvm(gateway, process.pid)
     gateway.shutdown()
     process.kill()
-    process.wait(10)
+    process.wait(60)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_who_opens_and_closes_connections(cluster: tuple[Path, int], tmp_path: P
         while watching.poll() is None and not re.search(r"opened .* on EXTERNAL", told.read_text()):
             with socket.create_connection(("127.0.0.1", port), timeout=60):
                 pass  # clients come and go until one has been seen from its beginning
-        assert watching.wait(20) == 0
+        assert watching.wait(60) == 0
     lines = told.read_text().splitlines()
     opened = [m[1] for line in lines if (m := re.search(r"opened +(\S+) on EXTERNAL", line))]
     closed = [m[1] for line in lines if (m := re.search(r"closed +(\S+) .*by the client", line))]

@@ -49,7 +49,7 @@ class ZooKeeper:
 
     def end(self) -> None:
         self.child.signal(signal.SIGKILL)
-        self.child.wait(10)
+        self.child.wait(60)
 
 
 class BrokerProcess:
@@ -137,12 +137,12 @@ class BrokerProcess:
 
     def stop(self) -> int:
         self.signal(signal.SIGTERM)
-        return self.ended(20)
+        return self.ended()
 
     def end(self) -> None:
         if self.child is not None:
             self.child.signal(signal.SIGKILL)
-            self.child.wait(10)
+            self.child.wait(60)
 
 
 def assert_one_line(broker: BrokerProcess, code: int, *words: str) -> None:

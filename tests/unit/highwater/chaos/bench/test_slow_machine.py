@@ -30,7 +30,8 @@ def logged(folder: Path, steps: list[tuple[str, int, int]]) -> Path:
         handler = logging.StreamHandler(output)
         handler.setFormatter(logging.Formatter(LOG_FORMAT))
         logger = logging.getLogger("broker.loop_steps")
-        level, logger.level = logger.level, logging.INFO
+        level = logger.level
+        logger.setLevel(logging.INFO)  # which also forgets what was found to be off before
         logger.addHandler(handler)
         try:
             for name, ms, end in steps:
@@ -38,7 +39,7 @@ def logged(folder: Path, steps: list[tuple[str, int, int]]) -> Path:
                 told.note(name, ms * MS)
         finally:
             logger.removeHandler(handler)
-            logger.level = level
+            logger.setLevel(level)
     return path
 
 
