@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
-from pathlib import Path
 from struct import pack
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
 import trio
 
 from broker.context import Context, Delayed, Plane, Reply
-from broker.network.connection import PIPELINE
 from broker.network.socket_server import BindError, SocketServer
-from broker.purgatory import DelayedOperation
-from broker.response import FileSlice, NoResponse, Response
+from broker.response import NoResponse, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.codec import BadMessage, decode_response, encode_request
 from highwater.common.wire.messages import ApiVersionsRequest, HeartbeatRequest
-from highwater.common.world.api import Buffer, File
-from highwater.common.world.real.disk import RealDisk, RealFile
-from highwater.common.world.real.network import RealConnection, RealNetwork
+from highwater.common.world.real.network import RealNetwork
 
 from .conftest import Net, Wait, echo, entry, serving
 
@@ -72,86 +66,6 @@ async def test_pipelined_requests_are_handled_one_at_a_time_in_order(network: Ne
             for i in range(300):
                 assert await client.receive() == (i, b"%d" % i * 200)
     assert most == 1
-
-
-async def test_file_slices_between_buffers(network: Net, tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(bytes(range(256)) * 8192)
-    file = RealDisk().open(str(tmp_path / "log"))
-
-    def fetch(ctx: Context, body: memoryview) -> Response:
-        first, nothing, second = (
-            FileSlice(file, 256, 1_000_000),
-            FileSlice(file, 0, 0),
-            FileSlice(file, 3, 2),
-        )
-        return Response(parts=[b"head", first, b"", b"mid", nothing, second, b"tail"])
-
-    async with serving(network, entry(fetch)) as s:
-        client = await s.connect()
-        content = (tmp_path / "log").read_bytes()
-        expected = b"head" + content[256:1_000_256] + b"mid" + content[3:5] + b"tail"
-        for _ in range(3):
-            assert await client.call(b"") == expected
-
-
-class ColdFile:
-    """A file whose bytes come into memory when the test says so, and stay for one sending."""
-
-    def __init__(self, file: RealFile) -> None:
-        self.path, self.size = file.path, file.size
-        self.fileno = file.fileno
-        self.loaded: list[tuple[int, int]] = []
-        self.disk_answers = trio.Event()
-
-    def cached(self, position: int, n: int) -> int:
-        return 0
-
-    async def load(self, position: int, n: int) -> None:
-        await self.disk_answers.wait()
-        self.loaded.append((position, n))
-
-
-async def test_whoever_reads_from_a_slow_disk_holds_up_nobody(network: Net, tmp_path: Path) -> None:
-    content = bytes(range(256)) * 10_000
-    (tmp_path / "log").write_bytes(content)
-    file = ColdFile(RealDisk().open(str(tmp_path / "log")))
-
-    def handle(ctx: Context, body: memoryview) -> Response:
-        if bytes(body) != b"cold":
-            return Response(parts=[b"warm"])
-        piece = FileSlice(cast(File, file), 5, 2_400_000)
-        return Response(parts=[b"head", piece, b"tail"])
-
-    async with serving(network, entry(handle), num_network_threads=1, num_io_threads=1) as s:
-        slow, leaving, quick = await s.connect(), await s.connect(), await s.connect()
-        await slow.send(b"cold")
-        await slow.send(b"cold")
-        await leaving.send(b"cold")
-        for _ in range(20):
-            assert await quick.call(b"") == b"warm"
-        await leaving.stream.aclose()
-        assert await quick.call(b"") == b"warm"
-        assert not file.loaded
-        file.disk_answers.set()
-        for _ in range(2):
-            assert (await slow.receive())[1] == b"head" + content[5:2_400_005] + b"tail"
-    mib = 1 << 20
-    whole = [(5, mib), (5 + mib, mib), (5 + 2 * mib, 2_400_000 - 2 * mib)]
-    assert sorted(file.loaded)[-1] == whole[-1]
-    assert [span for span in file.loaded if span in whole[1:]] == whole[1:] * 2
-
-
-async def test_a_segment_that_became_shorter_closes_the_connection(
-    network: Net, tmp_path: Path
-) -> None:
-    (tmp_path / "log").write_bytes(b"x" * 10)
-    file = RealDisk().open(str(tmp_path / "log"))
-    handle = lambda ctx, body: Response(parts=[FileSlice(file, 4, 10)])  # noqa: E731
-    async with serving(network, entry(handle)) as s:
-        client = await s.connect()
-        await client.send(b"")
-        with pytest.raises(EOFError):
-            await client.receive()
 
 
 async def test_a_slow_reader_holds_up_nobody(network: Net) -> None:
@@ -432,115 +346,3 @@ async def test_an_idle_connection_costs_little() -> None:
             assert connection._frame is None
             assert connection.leftover is None
             assert not connection.out
-
-
-class Replicated(DelayedOperation):
-    """As an acks=all Produce: done but for its replicas."""
-
-    kind: ClassVar[str] = "Produce"
-    overlaps: ClassVar[bool] = True
-
-    def __init__(self, body: bytes) -> None:
-        self.keys = [body]
-        self.timeout_ms = 60_000
-        self.body = body
-        self.ready = False
-
-    def try_complete(self) -> Response | None:
-        return Response(parts=[self.body]) if self.ready else None
-
-    def on_expire(self) -> Response:
-        raise AssertionError("it should have been answered")
-
-
-async def test_requests_behind_a_replicating_one_are_handled_and_answered_in_order(
-    network: Net,
-) -> None:
-    begun: list[Replicated] = []
-
-    def handle(ctx: Context, body: memoryview) -> Response | Delayed:
-        if bytes(body) == b"now":
-            return Response(parts=[b"now"])
-        begun.append(Replicated(bytes(body)))
-        return Delayed(begun[-1])
-
-    async with serving(network, entry(handle)) as s:
-        client = await s.connect()
-        for i, body in enumerate((b"a", b"b", b"now", b"c")):
-            await client.send(body, id_=i)
-        while len(begun) < 2:
-            await trio.lowlevel.checkpoint()
-        for operation in reversed(begun):
-            operation.ready = True
-            s.services.purgatories.check("Produce", operation.keys)
-        for i, body in enumerate((b"a", b"b", b"now")):
-            assert await client.receive() == (i, body)
-        while len(begun) < 3:
-            await trio.lowlevel.checkpoint()
-        begun[2].ready = True
-        s.services.purgatories.check("Produce", begun[2].keys)
-        assert await client.receive() == (3, b"c")
-
-
-async def test_what_one_news_answers_leaves_each_connection_at_once(
-    network: Net, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[Replicated] = []
-    sent: list[int] = []
-
-    def handle(ctx: Context, body: memoryview) -> Delayed:
-        begun.append(Replicated(bytes(body)))
-        return Delayed(begun[-1])
-
-    def counting(self: RealConnection, views: Sequence[Buffer], more: bool = False) -> int | None:
-        sent.append(len(views))
-        return send(self, views, more)
-
-    send = RealConnection.send
-    async with serving(network, entry(handle)) as s:
-        clients = [await s.connect(), await s.connect()]
-        for i in range(3):
-            for client in clients:
-                await client.send(b"key", id_=i)
-        while len(begun) < 6:
-            await trio.lowlevel.checkpoint()
-        for operation in begun:
-            operation.ready = True
-        monkeypatch.setattr(RealConnection, "send", counting)
-        s.services.completions.add("Produce", [b"key"])
-        for client in clients:
-            assert [await client.receive() for _ in range(3)] == [(i, b"key") for i in range(3)]
-    assert len(sent) == 2
-
-
-async def test_no_more_than_the_pipeline_overlaps(network: Net) -> None:
-    begun: list[Replicated] = []
-
-    def handle(ctx: Context, body: memoryview) -> Delayed:
-        begun.append(Replicated(bytes(body)))
-        return Delayed(begun[-1])
-
-    async with serving(network, entry(handle)) as s:
-        client = await s.connect()
-        for i in range(PIPELINE + 3):
-            await client.send(b"%d" % i, id_=i)
-        while len(begun) < PIPELINE:
-            await trio.lowlevel.checkpoint()
-        other = await s.connect()
-        await other.send(b"other")
-        while begun[-1].body != b"other":
-            await trio.lowlevel.checkpoint()
-        assert len(begun) == PIPELINE + 1, "the rest waits in the socket"
-        for _ in range(2):
-            for operation in begun:
-                operation.ready = True
-                s.services.purgatories.check("Produce", operation.keys)
-            for _ in range(100):
-                await trio.lowlevel.checkpoint()
-        while len(begun) < PIPELINE + 4:
-            await trio.lowlevel.checkpoint()
-        for operation in begun:
-            operation.ready = True
-            s.services.purgatories.check("Produce", operation.keys)
-        for i in range(PIPELINE + 3):
-            assert await client.receive() == (i, b"%d" % i)
