@@ -1,16 +1,24 @@
 """OffsetFetch, API 9, v0-9: how far a group has come.
 
 v0 and v1 have the error at each partition, v2 at the top (and null for all partitions), v7 asks
-for offsets that no open commit may change, v8 for several groups, each with its error.  v0 meant
-offsets in ZooKeeper; here it means the same as v1.
+for stable offsets, v8 for several groups, each with its error.  v0 meant offsets in ZooKeeper; here
+it means the same as v1.
+
+A stable offset is one that no transaction that is open, and no commit that has been appended, will
+change.  Of an open transaction the client is told, and asks again (KIP-447).  Commits are waited
+for, and only those that were on their way when the request came; Kafka's older coordinator tells
+the client of these as well, who then asks again and again where a member commits all the time.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
-from broker.context import Api, Context, Reply
+from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.group.records import CommittedOffset
+from broker.coordinator.group.shard import CommitsOnTheirWay
+from broker.purgatory import DelayedOperation
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
@@ -28,31 +36,77 @@ _GroupPartition = _GroupTopic.OffsetFetchResponsePartitions
 Found = dict[TopicPartition, "CommittedOffset | ErrorCode | None"]
 
 
+class StableFetch(DelayedOperation):
+    """Waits for the commits that were on their way when it came, as they wait for the HW."""
+
+    kind: ClassVar[str] = "Produce"
+
+    def __init__(
+        self,
+        awaited: Sequence[CommitsOnTheirWay],
+        timeout_ms: int,
+        answer: Callable[[bool], Response],
+    ) -> None:
+        self.keys = tuple({each.shard.partition.tp: None for each in awaited})
+        self.timeout_ms = timeout_ms
+        self._awaited = awaited
+        self._answer = answer
+
+    def try_complete(self) -> Response | None:
+        return self._answer(False) if all(each.decided for each in self._awaited) else None
+
+    def on_expire(self) -> Response:
+        return self._answer(True)
+
+
 def handle(ctx: Context, request: Any) -> Reply:
+    awaited = list(_awaited(ctx, request)) if request.require_stable else []
+    if not awaited:
+        return _answer(ctx, request, expired=False)
+    timeout_ms = ctx.services.config.offsets_commit_timeout_ms
+    return Delayed(
+        StableFetch(awaited, timeout_ms, lambda expired: _answer(ctx, request, expired=expired))
+    )
+
+
+def _awaited(ctx: Context, request: Any) -> Iterator[CommitsOnTheirWay]:
+    for group in request.groups if ctx.version >= FIRST_WITH_GROUPS else [request]:
+        try:
+            found = ctx.services.groups.commits_on_their_way(group.group_id, _asked(group.topics))
+        except ApiError:
+            continue  # which its answer says
+        if found is not None:
+            yield found
+
+
+def _answer(ctx: Context, request: Any, *, expired: bool) -> Response:
     stable = bool(request.require_stable)
     if ctx.version >= FIRST_WITH_GROUPS:
-        groups = [_group(ctx, group, stable) for group in request.groups]
+        groups = [_group(ctx, group, stable, expired) for group in request.groups]
         names = tuple(ErrorCode(g.error_code).name for g in groups if g.error_code)
         return Response(OffsetFetchResponse(groups=groups), error_names=names)
-    everything = request.topics is None
     found = ctx.services.groups.fetch(
-        request.group_id, None if everything else _asked(request.topics), stable
+        request.group_id, _asked(request.topics), stable, expired=expired
     )
     topics = _topics(found, _Topic, _Partition)
     return Response(OffsetFetchResponse(topics=topics, error_code=0))
 
 
-def _group(ctx: Context, group: Any, stable: bool) -> Any:
-    asked = None if group.topics is None else _asked(group.topics)
+def _group(ctx: Context, group: Any, stable: bool, expired: bool) -> Any:
     try:
-        found = ctx.services.groups.fetch(group.group_id, asked, stable)
+        found = ctx.services.groups.fetch(
+            group.group_id, _asked(group.topics), stable, expired=expired
+        )
     except ApiError as e:
         return _Group(group_id=group.group_id, topics=[], error_code=int(e.code))
     topics = _topics(found, _GroupTopic, _GroupPartition)
     return _Group(group_id=group.group_id, topics=topics, error_code=0)
 
 
-def _asked(topics: Any) -> list[TopicPartition]:
+def _asked(topics: Any) -> list[TopicPartition] | None:
+    """None: all of the group's."""
+    if topics is None:
+        return None
     return [TopicPartition(t.name, p) for t in topics for p in t.partition_indexes]
 
 

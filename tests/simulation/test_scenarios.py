@@ -43,6 +43,7 @@ BROKEN = [
     ("fast-bounce", "19-broker-epoch-ignored"),
     ("early-request", "74-accepts-before-its-epoch"),
     ("late-update", "75-late-requests-taken"),
+    ("steady-commits", "76-stable-offsets-of-a-resting-group-only"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),

@@ -23,7 +23,12 @@ from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, S
 from broker.coordinator.group.protocol import Join, Limits, Sync
 from broker.coordinator.group.rebalance import Rebalancing
 from broker.coordinator.group.records import CommittedOffset, GroupLogRecord, decode, encode
-from broker.coordinator.group.shard import GroupShard, PendingMarker, PendingWrite
+from broker.coordinator.group.shard import (
+    CommitsOnTheirWay,
+    GroupShard,
+    PendingMarker,
+    PendingWrite,
+)
 from broker.coordinator.runtime import ALL, Coordinator
 from broker.coordinator.waiting import Waiting
 from broker.replica.manager import monotonic_ms
@@ -213,10 +218,25 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         self.shards[tp.partition].pending.append(PendingMarker(producer_id, commit, end_offset))
 
     def fetch(
-        self, group_id: str, tps: Sequence[TopicPartition] | None, require_stable: bool
+        self,
+        group_id: str,
+        tps: Sequence[TopicPartition] | None,
+        require_stable: bool,
+        *,
+        expired: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
         group = self.shard_of(group_id).groups.get(group_id)
-        return offsets.fetch(group, tps, require_stable)
+        return offsets.fetch(group, tps, require_stable, expired=expired)
+
+    def commits_on_their_way(
+        self, group_id: str, tps: Sequence[TopicPartition] | None
+    ) -> CommitsOnTheirWay | None:
+        """What a stable answer waits for, if for anything."""
+        shard = self.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is None or not offsets.on_their_way(group, tps):
+            return None
+        return CommitsOnTheirWay(shard, shard.partition.leader_log().log_end_offset)
 
     def delete_offsets(
         self, group_id: str, tps: Sequence[TopicPartition], ticket: Waiting

@@ -96,6 +96,16 @@ class Member:
         return next(name for name, _ in self.protocols if name in allowed)
 
 
+def one_more(counts: dict[TopicPartition, int], tp: TopicPartition) -> None:
+    counts[tp] = counts.get(tp, 0) + 1
+
+
+def one_less(counts: dict[TopicPartition, int], tp: TopicPartition) -> None:
+    counts[tp] -= 1
+    if not counts[tp]:
+        del counts[tp]
+
+
 class Group:
     """State and look-ups; the steps are in `rebalance` and `offsets`."""
 
@@ -116,6 +126,9 @@ class Group:
         self.pending_members: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
         self.pending_offsets: dict[TopicPartition, int] = {}
+        """Of each partition, how many commits are appended, and not committed yet."""
+        self.open_offsets: dict[TopicPartition, int] = {}
+        """As `pending_offsets`, in transactions that are still open."""
         self.pending_writes = 0
         self.held_offsets = 0
         """Committed in transactions that are still open."""
@@ -172,19 +185,12 @@ class Group:
         """An offset was committed in a transaction, whose end is awaited."""
         self.held_offsets += 1
         if isinstance(record, OffsetRecord):
-            pending = self.pending_offsets
-            pending[record.tp] = pending.get(record.tp, 0) + 1
+            one_more(self.open_offsets, record.tp)
 
     def release(self, record: GroupLogRecord) -> None:
         self.held_offsets -= 1
         if isinstance(record, OffsetRecord):
-            self.not_pending(record.tp)
-
-    def not_pending(self, tp: TopicPartition) -> None:
-        pending = self.pending_offsets
-        pending[tp] -= 1
-        if not pending[tp]:
-            del pending[tp]
+            one_less(self.open_offsets, record.tp)
 
     def stored(self, assignments: dict[str, bytes], now_ms: int) -> GroupRecord:
         """The record of this generation, in which each member has this assignment."""

@@ -2,7 +2,9 @@
 
 A commit counts when it is committed in __consumer_offsets, not when it is appended: until then it
 is not shown to OffsetFetch, so no consumer starts from an offset that a new coordinator would not
-know.  Members may commit while a rebalance is prepared (that is their last chance), and not between
+know.  Who asks for stable offsets waits for the commits that are on their way then, and not for
+later ones: in a group that commits all the time there is always one on its way (KAFKA-14499).
+Members may commit while a rebalance is prepared (that is their last chance), and not between
 its two barriers.  A group without members takes commits from whoever sends no generation: that is
 what consumers with assigned partitions do.
 
@@ -24,6 +26,8 @@ from broker.coordinator.group.group import (
     State,
     Ticket,
     Write,
+    one_less,
+    one_more,
 )
 from broker.coordinator.group.records import (
     NO_TIMESTAMP,
@@ -67,13 +71,12 @@ def commit(
     member = group.members.get(member_id)
     if member is not None:
         out.timers[SESSION, member_id] = member.session_timeout_ms
-    pending = group.pending_offsets
     for tp in offsets:
-        pending[tp] = pending.get(tp, 0) + 1
+        one_more(group.pending_offsets, tp)
 
     def then(error: ErrorCode) -> Outcome:
         for tp in offsets:
-            group.not_pending(tp)
+            one_less(group.pending_offsets, tp)
         return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
 
     records = tuple(OffsetRecord(group.group_id, tp, value) for tp, value in offsets.items())
@@ -130,18 +133,36 @@ def _may_commit(
 
 
 def fetch(
-    group: Group | None, tps: Iterable[TopicPartition] | None, require_stable: bool
+    group: Group | None,
+    tps: Iterable[TopicPartition] | None,
+    require_stable: bool,
+    *,
+    expired: bool = False,
 ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
-    """What is committed; None where nothing is.  All partitions where `tps` is None."""
+    """What is committed; None where nothing is.  All partitions where `tps` is None.
+
+    UNSTABLE_OFFSET_COMMIT, where that is asked for, says that an open transaction may change it,
+    or (`expired`) that a commit which was waited for is still on its way.
+    """
     if group is None or group.state is State.DEAD:
         return dict.fromkeys(tps or ())
     asked = group.offsets if tps is None else tps
+
+    def unstable(tp: TopicPartition) -> bool:
+        return tp in group.open_offsets or (expired and tp in group.pending_offsets)
+
     return {
         tp: ErrorCode.UNSTABLE_OFFSET_COMMIT
-        if require_stable and tp in group.pending_offsets
+        if require_stable and unstable(tp)
         else group.offsets.get(tp)
         for tp in asked
     }
+
+
+def on_their_way(group: Group, tps: Iterable[TopicPartition] | None) -> bool:
+    """Whether a commit of any of these is appended, and not committed yet."""
+    pending = group.pending_offsets
+    return bool(pending) if tps is None else any(tp in pending for tp in tps)
 
 
 def delete(
@@ -227,7 +248,7 @@ def _expired(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartitio
             kept = topics
     gone = []
     for tp, value in group.offsets.items():
-        if tp in group.pending_offsets or tp.topic in kept:
+        if tp.topic in kept or tp in group.pending_offsets or tp in group.open_offsets:
             continue
         if value.expire_ms != NO_TIMESTAMP:
             if now_ms >= value.expire_ms:

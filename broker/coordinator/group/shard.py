@@ -44,6 +44,20 @@ class PendingMarker:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class CommitsOnTheirWay:
+    """All that was appended to a shard's partition up to some moment."""
+
+    shard: GroupShard
+    end_offset: int
+
+    @property
+    def decided(self) -> bool:
+        """They are committed, or whoever coordinates the group now has to be asked."""
+        shard = self.shard
+        return not shard.leads or shard.partition.high_watermark >= self.end_offset
+
+
 class GroupShard(Shard[GroupLogRecord]):
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition)

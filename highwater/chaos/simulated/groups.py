@@ -134,13 +134,13 @@ class GroupClient(TxnClient):
         answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 7)
         _check(answer.topics[0].partitions[0].error_code)
 
-    async def committed(self, address: tuple[str, int]) -> dict[int, int]:
+    async def committed(self, address: tuple[str, int], *, stable: bool = False) -> dict[int, int]:
         """Of every partition; -1: nothing."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
             group_id=NAME,
             topics=[topic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))],
-            require_stable=False,
+            require_stable=stable,
         )
         answer = await self._call(address, request, 7)
         _check(answer.error_code)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from highwater.chaos.simulated.scenarios import control, leaders, truncation
+from highwater.chaos.simulated.scenarios import control, groups, leaders, truncation
 from highwater.chaos.simulated.scenarios.stage import Played, Scenario, play
 
 ALL: dict[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (*truncation.SCENARIOS, *leaders.SCENARIOS, *control.SCENARIOS)
+    for scenario in (
+        *truncation.SCENARIOS,
+        *leaders.SCENARIOS,
+        *control.SCENARIOS,
+        *groups.SCENARIOS,
+    )
 }
 
 __all__ = ["ALL", "Played", "Scenario", "play"]

@@ -148,7 +148,10 @@ class Asker:
                 raise
             reply = module.error_response(ctx, message, e.code)
         if isinstance(reply, Delayed):
-            reply = await self._wait(reply, request)
+            try:
+                reply = await self._wait(reply, request)
+            except ApiError as e:
+                reply = module.error_response(ctx, message, e.code)
         else:
             self.answered.append(request)
         assert isinstance(reply, Response), reply
@@ -160,6 +163,7 @@ class Asker:
 
     async def _wait(self, reply: Delayed, request: Any) -> Response:
         answers: list[Response] = []
+        errors: list[Exception] = []
         done = trio.Event()
 
         def respond(response: Response) -> None:
@@ -167,8 +171,14 @@ class Asker:
             self.answered.append(request)
             done.set()
 
-        self.services.purgatories.submit(reply.operation, respond)
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            done.set()
+
+        self.services.purgatories.submit(reply.operation, respond, failed)
         await done.wait()
+        if errors:
+            raise errors[0]
         return answers[0]
 
     async def update_metadata(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 
 from broker.coordinator.group.metrics import register_group_metrics
@@ -101,6 +102,20 @@ class Node:
         answer = await self.b.ask(offset_fetch, 7, request)
         found = [p.committed_offset for t in answer.topics for p in t.partitions]
         return ErrorCode(answer.error_code).name, found[0] if found else None
+
+    async def stable(self, version: int = 7) -> list[int | str]:
+        """The group's offsets, or errors, where nothing may change them any more."""
+        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)]
+        request = OffsetFetchRequest(group_id="g", topics=None, groups=groups, require_stable=True)
+        answer = await self.b.ask(offset_fetch, version, request)
+        found = answer.groups[0] if version >= 8 else answer
+        if found.error_code:
+            return [ErrorCode(found.error_code).name]
+        return [
+            ErrorCode(p.error_code).name if p.error_code else p.committed_offset
+            for t in found.topics
+            for p in t.partitions
+        ]
 
     async def join(self, member_id: str = "") -> Any:
         request = JoinGroupRequest(
@@ -218,6 +233,65 @@ def test_a_commit_is_answered_and_shown_when_all_replicas_have_it(in_broker: Any
         assert await node.fetch() == ("NONE", 5)
         node.follower_has_all()  # it was appended, and it counts now
         assert await node.fetch() == ("NONE", 6)
+
+    run(in_broker, body)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_stable_offsets_wait_for_the_commits_before_them_alone(
+    in_broker: Any, version: int
+) -> None:
+    """In a group that commits all the time, one is always on its way."""
+
+    async def body(node: Node) -> None:
+        await node.leads((1, 2))
+        answers: list[Any] = []
+
+        async def asks() -> None:
+            answers.append(await node.stable(version))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.commit, 5)
+            await trio.sleep(0.1)
+            before = node.end
+            nursery.start_soon(asks)
+            await trio.sleep(0.1)
+            nursery.start_soon(node.commit, 6)
+            await trio.sleep(0.1)
+            assert (answers, node.end) == ([], before + 1)
+            replicas = node.b.services.replicas
+            replicas.follower_progress(FetchPartition(TP, -1, before, 0, 1000, -1), 2)
+            await trio.sleep(0.1)
+            assert answers == [[5]], "the later commit is not waited for, and not shown"
+            node.follower_has_all()
+        assert await node.stable(version) == [6]
+
+    run(in_broker, body)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_stable_offsets_are_not_waited_for_without_end(in_broker: Any, version: int) -> None:
+    async def body(node: Node) -> None:
+        await node.leads()
+        assert await node.commit(4) == "NONE"
+        await node.leads((1, 2))
+        answers: list[Any] = []
+
+        async def asks() -> None:
+            answers.append(await node.stable(version))
+
+        async with trio.open_nursery() as nursery:
+            for offset in (5, 6):
+                nursery.start_soon(node.commit, offset)
+                await trio.sleep(0.1)
+                nursery.start_soon(asks)
+                await trio.sleep(0.1)
+            await trio.sleep(4.6)
+            assert answers == []
+            await trio.sleep(0.2)  # offsets.commit.timeout.ms
+            assert answers == [["UNSTABLE_OFFSET_COMMIT"]], "the second commit is still awaited"
+            await node.role(2)
+        assert answers[1:] == [["NOT_COORDINATOR"]]
 
     run(in_broker, body)
 

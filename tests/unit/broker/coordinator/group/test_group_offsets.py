@@ -15,17 +15,22 @@ OTHER = TopicPartition("other", 0)
 HOUR = 3_600_000
 
 
-def shown(group: Group, *, stable: bool = False) -> Any:
-    found = offsets.fetch(group, [TP], stable)[TP]
+def shown(group: Group, *, stable: bool = False, expired: bool = False) -> Any:
+    found = offsets.fetch(group, [TP], stable, expired=expired)[TP]
     return found.offset if isinstance(found, CommittedOffset) else found
 
 
 def test_a_commit_is_shown_and_answered_when_it_is_committed(table: Any) -> None:
     assert table.commit("c", 5) is ErrorCode.NONE
     assert shown(table.group) is None
-    assert shown(table.group, stable=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert offsets.on_their_way(table.group, [OTHER, TP])
+    assert offsets.on_their_way(table.group, None)
+    assert not offsets.on_their_way(table.group, [OTHER])
+    assert shown(table.group, stable=True, expired=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert shown(table.group, expired=True) is None
     assert table.answers == {}
     table.committed()
+    assert not offsets.on_their_way(table.group, None)
     assert shown(table.group, stable=True) == 5
     assert table.answers == {"c": ErrorCode.NONE}
 
@@ -34,6 +39,7 @@ def test_a_commit_that_failed_is_not_shown(table: Any) -> None:
     table.commit("c", 5)
     table.failed(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert table.answers == {"c": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert not offsets.on_their_way(table.group, None)
     assert shown(table.group, stable=True) is None
 
 
