@@ -4,7 +4,7 @@ v0 and v1 have the error at each partition, v2 at the top (and null for all part
 for stable offsets, v8 for several groups, each with its error.  v0 meant offsets in ZooKeeper; here
 it means the same as v1.
 
-A stable offset is one that no transaction that is open, and no commit that has been appended, will
+A stable offset is one that no open transaction, and no commit whose client still waits, will
 change.  Of an open transaction the client is told, and asks again (KIP-447).  Commits are waited
 for, and only those that were on their way when the request came; Kafka's older coordinator tells
 the client of these as well, who then asks again and again where a member commits all the time.
@@ -62,10 +62,12 @@ class StableFetch(DelayedOperation):
 def handle(ctx: Context, request: Any) -> Reply:
     awaited = list(_awaited(ctx, request)) if request.require_stable else []
     if not awaited:
-        return _answer(ctx, request, expired=False)
+        return _answer(ctx, request, timed_out=False)
     timeout_ms = ctx.services.config.offsets_commit_timeout_ms
     return Delayed(
-        StableFetch(awaited, timeout_ms, lambda expired: _answer(ctx, request, expired=expired))
+        StableFetch(
+            awaited, timeout_ms, lambda timed_out: _answer(ctx, request, timed_out=timed_out)
+        )
     )
 
 
@@ -79,23 +81,23 @@ def _awaited(ctx: Context, request: Any) -> Iterator[CommitsOnTheirWay]:
             yield found
 
 
-def _answer(ctx: Context, request: Any, *, expired: bool) -> Response:
+def _answer(ctx: Context, request: Any, *, timed_out: bool) -> Response:
     stable = bool(request.require_stable)
     if ctx.version >= FIRST_WITH_GROUPS:
-        groups = [_group(ctx, group, stable, expired) for group in request.groups]
+        groups = [_group(ctx, group, stable, timed_out) for group in request.groups]
         names = tuple(ErrorCode(g.error_code).name for g in groups if g.error_code)
         return Response(OffsetFetchResponse(groups=groups), error_names=names)
     found = ctx.services.groups.fetch(
-        request.group_id, _asked(request.topics), stable, expired=expired
+        request.group_id, _asked(request.topics), stable, timed_out=timed_out
     )
     topics = _topics(found, _Topic, _Partition)
     return Response(OffsetFetchResponse(topics=topics, error_code=0))
 
 
-def _group(ctx: Context, group: Any, stable: bool, expired: bool) -> Any:
+def _group(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Any:
     try:
         found = ctx.services.groups.fetch(
-            group.group_id, _asked(group.topics), stable, expired=expired
+            group.group_id, _asked(group.topics), stable, timed_out=timed_out
         )
     except ApiError as e:
         return _Group(group_id=group.group_id, topics=[], error_code=int(e.code))

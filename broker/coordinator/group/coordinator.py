@@ -223,10 +223,10 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         tps: Sequence[TopicPartition] | None,
         require_stable: bool,
         *,
-        expired: bool = False,
+        timed_out: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
         group = self.shard_of(group_id).groups.get(group_id)
-        return offsets.fetch(group, tps, require_stable, expired=expired)
+        return offsets.fetch(group, tps, require_stable, timed_out=timed_out)
 
     def commits_on_their_way(
         self, group_id: str, tps: Sequence[TopicPartition] | None

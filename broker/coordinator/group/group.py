@@ -130,8 +130,6 @@ class Group:
         self.open_offsets: dict[TopicPartition, int] = {}
         """As `pending_offsets`, in transactions that are still open."""
         self.pending_writes = 0
-        self.held_offsets = 0
-        """Committed in transactions that are still open."""
         self.new_member_added = False
         self.initial_delay_left_ms: int | None = None
         """Set while the first rebalance of an empty group is held back for more members."""
@@ -183,12 +181,10 @@ class Group:
 
     def hold(self, record: GroupLogRecord) -> None:
         """An offset was committed in a transaction, whose end is awaited."""
-        self.held_offsets += 1
         if isinstance(record, OffsetRecord):
             one_more(self.open_offsets, record.tp)
 
     def release(self, record: GroupLogRecord) -> None:
-        self.held_offsets -= 1
         if isinstance(record, OffsetRecord):
             one_less(self.open_offsets, record.tp)
 
@@ -224,7 +220,7 @@ class Group:
             self.state in (State.EMPTY, State.DEAD)
             and self.generation == 0
             and not (self.offsets or self.pending_members)
-            and not (self.pending_writes or self.held_offsets)
+            and not (self.pending_writes or self.open_offsets)
         )
 
     # ---------------------------------------------------------------- look-ups

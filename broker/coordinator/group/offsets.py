@@ -137,19 +137,19 @@ def fetch(
     tps: Iterable[TopicPartition] | None,
     require_stable: bool,
     *,
-    expired: bool = False,
+    timed_out: bool = False,
 ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
     """What is committed; None where nothing is.  All partitions where `tps` is None.
 
     UNSTABLE_OFFSET_COMMIT, where that is asked for, says that an open transaction may change it,
-    or (`expired`) that a commit which was waited for is still on its way.
+    or (`timed_out`) that a commit which was waited for is still on its way.
     """
     if group is None or group.state is State.DEAD:
         return dict.fromkeys(tps or ())
     asked = group.offsets if tps is None else tps
 
     def unstable(tp: TopicPartition) -> bool:
-        return tp in group.open_offsets or (expired and tp in group.pending_offsets)
+        return tp in group.open_offsets or (timed_out and tp in group.pending_offsets)
 
     return {
         tp: ErrorCode.UNSTABLE_OFFSET_COMMIT

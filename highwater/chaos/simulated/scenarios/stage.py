@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import trio
 
@@ -28,6 +29,7 @@ from highwater.common.world.sim import Kernel, SimWorld, run_simulation
 
 PATIENCE_S = 60.0
 TP = TopicPartition("t", 0)
+C = TypeVar("C", bound=SimClient)
 
 
 class NotSo(AssertionError):
@@ -85,8 +87,11 @@ class Stage:
         return self.cluster.simulation.start(self.cluster.simulation.add_host(name))
 
     def new_client(self, name: str) -> SimClient:
+        return self.new_client_of(SimClient, name)
+
+    def new_client_of(self, kind: type[C], name: str) -> C:
         nodes = self.cluster.nodes.values()
-        return SimClient(self.new_world(name), name, [(node.name, PORT) for node in nodes])
+        return kind(self.new_world(name), name, [(node.name, PORT) for node in nodes])
 
     async def start(self, *replicas: int, controller: int = 1, partitions: int = 1) -> None:
         """All brokers, one of them first, so that it is the controller; and topic t with these
@@ -96,7 +101,7 @@ class Stage:
         for broker_id in self.cluster.nodes:
             self.cluster.start(broker_id)
         await self.whole()
-        await self.insist(lambda: self._create(list(replicas), partitions))
+        await self.insist(lambda: self.create(TP.topic, list(replicas), partitions))
         await self.until(lambda: all(map(self._hosts, replicas)), "the replicas are there")
         await self.whole()
 
@@ -105,13 +110,13 @@ class Stage:
         partition = services.replicas.partitions.get(TP) if services is not None else None
         return partition is not None and partition.leader_epoch >= 0
 
-    async def _create(self, replicas: list[int], partitions: int) -> None:
-        topic = CreateTopicsRequest.CreatableTopic
+    async def create(self, topic: str, replicas: list[int], partitions: int) -> None:
+        """Without waiting for its replicas."""
+        assignment = CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
         assignments = [
-            topic.CreatableReplicaAssignment(partition_index=p, broker_ids=replicas)
-            for p in range(partitions)
+            assignment(partition_index=p, broker_ids=replicas) for p in range(partitions)
         ]
-        await self.client.create_assigned(TP.topic, assignments)
+        await self.client.create_assigned(topic, assignments)
 
     # -- waiting --------------------------------------------------------------------------------
 

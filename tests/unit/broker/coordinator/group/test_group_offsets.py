@@ -15,8 +15,8 @@ OTHER = TopicPartition("other", 0)
 HOUR = 3_600_000
 
 
-def shown(group: Group, *, stable: bool = False, expired: bool = False) -> Any:
-    found = offsets.fetch(group, [TP], stable, expired=expired)[TP]
+def shown(group: Group, *, stable: bool = False, timed_out: bool = False) -> Any:
+    found = offsets.fetch(group, [TP], stable, timed_out=timed_out)[TP]
     return found.offset if isinstance(found, CommittedOffset) else found
 
 
@@ -26,8 +26,8 @@ def test_a_commit_is_shown_and_answered_when_it_is_committed(table: Any) -> None
     assert offsets.on_their_way(table.group, [OTHER, TP])
     assert offsets.on_their_way(table.group, None)
     assert not offsets.on_their_way(table.group, [OTHER])
-    assert shown(table.group, stable=True, expired=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert shown(table.group, expired=True) is None
+    assert shown(table.group, stable=True, timed_out=True) is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert shown(table.group, timed_out=True) is None
     assert table.answers == {}
     table.committed()
     assert not offsets.on_their_way(table.group, None)
