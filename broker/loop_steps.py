@@ -46,6 +46,8 @@ class Stolen(Protocol):
 
     def since(self, before: bytes) -> int: ...
 
+    def cpu(self) -> int: ...
+
 
 class LoopSteps:
     """Steps longer than 2 ms, by name: the longest of the last minute or two, and how many were
@@ -67,6 +69,8 @@ class LoopSteps:
         self.stolen_ns: Callable[[], int] = lambda: 0
         """For how long there was no CPU at all, since shortly before the running step began."""
         self.now_ns: Callable[[], int] = lambda: 0
+        self.cpu: Callable[[], int] = lambda: -1
+        """The number of the CPU that the thread runs on, or -1."""
         self._longest: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._rotated_ns = 0
@@ -87,8 +91,8 @@ class LoopSteps:
                 counts = self.blocked
             else:
                 log.info(
-                    "%s kept the loop for %.1f ms (%.1f with all waiting) until %.6f s",
-                    name, own / 1e6, ns / 1e6, self.now_ns() / 1e9,
+                    "%s kept the loop for %.1f ms (%.1f with all waiting) until %.6f s on CPU %d",
+                    name, own / 1e6, ns / 1e6, self.now_ns() / 1e9, self.cpu(),
                 )  # fmt: skip
             counts[name] = counts.get(name, 0) + 1
 
@@ -151,6 +155,7 @@ class StepInstrument(trio.abc.Instrument):
         steps.calls_ns = lambda: calls_ns() - self._calls_before
         if stolen is not None:
             steps.stolen_ns = lambda: stolen.since(self._stolen_before)
+            steps.cpu = stolen.cpu
         steps.waited_ns = lambda: cpu_wait_ns() - self._wait_before
         if cpu_ns is not None:
             steps.used_ns = lambda: cpu_ns() - self._cpu_before

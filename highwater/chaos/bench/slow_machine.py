@@ -1,8 +1,10 @@
 """When the machine itself was slow, by a `memory_probe` on each CPU, and what steps owe to that.
 
 A probe that is slow says so of all the machine: its CPUs have one memory.  One that is late says so
-of its CPU alone, which may have been in a long system call, so that only the time counts in which
-every CPU's was.  Slow moments less than five milliseconds apart are one, as a probe touches other
+of its CPU alone: no program can hold it up, as it goes before all of them, so that the CPU stood
+still (the host had taken it away) or was deep in the kernel.  What a step computes in that time, on
+that CPU, is not its own; the time of the whole machine is that in which every CPU's probe was late.
+Slow moments less than five milliseconds apart are one, as a probe touches other
 pages each time, and some are mapped again sooner.
 
 Of a step that lay within such a moment in part, that part of its computing is the machine's; what
@@ -19,8 +21,9 @@ import subprocess
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 from highwater.chaos.bench.sides import Progress
@@ -29,7 +32,8 @@ BRIDGED_NS = 5_000_000
 READY_S = 20.0
 _PROBE = "highwater.chaos.bench.memory_probe"
 _LINE = re.compile(
-    r"\] INFO (\S.*) kept the loop for ([\d.]+) ms \(([\d.]+) with all .* until ([\d.]+) s "
+    r"\] INFO (\S.*) kept the loop for ([\d.]+) ms \(([\d.]+) with all .*"
+    r" until ([\d.]+) s on CPU (-?\d+)"
 )
 
 
@@ -45,6 +49,8 @@ class LongStep:
     own_ms: float
     all_ms: float
     until_s: float
+    cpu: int = -1
+    """Where it ended; -1 where that is not known."""
 
 
 def long_steps(log: Path) -> list[LongStep]:
@@ -54,41 +60,60 @@ def long_steps(log: Path) -> list[LongStep]:
         for line in log.read_text(errors="replace").splitlines():
             if match := _LINE.search(line):
                 own, whole, until = (float(match[n]) for n in (2, 3, 4))
-                found.append(LongStep(match[1], own, whole, until))
+                found.append(LongStep(match[1], own, whole, until, int(match[5])))
     return found
 
 
-class SlowMoments:
-    """Those of the whole machine, without overlaps: `spans` in nanoseconds, in order."""
+def _joined(told: Iterable[Span], apart_ns: int) -> list[Span]:
+    """In order; those less than that apart, or overlapping, are one."""
+    spans: list[Span] = []
+    for began, ended in sorted(told):
+        if spans and began - spans[-1][1] < apart_ns:
+            first, last = spans[-1]
+            spans[-1] = first, max(last, ended)
+        else:
+            spans.append((began, ended))
+    return spans
 
-    def __init__(self, told: Iterable[Span]) -> None:
-        self.spans: list[Span] = []
-        for began, ended in sorted(told):
-            if self.spans and began - self.spans[-1][1] < BRIDGED_NS:
-                first, last = self.spans[-1]
-                self.spans[-1] = first, max(last, ended)
-            else:
-                self.spans.append((began, ended))
+
+def _within(spans: Sequence[Span], began_ns: int, ended_ns: int) -> int:
+    """Nanoseconds of the time between those two that lie in spans."""
+    at = bisect_left(spans, began_ns, key=lambda span: span[1])
+    slow = 0
+    for first, last in spans[at:]:
+        if first >= ended_ns:
+            break
+        slow += min(last, ended_ns) - max(first, began_ns)
+    return slow
+
+
+class SlowMoments:
+    """Those of the whole machine, without overlaps: `spans` in nanoseconds, in order.
+
+    `late` are those of a CPU alone, by its number.
+    """
+
+    def __init__(
+        self, told: Iterable[Span], late: Mapping[int, Sequence[Span]] | None = None
+    ) -> None:
+        self.spans = _joined(told, BRIDGED_NS)
+        self._of_cpu = {
+            cpu: _joined([*self.spans, *spans], 0) for cpu, spans in (late or {}).items()
+        }
 
     @property
     def total_ms(self) -> float:
         return sum(ended - began for began, ended in self.spans) / 1e6
 
-    def within(self, began_ns: int, ended_ns: int) -> int:
-        """Nanoseconds of that span in which the machine was slow."""
-        at = bisect_left(self.spans, began_ns, key=lambda span: span[1])
-        slow = 0
-        for first, last in self.spans[at:]:
-            if first >= ended_ns:
-                break
-            slow += min(last, ended_ns) - max(first, began_ns)
-        return slow
+    def within(self, began_ns: int, ended_ns: int, cpu: int = -1) -> int:
+        """Nanoseconds of that span in which the machine was slow, or that CPU stood still."""
+        return _within(self._of_cpu.get(cpu, self.spans), began_ns, ended_ns)
 
     def own_ms(self, step: LongStep) -> float:
         """What it would have computed for on a machine that is never slow, about."""
         ended = int(step.until_s * 1e9)
         whole = step.all_ms * 1e6
-        return step.own_ms * (1 - self.within(ended - int(whole), ended) / whole)
+        return step.own_ms * (1 - self.within(ended - int(whole), ended, step.cpu) / whole)
 
 
 class MachineWatch:
@@ -140,20 +165,21 @@ class MachineWatch:
         """All until now."""
         if not self._probes:
             return SlowMoments(())
-        return moments_of([path.read_text() for path in self._files.values()])
+        return moments_of({cpu: path.read_text() for cpu, path in self._files.items()})
 
 
-def moments_of(told: Sequence[str]) -> SlowMoments:
-    """Of what each probe has written: wherever one was slow, or all were late."""
-    spans: dict[str, list[list[Span]]] = {"slow": [], "late": []}
-    for text in told:
+def moments_of(told: Mapping[int, str]) -> SlowMoments:
+    """Of what the probe of each CPU has written: wherever one was slow, or all were late; and, of
+    a CPU alone, where its own was.
+    """
+    slow: list[Span] = []
+    late: dict[int, list[Span]] = {}
+    for cpu, text in told.items():
         lines = [line.split() for line in text.splitlines() if line.count(" ") == 2]
-        for kind, of_all in spans.items():
-            of_all.append([(int(line[1]), int(line[2])) for line in lines if line[0] == kind])
-    stood_still = spans["late"][0]
-    for others in spans["late"][1:]:
-        stood_still = overlaps(stood_still, others)
-    return SlowMoments([*stood_still, *(span for each in spans["slow"] for span in each)])
+        slow += [(int(began), int(ended)) for kind, began, ended in lines if kind == "slow"]
+        late[cpu] = [(int(began), int(ended)) for kind, began, ended in lines if kind == "late"]
+    stood_still = reduce(overlaps, late.values())
+    return SlowMoments([*stood_still, *slow], late)
 
 
 def overlaps(these: Sequence[Span], those: Sequence[Span]) -> list[Span]:

@@ -1,7 +1,14 @@
-"""No step of a loaded broker's loop takes longer than 20 ms: a small run of `bench steps`."""
+"""No step of a loaded broker's loop takes longer than 20 ms: small runs of `bench steps`.
+
+A step that does too much does so on each of three brokers, whenever there is that load.  A machine
+that is slow for a moment makes any step long that runs just then, and what watches the machine does
+not see all of it: ten milliseconds have been seen that nothing told of.  So the load is run twice,
+and no step may be too long in both.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +22,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 @pytest.mark.parametrize("load", ["batches-128", "creation"])
 async def test_no_step_is_longer_than_20_ms(load: str, tmp_path: Path) -> None:
     plan = Plan((load,), Load(seconds=3, partitions=150), warm=False)
-    found = await run(plan, tmp_path, lambda _: None)
-    ((title, steps),) = found.items()
-    assert steps, f"{title}: steps above 2 ms are told"
-    assert too_long(found) == [], as_json(found)
+    said: list[str] = []
+    runs = [await run(plan, tmp_path / str(number), said.append) for number in range(2)]
+    for found in runs:
+        ((title, steps),) = found.items()
+        assert steps, f"{title}: steps above 2 ms are told"
+    in_both = set.intersection(*(set(too_long(found)) for found in runs))
+    told = json.dumps([as_json(found) for found in runs], indent=1)
+    assert in_both == set(), "\n".join([*said, told])

@@ -56,11 +56,17 @@ class StolenTime:
         """For `since`: a few microseconds, as nothing of it is looked at yet."""
         return os.pread(self._stat, 8192, 0) if self._stat >= 0 else b""
 
+    def cpu(self) -> int:
+        """The number of the one that the thread runs on which made this object, or -1."""
+        if self._thread < 0:
+            return -1
+        return int(os.pread(self._thread, 4096, 0).rpartition(b")")[2].split()[36])
+
     def since(self, before: bytes) -> int:
         """Nanoseconds, of the CPU that the thread runs on which made this object."""
-        if self._thread < 0:
+        cpu = self.cpu()
+        if cpu < 0:
             return 0
-        cpu = int(os.pread(self._thread, 4096, 0).rpartition(b")")[2].split()[36])
         return (_stolen_ticks(self.now(), cpu) - _stolen_ticks(before, cpu)) * self._tick_ns
 
 

@@ -218,6 +218,9 @@ def test_what_a_hypervisor_takes_is_no_part_of_a_step() -> None:
             nursery.start_soon(computing, name="computer")
 
     class Hypervisor:
+        def cpu(self) -> int:
+            return 1
+
         def now(self) -> bytes:
             return b"%d" % stolen
 

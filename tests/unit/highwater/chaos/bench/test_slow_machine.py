@@ -23,7 +23,7 @@ MS = 1_000_000
 SLOW = SlowMoments([(100 * MS, 103 * MS), (101 * MS, 110 * MS), (112 * MS, 130 * MS)])
 
 
-def logged(folder: Path, steps: list[tuple[str, int, int]]) -> Path:
+def logged(folder: Path, steps: list[tuple[str, int, int]], cpu: int = -1) -> Path:
     """What a broker's log says of (name, milliseconds, milliseconds of its end)."""
     told, path = LoopSteps(), folder / "output.log"
     with path.open("w") as output:
@@ -36,6 +36,7 @@ def logged(folder: Path, steps: list[tuple[str, int, int]]) -> Path:
         try:
             for name, ms, end in steps:
                 told.now_ns = lambda end=end: end * MS  # type: ignore[misc]
+                told.cpu = lambda: cpu
                 told.note(name, ms * MS)
         finally:
             logger.removeHandler(handler)
@@ -52,14 +53,28 @@ def test_slow_moments_close_to_each_other_are_one() -> None:
     assert apart.within(10 * MS, 15 * MS) == 0
 
 
-def test_a_cpu_that_was_late_alone_may_have_been_in_a_long_system_call() -> None:
+def test_the_machine_stood_still_where_every_cpu_was_late() -> None:
     first = (
         f"watching\nlate {10 * MS} {20 * MS}\nslow {50 * MS} {51 * MS}\nlate {70 * MS} {75 * MS}\n"
     )
     second = f"watching\nlate {15 * MS} {40 * MS}\nslow {48 * MS} {50 * MS}\n"
-    assert moments_of([first, second]).spans == [(15 * MS, 20 * MS), (48 * MS, 51 * MS)]
-    assert moments_of([first]).spans == [(10 * MS, 20 * MS), (50 * MS, 51 * MS), (70 * MS, 75 * MS)]
+    moments = moments_of({0: first, 3: second})
+    assert moments.spans == [(15 * MS, 20 * MS), (48 * MS, 51 * MS)]
+    alone = moments_of({0: first}).spans
+    assert alone == [(10 * MS, 20 * MS), (50 * MS, 51 * MS), (70 * MS, 75 * MS)]
     assert overlaps([(0, 5), (6, 9)], [(1, 2), (4, 7), (8, 20)]) == [(1, 2), (4, 5), (6, 7), (8, 9)]
+
+
+def test_a_step_does_not_answer_for_the_time_in_which_its_cpu_stood_still(tmp_path: Path) -> None:
+    first = f"watching\nlate {10 * MS} {14 * MS}\nlate {30 * MS} {50 * MS}\n"
+    second = f"watching\nslow {12 * MS} {16 * MS}\n"
+    moments = moments_of({0: first, 3: second})
+    assert moments.own_ms(LongStep("x", 40, 40, 0.05, cpu=0)) == pytest.approx(40 - 6 - 20)
+    assert moments.own_ms(LongStep("x", 40, 40, 0.05, cpu=3)) == pytest.approx(40 - 4)
+    assert moments.own_ms(LongStep("x", 40, 40, 0.05)) == pytest.approx(40 - 4)
+    assert moments.total_ms == 4
+    path = logged(tmp_path, [("hog", 25, 50)], cpu=3)
+    assert long_steps(path) == [LongStep("hog", 25, 25, 0.05, 3)]
 
 
 def test_a_step_is_as_long_as_it_was_outside_of_slow_moments(tmp_path: Path) -> None:

@@ -15,4 +15,5 @@ def test_of_this_machine() -> None:
     stolen = StolenTime()
     before = stolen.now()
     assert before.startswith(b"cpu ")
+    assert f"cpu{stolen.cpu()} ".encode() in before
     assert 0 <= stolen.since(before) < 10**9
