@@ -76,6 +76,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
 @click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
 @click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
+@click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -96,6 +97,7 @@ def sim(
     groups: bool,
     unclean: bool,
     cold_reads: bool,
+    stalls: bool,
     scenario: str | None,
     shrink: bool,
     only: str | None,
@@ -131,6 +133,7 @@ def sim(
         groups=groups,
         unclean=unclean,
         cold_reads=cold_reads,
+        stalls=stalls,
         only=_numbers(only),
         trace=click.echo if trace else None,
     )

@@ -97,6 +97,19 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
     return sorted(planned, key=lambda fault: fault.at)
 
 
+def stalls(random: Random, seconds: float) -> list[Fault]:
+    """The machine stands still, every few seconds: mostly for less than a heartbeat's interval, now
+    and then for longer than a session."""
+    planned = []
+    at = random.expovariate(1 / 2.5)
+    while at < seconds * 0.9:
+        short = random.random() < 0.9
+        lasts = random.uniform(0.05, 0.4) if short else random.uniform(0.6, 7.0)
+        planned.append(Fault(round(at, 3), "stand still", "any", round(lasts, 3)))
+        at += lasts + random.expovariate(1 / 2.5)
+    return planned
+
+
 class Faults:
     """Carries a schedule out."""
 
@@ -143,6 +156,7 @@ class Faults:
             "full disk": self._full_disk,
             "failing disk": self._failing_disk,
             "full channel": self._full_channel,
+            "stand still": self._stand_still,
         }
 
     async def run(self, planned: list[Fault]) -> None:
@@ -395,6 +409,14 @@ class Faults:
         disk.broken["/data"] = errno.EIO
         await trio.sleep(fault.seconds)
         disk.broken.clear()
+
+    async def _stand_still(self, fault: Fault, node: BrokerNode) -> None:
+        """Brokers, ZooKeeper and clients at once, as on a virtual machine that its host has
+        stopped: time passes, and then everything that is due by then is due at once."""
+        timeline = self._cluster.kernel.timeline
+        began = timeline.now
+        timeline.advance(began + fault.seconds)
+        self._seen(timeline.now >= began + fault.seconds, "time went on")
 
     async def _full_channel(self, fault: Fault, node: BrokerNode) -> None:
         why = await self._channel.fill(node)

@@ -22,7 +22,7 @@ from highwater.chaos.simulated import sim_checks
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
-from highwater.chaos.simulated.faults import Fault, Faults, schedule
+from highwater.chaos.simulated.faults import Fault, Faults, schedule, stalls
 from highwater.chaos.simulated.groups import MEMBERS, PARTITIONS, GroupClient, Groups
 from highwater.chaos.simulated.groups import TOPIC as GROUPED
 from highwater.chaos.simulated.losses import GROUPS
@@ -68,6 +68,8 @@ class Options:
     """The topic that may lose records allows unclean elections."""
     cold_reads: bool = False
     """A third of what readers ask for is on the disk alone."""
+    stalls: bool = False
+    """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
@@ -408,6 +410,9 @@ class _Run:
             targets += [TopicPartition(GROUPS, 0)] * len(targets)
         self._faults = Faults(cluster, admin, targets, random)
         planned = schedule(random, options.seconds, options.power_loss or options.flush)
+        if options.stalls:
+            planned += stalls(cluster.kernel.random("stalls"), options.seconds)
+            planned.sort(key=lambda fault: fault.at)
         if options.only is not None:
             planned = [planned[n] for n in options.only if n < len(planned)]
         self.outcome.schedule = planned

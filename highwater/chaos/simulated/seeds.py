@@ -151,6 +151,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --unclean"
     if options.cold_reads:
         command += " --cold-reads"
+    if options.stalls:
+        command += " --stalls"
     if not options.faults:
         command += " --no-faults"
     if options.only is not None:

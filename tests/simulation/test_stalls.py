@@ -1,0 +1,34 @@
+"""The machine stands still now and then, for brokers, ZooKeeper and clients at once: every timer of
+that time is late, and due with all that others sent; nothing that was promised breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from highwater.chaos.simulated.run import Options, simulate
+from highwater.chaos.simulated.seeds import replay_command
+
+STALLED = Options(seconds=15.0, pace=0.3, groups=True, transactions=True, stalls=True)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_breaks_where_all_stand_still(seed: int) -> None:
+    outcome = simulate(seed, STALLED)
+    assert outcome.violation is None, str(outcome.violation)
+    assert outcome.faults["stand still"] >= 2
+    assert outcome.operations["acked"] > 50
+    stood = sum(f.seconds for f in outcome.schedule if f.kind == "stand still")
+    assert outcome.virtual_seconds > STALLED.seconds + stood / 2
+
+
+def test_other_seeds_stay_what_they_are() -> None:
+    """What is planned otherwise does not depend on whether there are stalls."""
+    short = Options(seconds=8.0, pace=0.3, sql=False)
+    plain = simulate(5, short).schedule
+    stalled = simulate(5, replace(short, stalls=True)).schedule
+    assert len(stalled) > len(plain) > 0
+    assert [fault for fault in stalled if fault.kind != "stand still"] == plain
+    assert "--stalls --trace" in replay_command(5, STALLED)
