@@ -8,8 +8,9 @@ A ZooKeeper session that expires takes with it the registration and the candidac
 the data plane goes on under the last known leadership, and a new session registers the broker anew,
 with a new broker epoch.
 
-Stop: `shutdown` set means a controlled shutdown (leaders are moved first, logs flushed, the
-clean-shutdown mark left); cancellation means a crash, and does nothing at all.
+Stop: `shutdown` set means a controlled shutdown (leaders are moved first; requests end, and all
+else that writes to the logs; these are flushed, and the clean-shutdown mark left); cancellation
+means a crash, and does nothing at all.
 """
 
 from __future__ import annotations
@@ -160,6 +161,8 @@ class Broker:
         self._controller_gauges: Callable[[], Mapping[str, int]] = dict
         self._state = BrokerState.STARTING
         self._served = trio.Event()
+        self._writers = trio.CancelScope()
+        self._written = trio.Event()
 
     def _dir_failed(self, log_dir: str, error: OSError) -> None:
         self.dir_failures.add(log_dir, error, self.replicas.dir_failed(log_dir))
@@ -187,12 +190,13 @@ class Broker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
-            await nursery.start(self.services.groups.run)
-            await nursery.start(self.services.transactions.run)
+            writers = await nursery.start(self._write)
+            await writers.start(self.services.groups.run)
+            await writers.start(self.services.transactions.run)
             nursery.start_soon(self._serve_sockets)
             if metrics_page is not None:
                 nursery.start_soon(metrics_page.run)
-            first = await nursery.start(self._sessions, nursery)
+            first = await nursery.start(self._sessions, nursery, writers)
             await nursery.start(self._wait_ready, first)
             log.info(
                 "broker %d serves %s (epoch %d)",
@@ -212,10 +216,26 @@ class Broker:
             await self.server.run()
         self._served.set()
 
+    async def _write(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """Runs all that writes to the logs and is no request; ends before the logs are closed.
+
+        What a fetcher appended while they are flushed would not be in their indexes, and a start
+        after a clean shutdown reads no batch: an aborted transaction would be shown.
+        """
+        with self._writers:
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
+        self._written.set()
+
     # ---------------------------------------------------------------- sessions
 
     async def _sessions(
-        self, nursery: trio.Nursery, *, task_status: trio.TaskStatus[trio.Event]
+        self,
+        nursery: trio.Nursery,
+        writers: trio.Nursery,
+        *,
+        task_status: trio.TaskStatus[trio.Event],
     ) -> None:
         """One ZooKeeper session after another; the first one has to come about for the broker to
         start.
@@ -226,7 +246,7 @@ class Broker:
         while True:
             opened = trio.Event()
             try:
-                await self._session(nursery, ready, opened)
+                await self._session(nursery, writers, ready, opened)
             except znodes.BadZnode as e:
                 raise StartError(f"ZooKeeper at {connect}: {e}; correct that znode") from e
             except ZkError as e:
@@ -242,7 +262,13 @@ class Broker:
         await ready.wait()
         task_status.started()
 
-    async def _session(self, nursery: trio.Nursery, ready: trio.Event, opened: trio.Event) -> None:
+    async def _session(
+        self,
+        nursery: trio.Nursery,
+        writers: trio.Nursery,
+        ready: trio.Event,
+        opened: trio.Event,
+    ) -> None:
         config = self.config
         timeout = config.zookeeper_session_timeout_ms
         async with self.world.zookeeper(
@@ -258,11 +284,11 @@ class Broker:
             watcher = DynamicConfigWatcher(zk, self._topic_configured, self._entity_configured)
             await watcher.load()
             if not self._loaded:
-                await self._load(zk, nursery)
+                await self._load(zk, nursery, writers)
             why = await self._join(zk, watcher, ready, watch)
         log.warning("ZooKeeper session 0x%x %s", zk.session_id, why)
 
-    async def _load(self, zk: ZooKeeper, nursery: trio.Nursery) -> None:
+    async def _load(self, zk: ZooKeeper, nursery: trio.Nursery, writers: trio.Nursery) -> None:
         """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
         founded = await cluster_id(zk, self.world)
         self._loaded, self._state = True, BrokerState.RECOVERY
@@ -272,10 +298,10 @@ class Broker:
         except LogDirectoryError as e:
             raise StartError(self.dir_failures.none_left or str(e)) from e
         nursery.start_soon(self.dir_failures.run)
-        nursery.start_soon(self.logs.run)
+        writers.start_soon(self.logs.run)
         if self.config.log_cleaner_enable:
             nursery.start_soon(self.cleaner.run)
-        await nursery.start(self.replicas.run)
+        await writers.start(self.replicas.run)
 
     async def _join(
         self,
@@ -373,6 +399,8 @@ class Broker:
         await self._served.wait()
         if self.config.log_cleaner_enable:
             await self.cleaner.stop()
+        self._writers.cancel()
+        await self._written.wait()
         self.replicas.checkpoint_high_watermarks()
         await self.logs.shutdown()
         log.info("broker %d has stopped", self.broker_id)

@@ -44,6 +44,7 @@ BROKEN = [
     ("early-request", "74-accepts-before-its-epoch"),
     ("late-update", "75-late-requests-taken"),
     ("steady-commits", "76-stable-offsets-of-a-resting-group-only"),
+    ("stop-amid-aborts", "77-fetchers-outlive-the-logs"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),

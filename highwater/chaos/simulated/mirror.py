@@ -47,6 +47,16 @@ class Batch(NamedTuple):
         """The end of a transaction."""
         return self.transactional and bool(self.attributes & _CONTROL)
 
+    @property
+    def aborts(self) -> bool:
+        """Of a marker: its record's key is a version and a kind, 0 for an abort."""
+        at = 0
+        for name in ("length", "attributes", "timestamp", "offset", "key length"):
+            while name != "attributes" and self.records[at] & 0x80:
+                at += 1  # a number of more than one byte
+            at += 1
+        return self.records[at + 2 : at + 4] == b"\0\0"
+
     def same(self, other: Batch) -> bool:
         return self is other or self[:5] == other[:5]
 

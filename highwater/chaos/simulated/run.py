@@ -18,7 +18,7 @@ from typing import Any
 import trio
 
 from broker.admin.topic_names import INTERNAL_TOPICS
-from highwater.chaos.simulated import sim_checks
+from highwater.chaos.simulated import sim_checks, txn_indexes
 from highwater.chaos.simulated.client import Failed, SimClient
 from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
 from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
@@ -33,6 +33,7 @@ from highwater.chaos.simulated.self_test import blind_spot
 from highwater.chaos.simulated.sim_history import History
 from highwater.chaos.simulated.trace import TraceHandler
 from highwater.chaos.simulated.transactions import IDS, Transactions
+from highwater.chaos.simulated.transactions import TPS as TXN_PARTITIONS
 from highwater.chaos.simulated.transactions_client import TOPIC, TxnClient
 from highwater.chaos.simulated.workload import Workload
 from highwater.common.types import TopicPartition
@@ -261,6 +262,8 @@ class _Run:
         with trio.move_on_after(READ_S) as scope:
             if self._options.transactions:
                 await transactions.judge(self._txn_client(cluster, "txn-reader"))
+                compared = txn_indexes.compare(cluster, TXN_PARTITIONS)
+                self._history.count["txn index entries"] += compared
             if self._options.groups:
                 await groups.judge(self._group_client(cluster, "group-reader"))
             plain = [tp for tp in tps if tp.topic not in (TOPIC, GROUPED)]

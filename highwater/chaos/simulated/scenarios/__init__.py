@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.chaos.simulated.scenarios import control, groups, leaders, truncation
+from highwater.chaos.simulated.scenarios import control, groups, leaders, stops, truncation
 from highwater.chaos.simulated.scenarios.stage import Played, Scenario, play
 
 ALL: dict[str, Scenario] = {
@@ -12,6 +12,7 @@ ALL: dict[str, Scenario] = {
         *leaders.SCENARIOS,
         *control.SCENARIOS,
         *groups.SCENARIOS,
+        *stops.SCENARIOS,
     )
 }
 
