@@ -32,7 +32,7 @@ VERBS = (
 )  # fmt: skip
 FIELDS = {
     "at", "after", "name", "target", "for", "as", "from", "to", "one_way", "api", "side", "path",
-    "count", "leader", "not", "rate", "until", "within", "how", "seconds", "rule",
+    "count", "leader", "not", "rate", "until", "within", "how", "seconds", "rule", "arrive",
 }  # fmt: skip
 
 

@@ -26,6 +26,8 @@ from highwater.chaos.links.rules import ANY, Action, Rule, Side
 from highwater.chaos.witnesses.zookeeper import PartitionState
 from highwater.common.types import TopicPartition
 
+ARRIVAL_S = 5.0
+"""How long a released message may take to go on."""
 Effect = str | None
 Led = dict[TopicPartition, PartitionState]
 
@@ -247,13 +249,25 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
 
 
 async def release(stage: Stage, fault: Fault) -> Done:
-    """The rule that an earlier fault called by `as`, or all of them."""
+    """The rule that an earlier fault called by `as`, or all of them.
+
+    What a connection took along that ended meanwhile is told; with `arrive`, it is no effect where
+    nothing else was held: what the schedule arranged is not there.
+    """
     label = str(fault.params.get("rule", ""))
     rules = [stage.rules[label]] if label in stage.rules else list(stage.links.rules)
     matched = sum(rule.matched for rule in rules)
     for rule in rules:
         stage.links.release(rule)
-    return Done(label, f"released {matched} messages" if matched else None)
+    held = [rule for rule in rules if rule.action is Action.HOLD]
+    with trio.move_on_after(ARRIVAL_S):
+        while any(rule.arrived + rule.lost < rule.matched for rule in held):
+            await trio.sleep(0.005)
+    lost = sum(rule.matched - rule.arrived for rule in held)
+    if not matched or (lost == matched and fault.params.get("arrive")):
+        return Done(label)
+    told = f", {lost} of them gone with their connections" if lost else ""
+    return Done(label, f"released {matched} messages{told}")
 
 
 # --- roles

@@ -199,6 +199,9 @@ class Proxy:
                 nursery.start_soon(self._until_end, nursery, self._answers, session)
                 if self.zookeeper:
                     nursery.start_soon(self._until_end, nursery, self._held_requests, session)
+            for rule, _ in session.waiting:
+                if rule is not None:
+                    rule.lost += 1
 
     async def _until_end(
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
@@ -245,19 +248,26 @@ class Proxy:
             while await frames.body():
                 pass
             return
-        if self.zookeeper and side is Side.REQUEST:
-            if rule is not None or (session.waiting and message and message.api != "ping"):
-                session.wait_behind(rule, head + await frames.rest_of_frame())
-                return
-        elif rule is not None:
-            await rule.released.wait()
-        self.links.passed[way] += 1
-        piece = head
-        while piece:
-            await self.links.wait_open(way)
-            async with session.sending(side):
-                await onward.send_all(piece)
-            piece = await frames.body()
+        waits = rule is not None or (session.waiting and message and message.api != "ping")
+        if waits and self.zookeeper and side is Side.REQUEST:
+            session.wait_behind(rule, head + await frames.rest_of_frame())
+            return
+        try:
+            if rule is not None:
+                await rule.released.wait()
+            self.links.passed[way] += 1
+            piece = head
+            while piece:
+                await self.links.wait_open(way)
+                async with session.sending(side):
+                    await onward.send_all(piece)
+                piece = await frames.body()
+        except BaseException:
+            if rule is not None:
+                rule.lost += 1
+            raise
+        if rule is not None:
+            rule.arrived += 1
 
     async def _held_requests(self, session: _Session) -> None:
         """Sends what waits behind a rule on a ZooKeeper connection, in order, as it is released."""
@@ -274,6 +284,8 @@ class Proxy:
                 async with session.sending(Side.REQUEST):
                     await session.far.send_all(frame)
                 session.waiting.popleft()
+                if rule is not None:
+                    rule.arrived += 1
 
     def _request(self, session: _Session, head: bytes, size: int) -> Message | None:
         body = memoryview(head)[4:]

@@ -70,6 +70,10 @@ class Rule:
     limit: int = 1
     """How many messages it takes; 0: all of them until it is released."""
     matched: int = 0
+    arrived: int = 0
+    """Of the messages that it held: how many went on."""
+    lost: int = 0
+    """How many did not, as their connection had ended."""
     released: trio.Event = field(default_factory=trio.Event)
 
     def takes(self, message: Message) -> bool:

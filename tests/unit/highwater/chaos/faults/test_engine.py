@@ -13,8 +13,9 @@ import trio.testing
 from highwater.chaos.faults.engine import FELT_S, Engine
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.stage import Stage
+from highwater.chaos.faults.verbs import VERBS
 from highwater.chaos.history import LineLog, read_lines
-from highwater.chaos.links.rules import Links, Message, Side
+from highwater.chaos.links.rules import Action, Links, Message, Rule, Side
 
 CUT = Fault("cut", lasts=2.0, params={"from": "broker-1", "to": "broker-2"})
 HOLD = Fault("hold", lasts=2.0, params={"from": "broker-1", "api": "Fetch", "side": "response"})
@@ -64,6 +65,31 @@ async def test_a_fault_lasts_until_it_has_met_somebody(
     assert took == pytest.approx(lasts_s, abs=0.1)
     assert [line["name"] for line in told] == [fault.name, "heal" if fault is CUT else "release"]
     assert all(line["effect"] for line in told)
+
+
+async def test_a_release_tells_what_a_connection_has_taken_along(autojump_clock: object) -> None:
+    members, nobody = Members(), cast("Any", None)
+    stage = Stage(cast("Any", members), nobody, nobody, nobody, [], random.Random(1))
+    shrink = Rule(Action.HOLD, "setData", matched=1)
+    stage.rules["shrink"] = members.links.add(shrink)
+
+    async def effect(**params: object) -> str | None:
+        fault = Fault("release", params={"rule": "shrink", **params})
+        return (await VERBS["release"](stage, fault)).effect
+
+    assert await effect(arrive=True) is None, "it has not come within five seconds"
+    shrink.lost = 1
+    assert await effect(arrive=True) is None
+    assert await effect() == "released 1 messages, 1 of them gone with their connections"
+    shrink.matched = 2
+    shrink.arrived = 1
+    told = "released 2 messages, 1 of them gone with their connections"
+    assert await effect(arrive=True) == await effect() == told
+    shrink.arrived, shrink.lost = 2, 0
+    assert await effect(arrive=True) == "released 2 messages"
+    drop = Rule(Action.DROP, "setData", matched=3)
+    stage.rules["shrink"] = members.links.add(drop)
+    assert await effect() == "released 3 messages"
 
 
 @pytest.mark.parametrize("fault", [CUT, HOLD], ids=["cut", "hold"])

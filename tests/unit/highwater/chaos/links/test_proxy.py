@@ -104,6 +104,23 @@ async def test_an_answer_is_held_until_it_is_released() -> None:
         assert rule.matched == 1
         links.release(rule)
         assert (await read_frame(peer))[4:8] == struct.pack(">i", 2)
+        assert (rule.arrived, rule.lost) == (1, 0)
+
+
+async def test_what_is_held_goes_with_its_connection() -> None:
+    links = Links()
+    rule = links.add(Rule(Action.HOLD, "Fetch", Side.RESPONSE, limit=0))
+    async with proxied(links) as port:
+        peer = await trio.open_tcp_stream("127.0.0.1", port)
+        await peer.send_all(request(FETCH, 2, "broker-2-fetcher-0"))
+        with trio.fail_after(5):
+            while not rule.matched:
+                await wait_all_tasks_blocked(0.01)
+            await peer.aclose()
+            while not rule.lost:
+                await wait_all_tasks_blocked(0.01)
+        links.release(rule)
+    assert (rule.matched, rule.arrived, rule.lost) == (1, 0, 1)
 
 
 async def test_a_dropped_request_gets_no_answer_and_the_next_one_does() -> None:
@@ -179,5 +196,13 @@ async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the
         await until([1, -2, 2, 3])
         await stream.send_all(set_data(4, "/a/state"))
         await until([1, -2, 2, 3, 4])
+        assert (rule.matched, rule.arrived, rule.lost) == (1, 1, 0)
+        again = links.add(Rule(Action.HOLD, "setData", source="broker-1", path="/state$"))
+        await stream.send_all(set_data(5, "/a/state") + zk_frame(-2, 11))
+        await until([1, -2, 2, 3, 4, -2])
+        await stream.aclose()
+        with trio.fail_after(5):
+            while not again.lost:
+                await wait_all_tasks_blocked(0.01)
+        assert (again.matched, again.arrived) == (1, 0)
         nursery.cancel_scope.cancel()
-    assert rule.matched == 1
