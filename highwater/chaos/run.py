@@ -170,11 +170,11 @@ class Run:
         self, cluster: Cluster, witness: ZooKeeperWitness, deaths: DeathWitness
     ) -> None:
         workload = Workload(self._spec(cluster), self.folder.path, self.progress.stats)
-        stage = Stage(
-            cluster, witness, deaths, workload, self.topics, random.Random(self.options.seed)
-        )
         spec = workload.spec
         crew = Crew(self.folder.path, spec.bootstrap, spec.run, spec.seed, spec.safe.name)
+        rng = random.Random(self.options.seed)
+        stage = Stage(cluster, witness, deaths, workload, self.topics, rng)
+        stage.clients = lambda: [workload.pid, *crew.pids()]
         faults_log = LineLog(self.folder.faults)
         engine = Engine(stage, faults_log, self.progress.say)
         try:

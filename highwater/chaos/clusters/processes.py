@@ -71,6 +71,13 @@ class Pid:
             return True
         return False
 
+    def stopped(self) -> bool:
+        """Whether this very process stands still, by SIGSTOP."""
+        try:
+            return self.alive() and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
+
     def end(self, grace_s: float) -> bool:
         """SIGTERM, and SIGKILL where it still runs after `grace_s`; True if it went by itself."""
         if not self.signal(signal.SIGTERM):

@@ -135,7 +135,7 @@ class Engine:
     async def mend(self) -> None:
         """Ends what is still open, and starts what is still down."""
         for fault, done, t_ns in list(self._open):
-            if done.effect_at_undo or fault.name == "pause":
+            if done.effect_at_undo or fault.name in ("pause", "stand_still"):
                 await self._end(fault, done, t_ns)
         if self.stage.cluster.links is not None:
             self.stage.cluster.links.heal_all()

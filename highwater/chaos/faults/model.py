@@ -28,7 +28,7 @@ from typing import Any
 VERBS = (
     "kill", "stop", "start", "restart", "pause", "resume", "cut", "heal", "isolate", "hold", "drop",
     "release", "swap_leader", "move_controller", "preferred_election", "burst", "lose_unreplicated",
-    "kill_all", "start_all", "wait", "expire_session", "bind",
+    "kill_all", "start_all", "wait", "expire_session", "bind", "stand_still",
 )  # fmt: skip
 FIELDS = {
     "at", "after", "name", "target", "for", "as", "from", "to", "one_way", "api", "side", "path",

@@ -68,9 +68,15 @@ def hold_answer(rng: random.Random, tp: str) -> list[Fault]:
     return [Fault("hold", lasts=rng.uniform(1.0, 2.5), params={**ends, **more})]
 
 
+def stand_still(rng: random.Random, tp: str) -> list[Fault]:
+    """Brokers, ZooKeeper and clients, mostly for less than a session."""
+    return [Fault("stand_still", lasts=rng.uniform(0.3, rng.choice([1.2, 1.2, 4.5])))]
+
+
 REQUIRED: tuple[Act, ...] = (swap_leader, pause_follower, lose_unreplicated, move_controller)
 CHANCE: tuple[Act, ...] = (
-    kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, *REQUIRED,
+    kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, stand_still,
+    *REQUIRED,
 )  # fmt: skip
 SHORTEST_ACT_S = 1.0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 
 from highwater.chaos.clusters.api import Cluster, ClusterError, broker
+from highwater.chaos.clusters.processes import Pid
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.targets import resolve
 from highwater.chaos.links.rules import Links, Rule
@@ -39,6 +41,8 @@ class Stage:
     down: set[str] = field(default_factory=set)
     """Members that a fault took away and nothing has started again."""
     stopped_by_pause: set[str] = field(default_factory=set)
+    clients: Callable[[], list[Pid]] = list
+    """The processes of the clients that there are now."""
 
     def targets(self, text: str, others_than: list[str] | None = None) -> list[str]:
         running = [n for n in self.cluster.brokers if self.cluster.running(broker(n))]

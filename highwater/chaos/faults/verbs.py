@@ -7,6 +7,7 @@ own effect: of a cut or of a held message it can only be told afterwards whether
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -127,6 +128,35 @@ async def resume(stage: Stage, fault: Fault) -> Done:
     stage.stopped_by_pause.discard(member)
     await trio.sleep(0.05)
     return Done(member, "runs again" if not stage.cluster.paused(member) else None)
+
+
+async def stand_still(stage: Stage, fault: Fault) -> Done:
+    """The cluster and its clients at once, as on a machine that its host has stopped."""
+    cluster = stage.cluster
+    members = [m for m in cluster.members() if cluster.running(m) and not cluster.paused(m)]
+    clients = stage.clients()
+    target = f"{len(members)} members and {len(clients)} clients"
+
+    async def of_all(number: signal.Signals, verb: Callable[[str], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(verb, member)
+            for client in clients:
+                client.signal(number)
+
+    async def go_on() -> Effect:
+        await of_all(signal.SIGCONT, cluster.resume)
+        stage.stopped_by_pause.difference_update(members)
+        await trio.sleep(0.05)
+        still = any(map(cluster.paused, members)) or any(client.stopped() for client in clients)
+        return None if still else "run again"
+
+    stage.stopped_by_pause.update(members)
+    await of_all(signal.SIGSTOP, cluster.pause)
+    await trio.sleep(0.05)
+    running = [m for m in members if not cluster.paused(m)]
+    running += [str(client.pid) for client in clients if client.alive() and not client.stopped()]
+    return Done(target, None if running or not members else "stand still", "go_on", go_on)
 
 
 async def kill_all(stage: Stage, fault: Fault) -> Done:
@@ -443,6 +473,7 @@ VERBS: dict[str, Verb] = {
     "restart": restart,
     "pause": pause,
     "resume": resume,
+    "stand_still": stand_still,
     "kill_all": kill_all,
     "start_all": start_all,
     "cut": cut,

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from highwater.chaos.clusters.processes import Pid
 from highwater.chaos.workloads.recorder import Spec
 
 
@@ -40,6 +41,7 @@ class Workload:
             )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
+        self.pid = Pid.of(self._popen.pid)
         self._stdin = trio.lowlevel.FdStream(os.dup(self._popen.stdin.fileno()))
         self._stdout = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
         self._popen.stdin.close()

@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 
+from highwater.chaos.clusters.processes import Pid
 from highwater.chaos.workloads.groups import GroupRun
 
 CLIENTS = ("kafka-python", "confluent-kafka")
@@ -57,6 +58,12 @@ class Crew:
                 group.crash(self._random.choice(members))
             else:
                 _leave(group, self._random.choice(members))
+
+    def pids(self) -> list[Pid]:
+        """Of the members that there are now."""
+        return [
+            Pid.of(m.process.pid) for g in self.groups for m in [*g.members.values()] if m.alive
+        ]
 
     def stop(self) -> list[str]:
         """All members leave; what went wrong, in words."""
