@@ -14,7 +14,7 @@ STALLED = Options(seconds=15.0, pace=0.3, groups=True, transactions=True, stalls
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_breaks_where_all_stand_still(seed: int) -> None:
     outcome = simulate(seed, STALLED)
     assert outcome.violation is None, str(outcome.violation)
