@@ -96,6 +96,7 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
             "leader_epoch": "INT",
             "key": "STRING",
             "value": "STRING",
+            "producer_epoch": "INT",
         },
     ),
     "witness": (

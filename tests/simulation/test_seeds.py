@@ -62,7 +62,7 @@ def test_a_seed_gives_one_digest_in_every_process() -> None:
 
 
 def test_an_unclean_election_is_seen_and_only_where_it_is_allowed() -> None:
-    outcome = simulate(5, Options(pace=0.3, unclean=True))
+    outcome = simulate(13, Options(pace=0.3, unclean=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.seen["unclean_elections"] > 0
-    assert simulate(5, Options(pace=0.3)).seen["unclean_elections"] == 0
+    assert simulate(13, Options(pace=0.3)).seen["unclean_elections"] == 0

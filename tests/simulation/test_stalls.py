@@ -20,8 +20,6 @@ def test_nothing_breaks_where_all_stand_still(seed: int) -> None:
     assert outcome.violation is None, str(outcome.violation)
     assert outcome.faults["stand still"] >= 2
     assert outcome.operations["acked"] > 50
-    stood = sum(f.seconds for f in outcome.schedule if f.kind == "stand still")
-    assert outcome.virtual_seconds > STALLED.seconds + stood / 2
 
 
 def test_other_seeds_stay_what_they_are() -> None:

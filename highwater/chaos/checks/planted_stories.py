@@ -124,6 +124,37 @@ def copies_of_two_attempts(s: Story) -> None:
     finish(s)
 
 
+def copies_of_epochs(s: Story, client: str, epochs: tuple[int, int]) -> None:
+    """An idempotent producer's record stands twice, under these epochs of its producer."""
+    sound(s)
+    s.send("producer-0", v(s, "twice"), 7, client=client)
+    s.store(v(s, "twice"), 6)
+    s.segments = [
+        {"broker": b, "topic": s.topic, "partition": 0, "offset": offset, "leader_epoch": 1,
+         "value": v(s, "twice"), "producer_epoch": epoch}
+        for b in (1, 2) for offset, epoch in zip((6, 7), epochs, strict=True)
+    ]  # fmt: skip
+    finish(s)
+
+
+@plant(apart="C2")
+def copies_of_a_raised_epoch(s: Story) -> None:
+    """librdkafka raised its epoch, and sent anew what had been stored."""
+    copies_of_epochs(s, "confluent-kafka", (0, 1))
+
+
+@plant("C2")
+def copies_of_one_epoch(s: Story) -> None:
+    """A repetition under the same epoch is the broker's to recognise."""
+    copies_of_epochs(s, "confluent-kafka", (1, 1))
+
+
+@plant("C2")
+def copies_of_another_clients_epochs(s: Story) -> None:
+    """Who raises its epoch has to know first what was stored."""
+    copies_of_epochs(s, "kafka-python", (0, 1))
+
+
 @plant(apart="C10")
 def reordered_without_idempotence(s: Story) -> None:
     """Five in flight, no idempotence, a retry: the order may change."""
