@@ -113,11 +113,10 @@ def test_a_seed_that_broke_a_rule_is_clean(seed: int, pace: float) -> None:
     assert outcome.ok, str(outcome.violation)
 
 
-@pytest.mark.parametrize("seed", [1066, 1510, 1561])
+@pytest.mark.parametrize("seed", [538, 1510])
 def test_what_an_unclean_election_gives_up(seed: int) -> None:
-    """False alarms at e1b94bb: the new leader's log was taken for committed up to its end, though
-    it parted from the others before (R7); a replica of two elections before brought back what it
-    had (R5); a leader of before, that stood still, showed what was lost (R6, C1)."""
+    """False alarms: a leader of before, that stood still, was held to what its replica had lost
+    since (R4); a replica of two elections before brought back what it had (R5)."""
     outcome = simulate(seed, Options(pace=0.3, unclean=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.seen["unclean_elections"] > 0

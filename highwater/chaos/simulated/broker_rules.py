@@ -161,7 +161,7 @@ class BrokerRules:
         new_term: bool,
     ) -> None:
         who = f"{truth.tp}: broker {replica.broker}"
-        if replica.lossy:
+        if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
             self._lossy_leads(truth, replica)
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
         if other != replica.broker:

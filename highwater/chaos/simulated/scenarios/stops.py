@@ -15,7 +15,7 @@ from highwater.common.wire.records import TRANSACTIONAL, build_batch
 
 NAME = "restless"
 ABORTED = TopicPartition(TOPIC, 0)
-SLOW_S = 0.5
+SLOW_S = 0.1
 STOPPED = 1
 
 
