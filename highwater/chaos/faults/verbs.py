@@ -29,6 +29,8 @@ from highwater.common.types import TopicPartition
 
 ARRIVAL_S = 5.0
 """How long a released message may take to go on."""
+SIGNAL_S = 5.0
+"""How long a process may take to stand still, or to go on."""
 Effect = str | None
 Led = dict[TopicPartition, PartitionState]
 
@@ -147,16 +149,19 @@ async def stand_still(stage: Stage, fault: Fault) -> Done:
     async def go_on() -> Effect:
         await of_all(signal.SIGCONT, cluster.resume)
         stage.stopped_by_pause.difference_update(members)
-        await trio.sleep(0.05)
-        still = any(map(cluster.paused, members)) or any(client.stopped() for client in clients)
-        return None if still else "run again"
+        return "run again" if await all_are(stopped=False) else None
+
+    async def all_are(stopped: bool) -> bool:
+        with trio.move_on_after(SIGNAL_S):
+            while any(client.stopped() != stopped and client.alive() for client in clients):
+                await trio.sleep(0.005)
+            return all(cluster.paused(member) is stopped for member in members)
+        return False
 
     stage.stopped_by_pause.update(members)
     await of_all(signal.SIGSTOP, cluster.pause)
-    await trio.sleep(0.05)
-    running = [m for m in members if not cluster.paused(m)]
-    running += [str(client.pid) for client in clients if client.alive() and not client.stopped()]
-    return Done(target, None if running or not members else "stand still", "go_on", go_on)
+    effect = "stand still" if members and await all_are(stopped=True) else None
+    return Done(target, effect, "go_on", go_on)
 
 
 async def kill_all(stage: Stage, fault: Fault) -> Done:
