@@ -5,6 +5,9 @@ is old. acks=1: answered after the local append.  acks=-1: waits in the purgator
 passed the last appended offset, that is until every member of the ISR has it; refused below
 min.insync.replicas.  Anything else: INVALID_REQUIRED_ACKS.
 
+A topic that limits timestamps or names a codec has its batches looked into first, in a worker
+thread (`log/validation.py`); the handler waits for it, and with it the connection.
+
 A batch that would begin a transaction in its partition waits before all that: its transaction
 coordinator is asked whether the partition belongs to one (KIP-890).  What cannot be asked just now
 is NOT_ENOUGH_REPLICAS, which every client repeats.
@@ -17,17 +20,19 @@ any kind.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from broker.context import Api, Context, Delayed, Reply
 from broker.coordinator.transaction.transaction import Identity
+from broker.log.config import LogConfig
+from broker.log.validation import takes_time, validated
 from broker.log.verification import Verification
 from broker.purgatory import DelayedOperation
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.common.errors import ApiError, ErrorCode, RecordsRefused
 from highwater.common.types import BrokerId, TopicPartition
 from highwater.common.wire.codec import BadMessage
 from highwater.common.wire.compression import Compression
@@ -46,7 +51,6 @@ from highwater.common.wire.records import (
     MAGIC,
     BatchHeader,
     parse_header,
-    require_keys,
     validate_produce,
 )
 
@@ -66,7 +70,7 @@ _ASK_AGAIN = frozenset(
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
-def handle(ctx: Context, body: memoryview) -> Reply:
+def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if ctx.version < MIN_VERSION:
         raise BadMessage(f"Produce v{ctx.version} carries a message format older than v2")
     try:
@@ -77,9 +81,68 @@ def handle(ctx: Context, body: memoryview) -> Reply:
         error = int(ErrorCode.INVALID_REQUIRED_ACKS)
         results = [PartitionResult(tp, error) for tp, _ in request.partitions]
         return _answer(ctx, results)
+    if any(_takes_time(ctx, tp, records) for tp, records in request.partitions):
+        return _after_validation(ctx, request)
+    return _append_or_ask(ctx, request, {})
+
+
+class LookedInto(NamedTuple):
+    """A batch was looked into ahead of its append; `error` says why it is not appended."""
+
+    error: ApiError | None
+
+
+Looked = Mapping[int, LookedInto]
+"""By the partition's place in the request."""
+
+
+def _append_or_ask(ctx: Context, request: ProduceRequest, looked: Looked) -> Reply:
     if request.transactional_id is not None and request.acks != 0:
-        return _in_transaction(ctx, request)
-    return _reply(ctx, request, _append_all(ctx, request, {}))
+        return _in_transaction(ctx, request, looked)
+    return _reply(ctx, request, _append_all(ctx, request, looked, {}))
+
+
+def _takes_time(ctx: Context, tp: TopicPartition, records: memoryview | None) -> bool:
+    partition = ctx.services.replicas.partitions.get(tp)
+    if partition is None or not partition.is_leader or (log := partition.log) is None:
+        return False  # the append will say what is wrong
+    if not log.config.looks_inside or records is None or len(records) < HEADER_SIZE:
+        return False
+    return takes_time(log.config, parse_header(records))
+
+
+async def _after_validation(ctx: Context, request: ProduceRequest) -> Reply:
+    """Looks into the batches in a worker thread, and goes on with what they became."""
+    replicas, wall_ms = ctx.services.replicas, ctx.services.world.clock.wall_ms()
+    partitions = list(request.partitions)
+    work = [
+        (index, records, replicas.partition(tp).leader_log().config)
+        for index, (tp, records) in enumerate(partitions)
+        if records is not None and _takes_time(ctx, tp, records)
+    ]
+
+    def look() -> dict[int, memoryview | ApiError]:
+        return {i: _look(records, config, ctx.version, wall_ms) for i, records, config in work}
+
+    looked: dict[int, LookedInto] = {}
+    for index, result in (await ctx.services.world.disk.run(look)).items():
+        if isinstance(result, ApiError):
+            looked[index] = LookedInto(result)
+        else:
+            looked[index] = LookedInto(None)
+            partitions[index] = (partitions[index][0], result)
+    return _append_or_ask(ctx, request._replace(partitions=partitions), looked)
+
+
+def _look(
+    records: memoryview, config: LogConfig, version: int, wall_ms: int
+) -> memoryview | ApiError:
+    try:
+        header = validate_produce(records, config.max_message_bytes)[0]
+        _check_codec(header, version)
+        return validated(records, header, config, wall_ms)
+    except ApiError as e:
+        return e
 
 
 def _reply(ctx: Context, request: ProduceRequest, done: Response | DelayedProduce) -> Reply:
@@ -89,13 +152,18 @@ def _reply(ctx: Context, request: ProduceRequest, done: Response | DelayedProduc
 
 
 def _append_all(
-    ctx: Context, request: ProduceRequest, verified: Mapping[TopicPartition, Verified]
+    ctx: Context,
+    request: ProduceRequest,
+    looked: Looked,
+    verified: Mapping[TopicPartition, Verified],
 ) -> Response | DelayedProduce:
     replicas = ctx.services.replicas
     results: list[PartitionResult] = []
     waiting: dict[int, Wait] = {}
-    for tp, records in request.partitions:
-        result, wait = append(replicas, tp, records, ctx.version, request.acks, verified.get(tp))
+    for index, (tp, records) in enumerate(request.partitions):
+        result, wait = append(
+            replicas, tp, records, ctx.version, request.acks, looked.get(index), verified.get(tp)
+        )
         if wait is not None:
             waiting[len(results)] = wait
         results.append(result)
@@ -112,11 +180,11 @@ class Verified(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-def _in_transaction(ctx: Context, request: ProduceRequest) -> Reply:
-    operation = VerifiedProduce(ctx, request)
+def _in_transaction(ctx: Context, request: ProduceRequest, looked: Looked) -> Reply:
+    operation = VerifiedProduce(ctx, request, looked)
     operation.ask()
     if not operation.unanswered:
-        return _reply(ctx, request, _append_all(ctx, request, operation.verified))
+        return _reply(ctx, request, _append_all(ctx, request, looked, operation.verified))
     operation.keep_records()
     return Delayed(operation)
 
@@ -138,6 +206,7 @@ def append(
     records: memoryview | None,
     version: int,
     acks: int,
+    looked: LookedInto | None = None,
     verified: Verified | None = None,
 ) -> tuple[PartitionResult, Wait | None]:
     """Validates and appends one partition's batches."""
@@ -148,10 +217,16 @@ def append(
         partition = replicas.partition(tp)
         stats = replicas.topic_stats[tp.topic]
         stats.total_produce += 1
-        limit = partition.leader_log().config.max_message_bytes
+        config = partition.leader_log().config
+        if looked is not None and looked.error is not None:
+            raise looked.error
+        limit = config.max_message_bytes
         headers = validate_produce(records if records is not None else memoryview(b""), limit)
         assert records is not None
-        _check_records(partition, records, headers[0], version)
+        if looked is None:
+            _check_codec(headers[0], version)
+            if config.compacts:
+                validated(records, headers[0], config, 0)
         if verified is None:
             info, partition = replicas.append(tp, records, headers, acks)
         else:
@@ -163,7 +238,8 @@ def append(
         if stats is not None:
             size = len(records) if records is not None else 0
             replicas.topic_stats.produce_failed(tp.topic, e, size)
-        return PartitionResult(tp, int(e.code), message=e.detail), None
+        refused = e.records if isinstance(e, RecordsRefused) else ()
+        return PartitionResult(tp, int(e.code), message=e.detail, refused=refused), None
     stats.messages_in += info.last_offset - info.base_offset + 1
     stats.bytes_in += len(records)
     result = PartitionResult(
@@ -173,15 +249,10 @@ def append(
     return result, wait
 
 
-def _check_records(
-    partition: Partition, records: memoryview, header: BatchHeader, version: int
-) -> None:
-    """What needs more than the batch's header; raises ApiError."""
+def _check_codec(header: BatchHeader, version: int) -> None:
     if version < ZSTD_VERSION and header.compression == Compression.ZSTD:
         detail = f"zstd is for Produce v{ZSTD_VERSION} and later, and this is v{version}"
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
-    if partition.leader_log().config.compacts:
-        require_keys(records, header)
 
 
 def _cannot_verify(code: ErrorCode) -> ApiError:
@@ -266,9 +337,10 @@ class VerifiedProduce(DelayedOperation):
 
     kind: ClassVar[str] = "Produce"
 
-    def __init__(self, ctx: Context, request: ProduceRequest) -> None:
+    def __init__(self, ctx: Context, request: ProduceRequest, looked: Looked) -> None:
         self.ctx = ctx
         self.request = request
+        self.looked = looked
         self.verified: dict[TopicPartition, Verified] = {}
         self.unanswered = 0
         self.inner: DelayedProduce | None = None
@@ -335,7 +407,7 @@ class VerifiedProduce(DelayedOperation):
         if self.unanswered:
             return None
         if self.inner is None:
-            done = _append_all(self.ctx, self.request, self.verified)
+            done = _append_all(self.ctx, self.request, self.looked, self.verified)
             if isinstance(done, Response):
                 return done
             self.inner = done

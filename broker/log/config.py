@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from highwater.common.config import LONG_MAX, Config
+from highwater.common.wire.compression import Compression
 
 HOUR_MS = 3600 * 1000
 
@@ -35,6 +36,17 @@ class LogConfig:
     max_compaction_lag_ms: int = LONG_MAX
     min_cleanable_dirty_ratio: float = 0.5
     message_timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = LONG_MAX
+    timestamp_after_max_ms: int = LONG_MAX
+    timestamp_difference_max_ms: int = LONG_MAX
+    """Older than the two above: it stands in for either that is not set."""
+    compression_type: str = "producer"
+    gzip_level: int = -1
+    lz4_level: int = 9
+    zstd_level: int = 3
+    segment_jitter_ms: int = 0
+    """A segment is rolled up to so much sooner, by chance, so that not all are at once."""
+    preallocate: bool = False
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     file_delete_delay_ms: int = 60000
@@ -50,6 +62,42 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def oldest_ms(self) -> int:
+        """How far behind the broker's clock a record's timestamp may be."""
+        given = self.timestamp_before_max_ms
+        return self.timestamp_difference_max_ms if given == LONG_MAX else given
+
+    @property
+    def latest_ms(self) -> int:
+        """How far ahead of the broker's clock a record's timestamp may be."""
+        given = self.timestamp_after_max_ms
+        return self.timestamp_difference_max_ms if given == LONG_MAX else given
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether some clients' batches are opened before they are appended (`validation`)."""
+        limits = (self.oldest_ms, self.latest_ms)
+        return self.compression_type != "producer" or limits != (LONG_MAX, LONG_MAX)
+
+    @property
+    def room_bytes(self) -> int:
+        """What the disk keeps for a new segment."""
+        return self.segment_bytes if self.preallocate else 0
+
+    @property
+    def jitter_limit_ms(self) -> int:
+        return min(self.segment_jitter_ms, self.roll_ms)
+
+    def compression_level(self, codec: Compression) -> int | None:
+        """None for a codec that has no levels."""
+        levels = {
+            Compression.GZIP: self.gzip_level,
+            Compression.LZ4: self.lz4_level,
+            Compression.ZSTD: self.zstd_level,
+        }
+        return levels.get(codec)
 
     @property
     def roll_ms(self) -> int:
@@ -79,6 +127,15 @@ class LogConfig:
             max_compaction_lag_ms=config.log_cleaner_max_compaction_lag_ms,
             min_cleanable_dirty_ratio=config.log_cleaner_min_cleanable_ratio,
             message_timestamp_type=config.log_message_timestamp_type,
+            timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
+            timestamp_difference_max_ms=config.log_message_timestamp_difference_max_ms,
+            compression_type=config.compression_type,
+            gzip_level=config.compression_gzip_level,
+            lz4_level=config.compression_lz4_level,
+            zstd_level=config.compression_zstd_level,
+            segment_jitter_ms=config.segment_jitter_ms,
+            preallocate=config.log_preallocate,
             flush_messages=config.log_flush_interval_messages,
             flush_ms=config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms,
             file_delete_delay_ms=config.log_segment_delete_delay_ms,
@@ -96,6 +153,8 @@ class LogConfig:
         for name, attribute in _TOPIC_STRINGS.items():
             if name in overrides:
                 changes[attribute] = overrides[name]
+        if "preallocate" in overrides:
+            changes["preallocate"] = overrides["preallocate"].strip().lower() == "true"
         if "min.cleanable.dirty.ratio" in overrides:
             changes["min_cleanable_dirty_ratio"] = float(overrides["min.cleanable.dirty.ratio"])
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -115,8 +174,16 @@ _TOPIC_INTS = {
     "delete.retention.ms": "delete_retention_ms",
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "max.compaction.lag.ms": "max_compaction_lag_ms",
+    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+    "message.timestamp.difference.max.ms": "timestamp_difference_max_ms",
+    "compression.gzip.level": "gzip_level",
+    "compression.lz4.level": "lz4_level",
+    "compression.zstd.level": "zstd_level",
+    "segment.jitter.ms": "segment_jitter_ms",
 }
 _TOPIC_STRINGS = {
     "cleanup.policy": "cleanup_policy",
     "message.timestamp.type": "message_timestamp_type",
+    "compression.type": "compression_type",
 }

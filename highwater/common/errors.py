@@ -153,3 +153,15 @@ class ApiError(Exception):
     def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str | None]]:
         """It may come from another process (`Disk.apart`); its subclasses arrive as itself."""
         return ApiError, (self.code, self.detail)
+
+
+class RecordsRefused(ApiError):
+    """A batch is refused for some of its records.
+
+    `records` has the index of each in its batch, and what is wrong with it (Produce from v8 on
+    answers with them).
+    """
+
+    def __init__(self, code: ErrorCode, detail: str, records: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(code, detail)
+        self.records = records

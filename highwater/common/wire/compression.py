@@ -1,10 +1,10 @@
 """The four codecs of a record batch, by the number in its attributes (0 none, 1 gzip, 2 snappy, 3
 lz4, 4 zstd).
 
-The broker passes compressed batches through untouched; only clients, tools and the search for a
-timestamp inside one batch come here.  Snappy exists in two framings: Java's clients write Xerial's
-(a magic, then blocks with a length before each), librdkafka writes one raw block; both are read,
-Xerial's is written.
+The broker passes compressed batches through untouched; only clients, tools, the search for a
+timestamp inside one batch, and topics whose compression.type names a codec come here.  Snappy
+exists in two framings: Java's clients write Xerial's (a magic, then blocks with a length before
+each), librdkafka writes one raw block; both are read, Xerial's is written.
 """
 
 from __future__ import annotations
@@ -37,13 +37,21 @@ class DecompressionError(ValueError):
     """The payload of a batch is not what its attributes say."""
 
 
-def compress(codec: Compression, data: bytes) -> bytes:
-    """The records section of a batch, compressed."""
+LZ4_DEFAULT = 9
+"""Kafka's default of compression.lz4.level, at which it takes the fast compressor, as we do."""
+_LZ4_HIGHEST = 12
+
+
+def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes:
+    """The records section of a batch, compressed; `level` as in Kafka's compression.*.level, None
+    for the codec's default.
+    """
     match codec:
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            return gzip.compress(data, mtime=0)
+            # zlib's own default, 6, is Kafka's -1
+            return gzip.compress(data, 6 if level is None or level < 0 else level, mtime=0)
         case Compression.SNAPPY:
             parts = [_XERIAL_HEADER]
             for start in range(0, len(data), _XERIAL_BLOCK):
@@ -51,9 +59,11 @@ def compress(codec: Compression, data: bytes) -> bytes:
                 parts += (pack(">i", len(block)), block)
             return b"".join(parts)
         case Compression.LZ4:
-            return bytes(lz4.frame.compress(data))
+            fast = level is None or level == LZ4_DEFAULT
+            depth = 0 if level is None or fast else min(level, _LZ4_HIGHEST)
+            return bytes(lz4.frame.compress(data, compression_level=depth))
         case Compression.ZSTD:
-            return zstandard.ZstdCompressor().compress(data)
+            return zstandard.ZstdCompressor(3 if level is None else level).compress(data)
 
 
 def decompress(codec: int, data: bytes) -> bytes:

@@ -49,6 +49,8 @@ class PartitionResult(NamedTuple):
     message: str | None = None
     leader: tuple[int, int] | None = None
     """(broker, leader epoch), where that was the error; from v10 on."""
+    refused: tuple[tuple[int, str], ...] = ()
+    """Indexes of records in their batch, and what is wrong with each; from v8 on."""
 
 
 class NodeEndpoint(NamedTuple):
@@ -142,7 +144,7 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
             )
             out += packed if version >= 5 else packed[:-8]
             if version >= 8:
-                out += _detail(r.message, flexible)
+                out += _record_errors(r.refused, flexible) + _message(r.message, flexible)
                 if flexible:
                     out += _leader_tag(r.leader if version >= TELLS_LEADER else None)
         if flexible:
@@ -153,12 +155,20 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
     return bytes(out)
 
 
-def _detail(message: str | None, flexible: bool) -> bytes:
-    """No record errors, then the error message (both from v8 on)."""
+def _record_errors(refused: tuple[tuple[int, str], ...], flexible: bool) -> bytes:
+    out = bytearray(uvarint(len(refused) + 1) if flexible else _I.pack(len(refused)))
+    for index, text in refused:
+        out += _I.pack(index) + _message(text, flexible)
+        if flexible:
+            out += b"\0"
+    return bytes(out)
+
+
+def _message(text: str | None, flexible: bool) -> bytes:
     if flexible:
-        return b"\x01" + (compact_string(message) if message else b"\0")
-    data = message.encode() if message else None
-    return _I.pack(0) + (_H.pack(-1) if data is None else _H.pack(len(data)) + data)
+        return compact_string(text) if text else b"\0"
+    data = text.encode() if text else None
+    return _H.pack(-1) if data is None else _H.pack(len(data)) + data
 
 
 def _leader_tag(leader: tuple[int, int] | None) -> bytes:

@@ -264,15 +264,6 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
     return [header]
 
 
-def require_keys(view: Buffer, header: BatchHeader) -> None:
-    """A compacted topic keeps records by their keys; raises ApiError(INVALID_RECORD)."""
-    missing = sum(record.key is None for record in records_of_batch(view, header))
-    if missing:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD, f"{missing} records without a key, and the topic is compacted"
-        )
-
-
 def validate_fetched(view: Buffer) -> list[BatchHeader]:
     """The whole batches of another broker's Fetch answer, each with its CRC checked.
 
@@ -394,6 +385,23 @@ def records_of(view: Buffer) -> Iterator[Record]:
     for header in batches(view):
         if not header.attributes & CONTROL:
             yield from records_of_batch(view, header)
+
+
+def recompressed(
+    view: Buffer, header: BatchHeader, codec: Compression, level: int | None = None
+) -> bytearray:
+    """The same batch under another codec.  Its records stay as they are, byte by byte: offsets and
+    timestamps inside are deltas.  Raises ApiError(CORRUPT_MESSAGE).
+    """
+    start = header.position
+    batch = bytearray(memoryview(view)[start : start + HEADER_SIZE])
+    batch += compress(codec, payload_of(view, header), level)
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    _LENGTH.pack_into(batch, 0, header.base_offset, len(batch) - LENGTH_END)
+    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, 0, attributes)
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, crc, attributes)
+    return batch
 
 
 def marker_of(view: Buffer, header: BatchHeader, base: int = 0) -> Marker | None:

@@ -169,7 +169,7 @@ _BY_LOT = {
     "throttle_time_ms", "log_dir", "total_bytes", "usable_bytes", "last_timestamp",
     "transaction_start_time_ms",
 }  # fmt: skip
-_TEXT = {"error_message"}
+_TEXT = {"error_message", "batch_index_error_message"}
 _UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _KEYS = (
     "name", "topic", "topic_name", "api_key", "partition_index", "partition", "index", "node_id",

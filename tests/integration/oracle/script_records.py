@@ -13,11 +13,16 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, EPOCH_END = 0, 1, 2, 3, 23
 DELETE_RECORDS, PRODUCERS = 21, 61
 NOBODY = "no-such-topic"
 T0 = 1_600_000_000_000
+FAR = 4_000_000_000_000
 
 
 def batch(count: int = 3, key: bytes | None = b"k", **more: Any) -> bytes:
     records = [Record(key, b"value %d" % n, T0 + n, ()) for n in range(count)]
     return bytes(build_batch(records, **more))
+
+
+def timed(*timestamps: int) -> bytes:
+    return bytes(build_batch([Record(b"k", b"v", t, ()) for t in timestamps]))
 
 
 def broken_batch() -> bytes:
@@ -83,6 +88,14 @@ def produces() -> list[Case]:
         case("with keys, compacted", produce(batch(), "compacted")),
         case("LogAppendTime", produce(batch(), "stamped")),
         case("offsets topic", produce(batch(), "__consumer_offsets")),
+        case("too old", produce(batch(), "recent")),
+        case("without a time, where it is limited", produce(timed(-1, -1), "recent")),
+        case("one of three too old", produce(timed(FAR, FAR + 1, 5), "recent")),
+        case("too far ahead", produce(timed(T0, FAR, T0, FAR), "not-ahead")),
+        case("behind, where ahead is limited", produce(timed(T0, T0 - 5), "not-ahead")),
+        case("compressed anew", produce(batch(), "zipped")),
+        case("in another codec", produce(batch(compression=Compression.LZ4), "zipped")),
+        case("in the topic's codec", produce(batch(compression=Compression.GZIP), "zipped")),
     ]
     codecs = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
     cases += [case(codec.name, produce(batch(compression=codec))) for codec in codecs]

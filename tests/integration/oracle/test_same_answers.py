@@ -35,6 +35,7 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 API_VERSIONS = 18
+LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,9 @@ def set_up() -> list[Case]:
             configs={"message.timestamp.type": "LogAppendTime"},
         ),
         new("moved", -1, -1, assigned={0: [1, 2]}),
+        new("zipped", -1, -1, assigned={0: [1]}, configs={"compression.type": "gzip"}),
+        new("recent", -1, -1, assigned={0: [1]}, configs={LIMITS[0]: "86400000"}),
+        new("not-ahead", -1, -1, assigned={0: [1]}, configs={LIMITS[1]: "0"}),
         # so that broker 1 coordinates all groups
         new(
             "__consumer_offsets",
@@ -96,7 +100,7 @@ def set_up() -> list[Case]:
 
     def led(answer: Any) -> bool:
         places = [p for t in answer["topics"] for p in t["partitions"]]
-        return len(places) == 10 and all(
+        return len(places) == 13 and all(
             p["leader_id"] > 0 and len(p["isr_nodes"]) == len(p["replica_nodes"]) for p in places
         )
 

@@ -1,0 +1,106 @@
+"""What can be said of a client's batch only by looking into it, and what is done about it.
+
+A broker passes batches on as they came.  Three properties of a topic ask for more:
+
+* `cleanup.policy=compact`: each record has a key.
+* `message.timestamp.before.max.ms` and `.after.max.ms`: no record is older, or further ahead of the
+  broker's clock.  The header does not tell the oldest record.
+* `compression.type`: the log holds its batches under this codec, whatever the producer used.
+
+All of it comes before the append, which stays one step.  What may take more than a millisecond
+(`takes_time`) is for a worker thread; what the batch becomes is appended in its place.
+
+Source: org.apache.kafka.storage.internals.log.LogValidator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.log.config import LogConfig
+from highwater.common.config import LONG_MAX
+from highwater.common.errors import ErrorCode, RecordsRefused
+from highwater.common.wire.compression import Compression
+from highwater.common.wire.record_codec import NO_TIMESTAMP, Record
+from highwater.common.wire.records import BatchHeader, recompressed, records_of_batch
+
+CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+"""compression.type, but for `producer`, which leaves batches as they are."""
+NAMED_RECORDS = 100
+"""An answer names so many of a batch's bad records at most, and counts them all."""
+
+Problem = Callable[[Record], str | None]
+
+
+def takes_time(config: LogConfig, header: BatchHeader) -> bool:
+    """Whether the batch goes to a worker thread before it is appended."""
+    return limits_timestamps(config) or _target(config, header) is not None
+
+
+def limits_timestamps(config: LogConfig) -> bool:
+    limited = config.oldest_ms != LONG_MAX or config.latest_ms != LONG_MAX
+    return limited and config.message_timestamp_type == "CreateTime"
+
+
+def validated(view: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int) -> memoryview:
+    """The batch as it is to be appended: `view`, or another one in its place.
+
+    Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError(CORRUPT_MESSAGE) where
+    what is inside cannot be read.
+    """
+    problems: list[tuple[ErrorCode, Problem]] = []
+    if config.compacts:
+        problems.append((ErrorCode.INVALID_RECORD, _without_key))
+    if limits_timestamps(config):
+        oldest = wall_ms - config.oldest_ms
+        latest = wall_ms + config.latest_ms
+        problems.append((ErrorCode.INVALID_TIMESTAMP, _outside(oldest, latest)))
+    if problems:
+        _refuse(records_of_batch(view, header), problems)
+    target = _target(config, header)
+    if target is None:
+        return view
+    return memoryview(recompressed(view, header, target, config.compression_level(target)))
+
+
+def _target(config: LogConfig, header: BatchHeader) -> Compression | None:
+    """The codec to change to; None where the batch can stay as it is."""
+    target = CODECS.get(config.compression_type)
+    return None if target is None or target == header.compression else target
+
+
+def _without_key(record: Record) -> str | None:
+    return "a compacted topic takes only records with a key" if record.key is None else None
+
+
+def _outside(oldest: int, latest: int) -> Problem:
+    def problem(record: Record) -> str | None:
+        if record.timestamp == NO_TIMESTAMP or oldest <= record.timestamp <= latest:
+            return None
+        return f"timestamp {record.timestamp} is not within {oldest} to {latest}"
+
+    return problem
+
+
+def _refuse(records: Iterable[Record], problems: list[tuple[ErrorCode, Problem]]) -> None:
+    """Raises RecordsRefused if any record has one of the problems; the first one gives the code."""
+    first: ErrorCode | None = None
+    found = 0
+    named: list[tuple[int, str]] = []
+    for index, record in enumerate(records):
+        for code, problem in problems:
+            if text := problem(record):
+                first = first or code
+                found += 1
+                if len(named) < NAMED_RECORDS:
+                    named.append((index, text))
+                break
+    if first is not None:
+        detail = f"{found} records are refused; the first is number {named[0][0]}: {named[0][1]}"
+        raise RecordsRefused(first, detail, tuple(named))
