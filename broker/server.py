@@ -114,6 +114,7 @@ class Broker:
             config,
             on_dir_failure=self._dir_failed,
             high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
+            below=world.random.randrange,
         )
         self.cleaner = LogCleaner(self.logs, world.disk, world.clock, config)
         self.replicas = ReplicaManager(

@@ -183,5 +183,8 @@ class FutureLogs:
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         self._manager.discard(log, files, paths)
 
+    def jitter_ms(self, limit: int) -> int:
+        return self._manager.jitter_ms(limit)
+
     def rolled(self, log: Log) -> None:
         """It is flushed before it counts."""

@@ -206,8 +206,10 @@ class _Loader:
                 self.segments.append(self._segment(int(name[:20]), create=False))
 
     def _segment(self, base: int, *, create: bool) -> Segment:
-        interval = self.config.index_interval_bytes
-        return Segment(self.disk, self.folder, base, self.now_ms, interval, create=create)
+        interval, room = self.config.index_interval_bytes, self.config.room_bytes
+        return Segment(
+            self.disk, self.folder, base, self.now_ms, interval, create=create, room=room
+        )
 
     # ----------------------------------------------------------------------------- recovery
 

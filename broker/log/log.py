@@ -39,10 +39,7 @@ from broker.log.txnindex import AbortedTransaction
 from broker.log.verification import Verification
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
-from highwater.common.wire.records import (
-    BatchHeader,
-    marker_of,
-)
+from highwater.common.wire.records import BatchHeader, marker_of
 from highwater.common.world.api import Clock, Disk
 
 NO_TIMESTAMP = -1
@@ -85,6 +82,7 @@ class Log:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
+        self._jitter_ms = hooks.jitter_ms(config.jitter_limit_ms)
         self.truncations = 0
         self.name_changes = 1
         """Counts files made, renamed and removed since the log was opened."""
@@ -242,7 +240,7 @@ class Log:
         if (
             not fits
             or used > config.segment_bytes - size
-            or active.age_for_roll(now_ms, timestamp) > config.roll_ms
+            or active.age_for_roll(now_ms, timestamp) > config.roll_ms - self._jitter_ms
             or active.index_bytes >= config.segment_index_bytes
         ):
             return self.roll(max(first_offset, self.log_end_offset), now_ms)
@@ -256,6 +254,7 @@ class Log:
         if base == active.base_offset:
             return active
         active.write_indexes(final=True)
+        active.file.release()
         self.producers.end_offset = base
         self.producers.take_snapshot()
         segment = self._new_segment(base, now)
@@ -271,8 +270,10 @@ class Log:
 
     def _new_segment(self, base: int, now_ms: int) -> Segment:
         self.name_changes += 1
-        interval = self.config.index_interval_bytes
-        return Segment(self.disk, self.dir, base, now_ms, interval, create=True)
+        interval, room = self.config.index_interval_bytes, self.config.room_bytes
+        segment = Segment(self.disk, self.dir, base, now_ms, interval, create=True, room=room)
+        self._jitter_ms = self.hooks.jitter_ms(self.config.jitter_limit_ms)
+        return segment
 
     # ------------------------------------------------------------------------------- reading
 

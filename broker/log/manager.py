@@ -57,7 +57,9 @@ class LogManager:
         config: Config,
         on_dir_failure: Callable[[str, OSError], None],
         high_watermark: Callable[[TopicPartition], int] = lambda tp: 0,
+        below: Callable[[int], int] = lambda limit: 0,
     ) -> None:
+        """`below` gives a number below its argument, by chance."""
         self.disk = disk
         self.clock = clock
         self.logs: dict[TopicPartition, Log] = {}
@@ -72,6 +74,7 @@ class LogManager:
         self._config = config
         self._on_dir_failure = on_dir_failure
         self._high_watermark = high_watermark
+        self._below = below
         self._dirs = {path: LogDirectory(disk, path) for path in log_dirs}
         self._trash = Trash(disk, clock)
         self._rolled: dict[TopicPartition, None] = {}
@@ -304,6 +307,9 @@ class LogManager:
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         self._trash.add(files, paths, log.config.file_delete_delay_ms)
+
+    def jitter_ms(self, limit: int) -> int:
+        return self._below(limit) if limit else 0
 
     def rolled(self, log: Log) -> None:
         self._rolled[log.tp] = None

@@ -62,6 +62,9 @@ class LogHooks(Protocol):
     def rolled(self, log: Log) -> None:
         """A segment became inactive, and should be flushed."""
 
+    def jitter_ms(self, limit: int) -> int:
+        """By chance, 0 to below the limit: so much sooner is the next segment rolled."""
+
 
 class NoHooks:
     """For logs without a manager."""
@@ -75,6 +78,9 @@ class NoHooks:
             log.disk.remove(path)
 
     def rolled(self, log: Log) -> None: ...
+
+    def jitter_ms(self, limit: int) -> int:
+        return 0
 
 
 def part_of(view: Buffer, headers: Sequence[BatchHeader]) -> Buffer:

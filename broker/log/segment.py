@@ -61,8 +61,12 @@ class Segment:
         *,
         create: bool,
         suffix: str = "",
+        room: int = 0,
     ) -> None:
-        """`suffix` comes after the names of all its files: a segment that is not the log's yet."""
+        """`suffix` comes after the names of all its files: a segment that is not the log's yet.
+
+        A new file has the disk keep `room` bytes for it (preallocate).
+        """
         self.disk = disk
         self.folder = folder
         self.base_offset = base_offset
@@ -73,6 +77,8 @@ class Segment:
         )
         if create and self.file.size:
             self.file.truncate(0)  # left behind by a roll that failed
+        if create and room:
+            self._reserve(room)
         self._offset_index: OffsetIndex | None = OffsetIndex() if create else None
         self._time_index: TimeIndex | None = TimeIndex() if create else None
         self._txn_index: TransactionIndex | None = TransactionIndex() if create else None
@@ -95,6 +101,13 @@ class Segment:
         self._tail_position: list[int] = []
         self._tail_start = base_offset
         self._readers: dict[int, int] = {}
+
+    def _reserve(self, room: int) -> None:
+        try:
+            self.file.reserve(room)
+        except OSError:
+            self.file.close()
+            raise
 
     @property
     def size(self) -> int:

@@ -212,3 +212,19 @@ def test_work_apart_takes_its_time(world_case: Case) -> None:
         assert trio.current_time() - started >= 0.49
 
     world_case(body)
+
+
+def test_reserved_room_does_not_show(world_case: Case) -> None:
+    async def body(env: Env) -> None:
+        disk = env.world.disk
+        file = disk.open(f"{env.folder}/a", create=True)
+        file.reserve(1 << 20)
+        assert (file.size, disk.size(f"{env.folder}/a")) == (0, 0)
+        file.append([b"hello"])
+        assert (file.size, disk.read_all(f"{env.folder}/a")) == (5, b"hello")
+        file.release()
+        file.append([b"!"])
+        file.close()
+        assert disk.read_all(f"{env.folder}/a") == b"hello!"
+
+    world_case(body)

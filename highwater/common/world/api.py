@@ -101,6 +101,15 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def reserve(self, n: int) -> None:
+        """Has the disk keep room for a file of n bytes; its size stays.  Raises OSError (ENOSPC).
+
+        Does nothing where the system has no way to do so.
+        """
+
+    def release(self) -> None:
+        """Gives back what was reserved and not used."""
+
     async def flush(self) -> None:
         """fsync: data and size survive a power loss after it returned."""
 

@@ -28,6 +28,7 @@ import trio.to_thread
 
 from highwater.common.world.api import Buffer, ColdRead, Disk, Pace, Steps
 from highwater.common.world.real.apart import process_steps, thread_steps
+from highwater.common.world.real.reserve import reserve
 from highwater.common.world.real.slow_calls import SlowCalls, clock
 
 T = TypeVar("T")
@@ -49,7 +50,9 @@ _CANNOT_TELL = -1
 class RealFile:
     """An open file; one writer.  `fileno` is for sendfile, and only this implementation has it."""
 
-    __slots__ = ("_closing", "_disk", "_fd", "_in_use", "_old", "_slow", "path", "size")
+    __slots__ = (
+        "_closing", "_disk", "_fd", "_in_use", "_old", "_reserved", "_slow", "path", "size",
+    )  # fmt: skip
 
     def __init__(self, disk: RealDisk, path: str, fd: int) -> None:
         self.path = path
@@ -60,6 +63,7 @@ class RealFile:
         """Where what this process has appended begins: below it nothing is known."""
         self._fd = fd
         self._in_use = 0
+        self._reserved = False
         self._closing = False
 
     def fileno(self) -> int:
@@ -131,6 +135,17 @@ class RealFile:
         self.size = size
         self._old = min(self._old, size)
 
+    def reserve(self, n: int) -> None:
+        began = clock()
+        reserve(self._fd, n, self.path)
+        self._slow.ended(began)
+        self._reserved = True
+
+    def release(self) -> None:
+        if self._reserved:  # a cut to the size that a file has frees what lies behind its end
+            self._reserved = False
+            os.ftruncate(self._fd, self.size)
+
     async def flush(self) -> None:
         if self._closing:
             raise OSError(errno.EBADF, "the file is closed", self.path)
@@ -168,6 +183,8 @@ class RealFile:
             self._close_if_asked()
 
     def close(self) -> None:
+        if not self._closing:
+            self.release()
         self._closing = True
         self._close_if_asked()
 

@@ -149,6 +149,9 @@ class SimDisk:
         self.used += n
         return n
 
+    def has_room(self, n: int) -> bool:
+        return self.capacity is None or n <= self.capacity - self.used
+
     async def sync(self, inode: Inode | None, check: Callable[[], None]) -> None:
         """fsync of a file, or of a folder: takes time, and commits the journal."""
         mark = inode.begin_sync() if inode else None
@@ -251,6 +254,15 @@ class SimFile:
             self._inode.truncate(size)
             self._disk.used -= now - size
         self.size = len(self._inode.data)
+
+    def reserve(self, n: int) -> None:
+        """Only looks for the room, and does not keep it."""
+        self._check()
+        if not self._disk.has_room(n - self.size):
+            raise _error(errno.ENOSPC, self.path)
+
+    def release(self) -> None:
+        self._check()
 
     async def flush(self) -> None:
         self._check()
