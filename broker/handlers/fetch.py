@@ -5,12 +5,17 @@ above it the answer is empty and not an error.  A follower is given everything u
 what it asks for is recorded as its progress, once, and only for partitions that were read without
 an error.  Followers serve nobody: NOT_LEADER_OR_FOLLOWER.
 
-The answer waits in the purgatory until min_bytes are there, any partition has an error, or
-max_wait_ms have passed. Records are never touched: they go from the segment to the socket.  A fetch
-of thousands of partitions is read in turns, and then only those of them that have news.  Where a
-batch begins may have to be looked up on the disk, which is waited for outside of the loop.  v7
-brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and ignored),
-v12 diverging epochs (KIP-595).
+The answer waits in the purgatory until min_bytes are there (no more than the answer may have at
+all), a partition has an error or was read from an older segment than the one that its limit lies
+in, or max_wait_ms have passed.  Records are never touched: they go from the segment to the socket.
+A fetch of thousands of partitions is read in turns, and then only those of them that have news.
+Where a batch begins may have to be looked up on the disk, which is waited for outside of the loop.
+v7 brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and
+ignored), v12 diverging epochs (KIP-595).
+
+Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
+Deviation: an offset above the HW (or LSO) waits as one at it does; Kafka answers it at once with
+nothing, and the client asks again and again.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Container, Hashable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import trio
 
@@ -27,6 +32,7 @@ from broker.context import Api, Context, Delayed, Reply
 from broker.purgatory import DelayedOperation, trio_now_ms
 from broker.quota.manager import user_of
 from broker.replica.fetch_sessions import FetchSession
+from broker.replica.reading import counted_bytes, in_older_segment
 from broker.response import FileSlice, Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
@@ -76,6 +82,18 @@ async def _in_turns(fetch: FetchOperation) -> Reply:
     return fetch.answer() if fetch.complete else Delayed(fetch)
 
 
+class _Read(NamedTuple):
+    """A partition as it was when it was read last."""
+
+    result: FetchedPartition
+    at_once: bool
+    """Whether the fetch is answered for this alone."""
+    counted: int = 0
+    """Bytes that count towards min_bytes."""
+    segment: int | None = None
+    """Base offset of the segment in which the fetch offset lay when it was read first."""
+
+
 class FetchOperation(DelayedOperation):
     """One fetch, answered at once or when enough has come."""
 
@@ -97,11 +115,13 @@ class FetchOperation(DelayedOperation):
         self.full = full
         self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
-        self.results: list[FetchedPartition] = []
-        """Of each partition in `asked`, as it was when it was read last."""
-        self.size = 0
-        """Bytes found, of all partitions."""
+        self._reads: list[_Read] = []
+        """Of each partition in `asked`."""
+        self._size = 0
+        """Bytes to send, of all partitions."""
+        self._counted = 0
         self._left = self._most()
+        self._min_bytes = min(request.min_bytes, self._left)
         self._news: set[Hashable] = set()
 
     @property
@@ -112,27 +132,27 @@ class FetchOperation(DelayedOperation):
     def complete(self) -> bool:
         """Whether it is answered without waiting."""
         return (
-            self.size >= self.request.min_bytes
+            self._counted >= self._min_bytes
             or self.request.max_wait_ms <= 0
-            or any(r.error or r.diverging is not None for r in self.results)
+            or any(r.at_once for r in self._reads)
             or not self.asked
         )
 
     def read(self, partitions: Sequence[FetchPartition]) -> None:
         """The next ones, as they stand: whole batches within max_bytes, but the first batch of the
         answer whole whatever its size (KIP-74).  What a follower asks for is its progress."""
-        results = [self._read(p) for p in partitions]
-        self.results += results
+        reads = [self._read(p) for p in partitions]
+        self._reads += reads
         if self._follower:
-            self._record_progress(partitions, results)
+            self._record_progress(partitions, [r.result for r in reads])
 
     def read_at_once(self, partitions: Sequence[FetchPartition]) -> bool:
         """`read`, unless the disk would have to be waited for: then nothing was done."""
-        size, left = self.size, self._left
+        before = self._size, self._left, self._counted
         try:
             read_at_once(self.ctx.services.world.disk, lambda: self.read(partitions))
         except ColdRead:
-            self.size, self._left = size, left
+            self._size, self._left, self._counted = before
             return False
         return True
 
@@ -144,23 +164,23 @@ class FetchOperation(DelayedOperation):
     def read_again(self, changed: Container[Hashable]) -> None:
         """Those that have changed, and whatever is not empty: its bytes may not be there any more.
         An empty answer is as good later: an error meanwhile is news, too."""
-        self.size, self._left = 0, self._most()
-        for n, (p, r) in enumerate(zip(self.asked, self.results, strict=True)):
-            if r.size or r.error or p.tp in changed:
-                self.results[n] = self._read(p)
+        self._size, self._left, self._counted = 0, self._most(), 0
+        for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=True)):
+            if r.counted or r.result.error or p.tp in changed:
+                self._reads[n] = self._read(p, r.segment)
 
     def changed(self) -> set[TopicPartition]:
         """Those that stand otherwise than when they were read: between two turns nobody tells."""
         replicas, request = self.ctx.services.replicas, self.request
         changed = set()
-        for p, r in zip(self.asked, self.results, strict=True):
+        for p, r in zip(self.asked, self._reads, strict=True):
             try:
                 partition = replicas.partition(p.tp)
                 end = replicas.end_for(partition, request.replica_id, request.isolation_level)
             except ApiError:
                 changed.add(p.tp)
                 continue
-            if end > p.fetch_offset or partition.high_watermark != r.high_watermark:
+            if end > p.fetch_offset or partition.high_watermark != r.result.high_watermark:
                 changed.add(p.tp)
         return changed
 
@@ -174,21 +194,23 @@ class FetchOperation(DelayedOperation):
             most = most if bound is None else min(most, int(bound))
         return most
 
-    def _read(self, p: FetchPartition) -> FetchedPartition:
+    def _read(self, p: FetchPartition, segment: int | None = None) -> _Read:
+        """`segment` is that of the first read, where this is a later one."""
         request, replicas = self.request, self.ctx.services.replicas
-        most, min_one = self._left, not self.size
-        if self._follower and replicas.held_back(p.tp, request.replica_id):
+        most, min_one = self._left, not self._size
+        held_back = self._follower and replicas.held_back(p.tp, request.replica_id)
+        if held_back:
             most, min_one = 0, False
         try:
             r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
         except ApiError as e:
-            return FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0)
+            return _Read(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0), True)
         piece = r.slice
         size = piece.size if piece is not None else 0
-        records = FileSlice(piece.file, piece.position, size) if piece is not None else b""
-        self.size += size
+        records = FileSlice(piece.file, piece.position, size) if piece is not None and size else b""
+        self._size += size
         self._left = max(self._left - size, 0)
-        return FetchedPartition(
+        result = FetchedPartition(
             p.tp,
             0,
             r.high_watermark,
@@ -199,6 +221,14 @@ class FetchOperation(DelayedOperation):
             r.aborted,
             r.diverging,
         )
+        if piece is None:
+            return _Read(result, True)
+        first = piece.segment if segment is None else segment
+        if held_back:
+            return _Read(result, False, 0, first)
+        counted = counted_bytes(p, piece)
+        self._counted += counted
+        return _Read(result, in_older_segment(piece, first), counted, first)
 
     def _record_progress(
         self, partitions: Sequence[FetchPartition], results: Sequence[FetchedPartition]
@@ -209,7 +239,7 @@ class FetchOperation(DelayedOperation):
                 replicas.follower_progress(p, self.request.replica_id)
 
     def answer(self) -> Response:
-        results = self.results
+        results = [r.result for r in self._reads]
         if self.ctx.services.quotas.active and not self._follower:
             throttle_ms = self._throttle_ms(sum(r.size for r in results))
             if throttle_ms:

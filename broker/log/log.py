@@ -292,14 +292,16 @@ class Log:
             )
         active = self._active
         if offset >= limit_offset or offset == end:
-            return LogSlice(active.file, 0, 0, offset, offset)
-        if offset >= active.base_offset:
-            if limit_offset >= end:
-                place = active.read(offset, max_bytes, end, True, min_one)
-            else:
-                place = active.read(offset, max_bytes, limit_offset, False, min_one)
-            return LogSlice(active.file, place[0], place[1], offset, place[2])
-        return self._read_older(offset, max_bytes, limit_offset, min_one)
+            base = self._base_below(offset)
+            return LogSlice(active.file, 0, 0, offset, offset, 0, base, base)
+        if offset < active.base_offset:
+            return self._read_older(offset, max_bytes, limit_offset, min_one)
+        base, limit, to_end = active.base_offset, min(limit_offset, end), limit_offset >= end
+        position, size, after, there = active.read(offset, max_bytes, limit, to_end, min_one)
+        return LogSlice(active.file, position, size, offset, after, there, base, base)
+
+    def _base_below(self, offset: int) -> int:
+        return self._bases[bisect_right(self._bases, offset) - 1]
 
     def _read_older(
         self, offset: int, max_bytes: int, limit_offset: int, min_one: bool
@@ -310,11 +312,12 @@ class Log:
         ):
             whole = limit_offset >= following
             limit = following if whole else limit_offset
-            position, size, next_offset = segment.read(offset, max_bytes, limit, whole, min_one)
+            position, size, after, there = segment.read(offset, max_bytes, limit, whole, min_one)
             if size or not whole or position < segment.size:
-                return LogSlice(segment.file, position, size, offset, next_offset)
+                bases = segment.base_offset, self._base_below(limit_offset)
+                return LogSlice(segment.file, position, size, offset, after, there, *bases)
             # compaction left nothing at or after this offset here: the next segment has it
-        return LogSlice(self._active.file, 0, 0, offset, offset)
+        return self.read(self.log_end_offset, 0, 0)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Timestamp, offset and leader epoch of the first record that is not earlier."""

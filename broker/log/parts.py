@@ -39,6 +39,12 @@ class LogSlice(NamedTuple):
     base_offset: int
     """The offset that was asked for (the first batch may begin before it)."""
     next_offset: int
+    available: int = 0
+    """Bytes from `position` to the limit, or to the segment's end where that comes first."""
+    segment: int = 0
+    """Base offset of the segment that holds the offset that was asked for."""
+    limit_segment: int = 0
+    """Base offset of the segment in which the limit lies."""
 
 
 class UnexpectedOffsetError(Exception):

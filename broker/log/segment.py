@@ -343,9 +343,9 @@ class Segment:
 
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, limit_is_end: bool, min_one: bool
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int, int, int]:
         """Position, size and next offset of the whole batches from `offset` to below
-        `limit_offset`.
+        `limit_offset`, and the bytes up to there, whatever `max_bytes` is.
 
         The limit lies in this segment or at its end (`limit_is_end`).  At most `max_bytes`, but
         with `min_one` never less than one batch, where there is one below the limit.
@@ -353,11 +353,12 @@ class Segment:
         start = self.locate(offset)
         end = self.file.size if limit_is_end else self.locate(limit_offset)
         if end <= start:
-            return start, 0, offset
+            return start, 0, offset, 0
         if end - start > max_bytes:
-            return self._cut(start, start + max_bytes, end, offset, min_one)
+            cut = self._cut(start, start + max_bytes, end, offset, min_one)
+            return (*cut, end - start)
         self._remember(limit_offset, end)
-        return start, end - start, limit_offset
+        return start, end - start, limit_offset, end - start
 
     def _cut(
         self, start: int, wish: int, end: int, offset: int, min_one: bool

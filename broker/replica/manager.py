@@ -188,9 +188,8 @@ class ReplicaManager:
         leader_log = partition.leader_log()
         limit = self.end_for(partition, replica_id, isolation)
         diverging = diverging_end(partition, asked)
-        if diverging is not None:
-            piece = None
-        else:
+        piece: LogSlice | None = None
+        if diverging is None:
             try:
                 piece = slice_of(leader_log, asked, max_bytes, limit, min_one)
             except OSError as e:

@@ -23,6 +23,7 @@ class ReadResult:
     last_stable_offset: int
     log_start_offset: int
     slice: LogSlice | None
+    """None with a diverging epoch."""
     aborted: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset), for read_committed."""
     diverging: tuple[int, int] | None = None
@@ -51,14 +52,25 @@ def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int
 
 def slice_of(
     log: Log, asked: FetchPartition, max_bytes: int, limit: int, min_one: bool
-) -> LogSlice | None:
-    """What there is to send below `limit`; None where that is nothing.
+) -> LogSlice:
+    """What there is to send below `limit`, which may be nothing.
 
     Raises ApiError(OFFSET_OUT_OF_RANGE), and OSError of the disk.
     """
-    offset = asked.fetch_offset
-    if not log.log_start_offset <= offset <= log.log_end_offset:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if offset >= limit:
-        return None
-    return log.read(offset, min(max_bytes, asked.max_bytes), limit, min_one)
+    return log.read(asked.fetch_offset, min(max_bytes, asked.max_bytes), limit, min_one)
+
+
+def counted_bytes(asked: FetchPartition, piece: LogSlice) -> int:
+    """Bytes of a partition that count towards a fetch's min_bytes (DelayedFetch, case G).
+
+    All that there are below the limit, at most the partition's max_bytes: Kafka sends so many, the
+    last batch in part, where here only whole batches go out.  What has no room left in the answer
+    counts too, and the answer's first batch, which is sent whatever its size, counts whole.
+    """
+    return max(piece.size, min(piece.available, asked.max_bytes))
+
+
+def in_older_segment(piece: LogSlice, first: int) -> bool:
+    """Whether there is something to read, and the limit lies in a later segment than the one in
+    which the fetch offset lay when the fetch came, `first` (DelayedFetch, case F)."""
+    return piece.available > 0 and first < piece.limit_segment

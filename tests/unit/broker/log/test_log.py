@@ -141,6 +141,9 @@ class Model:
             return found
         return []
 
+    def segment_of(self, offset: int) -> int:
+        return max(base for base, _ in self.segments if base <= offset)
+
 
 @settings(max_examples=60, deadline=None)
 @given(
@@ -181,6 +184,10 @@ def test_every_read_is_what_the_batches_say(
             expected = model.read(offset, max_bytes, limit, min_one)
             found = log.read(offset, max_bytes, limit, min_one)
             assert found.size == sum(h.size for h in expected)
+            all_of_it = model.read(offset, 1 << 30, limit, min_one)
+            assert found.available == sum(h.size for h in all_of_it)
+            assert found.segment == model.segment_of(offset)
+            assert found.limit_segment == model.segment_of(limit)
             if expected:
                 assert found.position == expected[0].position
                 assert found.next_offset >= expected[-1].last_offset + 1

@@ -1,0 +1,304 @@
+"""When a fetch is answered at once and when it waits: what counts towards min_bytes, as in Apache
+Kafka's DelayedFetch.  tests/integration/oracle/test_fetch_times.py asks Apache Kafka the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.context import Delayed
+from broker.handlers import fetch
+from broker.purgatory import trio_now_ms
+from broker.quota.entities import Entity
+from broker.replica.partition import LeaderAndIsr
+from broker.response import FileSlice, Response
+from highwater.common.types import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+)
+from highwater.common.wire.fetch import FetchPartition, FetchRequest, build_fetch
+from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, validate_produce
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+BATCH = bytes(build_batch([Record(None, b"v" * 100, 1)]))
+OF_A_TRANSACTION = bytes(
+    build_batch(
+        [Record(None, b"v" * 100, 1)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+    )
+)
+SIZE = len(BATCH)
+CONSUMER, FOLLOWER = -1, 2
+MANY, FEW = 1 << 20, 10 * SIZE - 1
+
+
+async def lead(b: Any, *, segment_bytes: int = MANY, replicas: tuple[int, ...] = (1,)) -> None:
+    await b.services.logs.load("the-cluster", 1)
+    b.services.replicas.topic_overrides["t"] = {"segment.bytes": str(segment_bytes)}
+    for tp in (A, B):
+        partition = b.services.replicas._host(tp, is_new=True)
+        b.services.replicas.partitions[tp] = partition
+        partition.make_leader(state(1, 0, replicas), 0)
+
+
+def state(leader: int, epoch: int, replicas: tuple[int, ...] = (1,)) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        BrokerId(leader), LeaderEpoch(epoch), ControllerEpoch(1), replicas[:1], ZkVersion(epoch),
+        replicas,
+    )  # fmt: skip
+
+
+def append(b: Any, tp: TopicPartition, count: int = 1, data: bytes = BATCH) -> None:
+    for _ in range(count):
+        records = memoryview(bytearray(data))
+        b.services.replicas.append(tp, records, validate_produce(records, MANY), 1)
+    b.services.completions.drain()
+
+
+class Asked:
+    """A fetch: whether it has been answered, and with how many bytes of records."""
+
+    def __init__(
+        self,
+        b: Any,
+        min_bytes: int,
+        *,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        of_partition: int = MANY,
+        of_all: int = MANY,
+        replica: int = CONSUMER,
+        isolation: int = 0,
+    ) -> None:
+        asked = [
+            FetchPartition(tp, -1, offset, -1, 0, of_partition)
+            for tp, offset in (offsets or {A: 0}).items()
+        ]
+        request = FetchRequest(replica, 10_000, min_bytes, of_all, isolation, 0, -1, asked, [], "")
+        self.answer: Response | None = None
+        reply = fetch.handle(b.context(fetch, 11), memoryview(build_fetch(request, 11)))
+        if isinstance(reply, Delayed):
+            b.services.purgatories.submit(reply.operation, self._answered)
+        else:
+            assert isinstance(reply, Response)
+            self.answer = reply
+
+    def _answered(self, response: Response) -> None:
+        self.answer = response
+
+    @property
+    def waits(self) -> bool:
+        return self.answer is None
+
+    @property
+    def bytes(self) -> int:
+        assert self.answer is not None, "it waits"
+        assert self.answer.parts is not None
+        return sum(part.size for part in self.answer.parts if isinstance(part, FileSlice))
+
+
+def test_in_an_older_segment_than_the_end_it_waits_for_nothing(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=2 * SIZE)
+        append(b, A, 3)  # the third begins a segment
+        assert Asked(b, 9 * SIZE).bytes == 2 * SIZE
+        assert Asked(b, 9 * SIZE, offsets={A: 1}).bytes == SIZE
+        assert Asked(b, 9 * SIZE, offsets={A: 2}).waits
+        assert Asked(b, 9 * SIZE, offsets={B: 0, A: 1}).bytes == SIZE
+
+    in_broker(body)
+
+
+def test_who_waited_for_a_segment_to_grow_is_answered_when_the_next_begins(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=2 * SIZE)
+        append(b, A, 1)
+        at_the_end, before = Asked(b, 9 * SIZE, offsets={A: 1}), Asked(b, 9 * SIZE)
+        beside = Asked(b, 9 * SIZE, offsets={B: 0})
+        append(b, A, 1)
+        assert at_the_end.waits
+        assert before.waits
+        append(b, A, 1)
+        assert before.bytes == 2 * SIZE
+        assert at_the_end.bytes == SIZE
+        assert beside.waits
+
+    in_broker(body)
+
+
+def test_who_waits_where_the_next_segment_begins_is_answered_by_its_first_batch(
+    in_broker: Any,
+) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=2 * SIZE)
+        append(b, A, 2)
+        waiting = Asked(b, 9 * SIZE, offsets={A: 2})
+        append(b, A, 1)
+        assert waiting.bytes == SIZE
+        assert Asked(b, 9 * SIZE, offsets={A: 2}).waits
+
+    in_broker(body)
+
+
+def test_a_partition_that_its_max_bytes_cut_counts_as_that_many(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 3)
+        limit = 2 * SIZE + 1
+        assert Asked(b, limit, of_partition=limit).bytes == 2 * SIZE
+        assert Asked(b, limit + 1, of_partition=limit).waits
+        assert Asked(b, limit, of_partition=limit, offsets={A: 1}).waits  # two whole ones are left
+
+    in_broker(body)
+
+
+def test_each_partition_counts_up_to_its_own_limit(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 3)
+        append(b, B, 3)
+        limit = 2 * SIZE - 1
+        both = {A: 0, B: 0}
+        assert Asked(b, 2 * limit, of_partition=limit, offsets=both).bytes == 2 * SIZE
+        assert Asked(b, 2 * limit + 1, of_partition=limit, offsets=both).waits
+
+    in_broker(body)
+
+
+def test_the_first_batch_counts_whole(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 3)
+        assert Asked(b, SIZE, of_partition=10).bytes == SIZE
+        assert Asked(b, SIZE + 1, of_partition=10).waits
+
+    in_broker(body)
+
+
+def test_min_bytes_is_no_more_than_the_whole_answer_may_have(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 3)
+        assert Asked(b, 9 * SIZE, of_all=2 * SIZE + 1).bytes == 2 * SIZE
+        assert Asked(b, 9 * SIZE, of_all=3 * SIZE + 1).waits
+        assert Asked(b, 0, of_all=0, offsets={B: 0}).bytes == 0
+        append(b, B, FEW // SIZE)
+        assert Asked(b, MANY, offsets={B: 0}).waits
+        append(b, B, 1)
+        assert Asked(b, MANY, offsets={B: 0}).bytes == FEW // SIZE * SIZE
+
+    in_broker(body, fetch_max_bytes=FEW)
+
+
+def test_what_no_longer_fits_into_the_answer_counts(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 1)
+        append(b, B, 1)
+        limit = 2 * SIZE - 1
+        assert Asked(b, limit, of_all=limit, offsets={A: 0, B: 0}).bytes == SIZE
+
+    in_broker(body)
+
+
+def test_a_consumer_with_a_quota_waits_for_no_more_than_it_may_have(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 3)
+        assert Asked(b, MANY).waits
+        a_second = 2 * SIZE / 10  # for ten seconds: quota.window.num - 1
+        b.services.quotas.configured(Entity(None, "test"), {"consumer_byte_rate": f"{a_second}"})
+        assert Asked(b, MANY).bytes == 2 * SIZE
+        assert Asked(b, MANY, offsets={B: 0}).waits
+
+    in_broker(body)
+
+
+def test_read_committed_counts_up_to_the_lso(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 2)
+        append(b, A, 1, OF_A_TRANSACTION)
+        assert Asked(b, 2 * SIZE, isolation=1).bytes == 2 * SIZE
+        assert Asked(b, 2 * SIZE + 1, isolation=1).waits
+        assert Asked(b, 2 * SIZE + 1).bytes == 3 * SIZE
+        limit = SIZE + 1
+        assert Asked(b, limit, isolation=1, of_partition=limit).bytes == SIZE
+
+    in_broker(body, transaction_partition_verification_enable=False)
+
+
+def test_a_segment_that_begins_at_or_above_the_lso_ends_no_wait_below_it(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=2 * SIZE)
+        append(b, A, 1)
+        append(b, A, 1, OF_A_TRANSACTION)
+        waiting = Asked(b, 9 * SIZE, isolation=1), Asked(b, 9 * SIZE, isolation=1, offsets={A: 1})
+        append(b, A, 3)
+        assert all(w.waits for w in waiting)
+        assert Asked(b, 9 * SIZE, isolation=1).waits
+        assert Asked(b, 9 * SIZE).bytes == 2 * SIZE
+
+    in_broker(body, transaction_partition_verification_enable=False)
+
+
+def test_an_offset_above_what_may_be_seen_waits(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 1, OF_A_TRANSACTION)
+        append(b, A, 1)
+        assert Asked(b, 1, isolation=1, offsets={A: 2}).waits
+        assert Asked(b, 1, offsets={A: 2}).waits
+
+    in_broker(body, transaction_partition_verification_enable=False)
+
+
+def test_a_follower_counts_up_to_the_log_end_and_in_segments(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=3 * SIZE, replicas=(1, FOLLOWER))
+        append(b, A, 2)
+        limit = SIZE + 1
+        assert Asked(b, limit, replica=FOLLOWER, of_partition=limit).bytes == SIZE
+        assert Asked(b, 9 * SIZE, replica=FOLLOWER).waits
+        append(b, A, 2)
+        assert Asked(b, 9 * SIZE, replica=FOLLOWER).bytes == 3 * SIZE
+
+    in_broker(body)
+
+
+def test_a_throttled_followers_partition_neither_counts_nor_ends_the_wait(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b, segment_bytes=2 * SIZE, replicas=(1, FOLLOWER))
+        append(b, A, 3)
+        append(b, B, 1)
+        throttle = b.services.replicas.throttles.leader
+        throttle.mark("t", "0:1", 1)
+        throttle.bound = 1
+        throttle.record(MANY, trio_now_ms())
+        assert Asked(b, 1, replica=FOLLOWER).waits
+        assert Asked(b, SIZE + 1, replica=FOLLOWER, offsets={A: 0, B: 0}).waits
+        assert Asked(b, SIZE, replica=FOLLOWER, offsets={A: 0, B: 0}).bytes == SIZE
+        assert Asked(b, 9 * SIZE).bytes == 2 * SIZE, "consumers are not throttled by it"
+
+    in_broker(body)
+
+
+def test_who_leads_no_more_or_in_a_later_epoch_ends_the_wait(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 1)
+        replicas = b.services.replicas
+        waiting = Asked(b, MANY), Asked(b, MANY, offsets={B: 0, A: 1})
+        replicas.partitions[A].make_follower(state(2, 1))
+        replicas.high_watermark_moved(A)
+        b.services.completions.drain()
+        for fetch_ in waiting:
+            assert fetch_.answer is not None
+            assert fetch_.answer.error_names == ("NOT_LEADER_OR_FOLLOWER",)
+
+    in_broker(body)
