@@ -5,7 +5,8 @@ broker 1, broker 2, the controller, or the broker that is not.  What an answer g
 later requests, each side its own (`Side.facts`).  A connection that is closed is an answer as well.
 
 What must differ is made equal before the comparison: ports, ids that are drawn by lot, times, the
-folders of logs, and the words of error messages (that there is one is compared).
+folders of logs, and the words of error messages (that there is one is compared).  Of a `timed` Case
+it is compared whether the answer came at once or after max_wait_ms.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tests.integration.oracle.rig import Mixed
 
 Body = Mapping[str, Any]
 ANSWER_S = 60
+MEANWHILE_S = 0.2
+"""So long after a Fetch comes what is to meet it waiting."""
 
 
 @dataclass(slots=True)
@@ -36,7 +39,7 @@ class Side:
     addresses: dict[int, tuple[str, int]]
     controller: int
     facts: dict[str, Any] = field(default_factory=dict)
-    _connections: dict[int, ClientConnection] = field(default_factory=dict)
+    _connections: dict[tuple[int, bool], ClientConnection] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, cluster: Mixed) -> Side:
@@ -51,19 +54,29 @@ class Side:
             return next(n for n in self.addresses if n != self.controller)
         return int(part)
 
-    async def connection(self, number: int) -> ClientConnection:
-        held = self._connections.get(number)
+    async def connection(self, number: int, other: bool) -> ClientConnection:
+        held = self._connections.get((number, other))
         if held is None or held.closed:
             host, port = self.addresses[number]
             held = await ClientConnection.open(RealNetwork(), host, port, "same-answers")
-            self._connections[number] = held
+            self._connections[number, other] = held
         return held
 
     async def ask(
-        self, number: int, api_key: int, version: int, message: Any, within_s: float = ANSWER_S
+        self,
+        number: int,
+        api_key: int,
+        version: int,
+        message: Any,
+        within_s: float = ANSWER_S,
+        *,
+        other: bool = False,
     ) -> Any:
-        """The answer, plain; "closed" or "silent" where there is none."""
-        connection = await self.connection(number)
+        """The answer, plain; "closed" or "silent" where there is none.
+
+        `other` is for a request that must not wait behind one that is not answered yet.
+        """
+        connection = await self.connection(number, other)
         body = encode_request(message, version)
         try:
             answer = await connection.call_raw(api_key, version, [body], within_s)
@@ -95,6 +108,10 @@ class Case:
     """Asked again until the answer is so: the effect of an earlier request takes its time."""
     within_s: float = ANSWER_S
     """When it counts as "silent" (and its connection is closed)."""
+    timed: bool = False
+    """A Fetch: the answer says, as `answered`, whether it came at once or waited."""
+    meanwhile: Case | None = None
+    """What the same broker is asked while this one waits; its own answer does not matter."""
 
 
 class Difference(NamedTuple):
@@ -138,10 +155,11 @@ async def compare(
                 continue
             answers = []
             for side in (ours, theirs):
-                body = case.body
-                fields = body(version, side.facts) if callable(body) else body
-                message = request(case.api_key, version, fields)
-                answer = await _answer(side, case, version, message)
+                message = _message(side, case, version)
+                if case.timed:
+                    answer = await _timed_answer(side, case, version, message)
+                else:
+                    answer = await _answer(side, case, version, message)
                 if case.keep is not None and isinstance(answer, dict):
                     case.keep(version, answer, side.facts)
                 answers.append(normal(answer, side.facts))
@@ -150,6 +168,30 @@ async def compare(
             for path, mine, other in differences(answers[0], answers[1]):
                 found.append(Difference(name, case.name, version, path, mine, other))
     return asked, found
+
+
+def _message(side: Side, case: Case, version: int) -> Any:
+    fields = case.body(version, side.facts) if callable(case.body) else case.body
+    return request(case.api_key, version, fields)
+
+
+async def _timed_answer(side: Side, case: Case, version: int, message: Any) -> Any:
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        if case.meanwhile is not None:
+            nursery.start_soon(_meanwhile, side, case.meanwhile)
+        answer = await _answer(side, case, version, message)
+        # a little less: brokers count whole milliseconds
+        waited = trio.current_time() - began >= message.max_wait_ms * 0.95 / 1000
+    when = "after max_wait_ms" if waited else "at once"
+    return answer | {"answered": when} if isinstance(answer, dict) else answer
+
+
+async def _meanwhile(side: Side, case: Case) -> None:
+    await trio.sleep(MEANWHILE_S)
+    version = case.versions[0]
+    message = _message(side, case, version)
+    await side.ask(side.broker(case.to), case.api_key, version, message, other=True)
 
 
 async def _answer(side: Side, case: Case, version: int, message: Any) -> Any:

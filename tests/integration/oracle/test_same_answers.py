@@ -23,6 +23,7 @@ from tests.integration.oracle import (
     script_admin,
     script_groups,
     script_records,
+    script_times,
     script_transactions,
 )
 from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
@@ -137,6 +138,7 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
             *script_records.cases(),
             *script_groups.cases(),
             *script_transactions.cases(),
+            *script_times.cases(),
             *script_admin.cases(),
         ]
         asked, found = await compare(ours, theirs, offered, cases)
