@@ -14,8 +14,10 @@ v7 brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the r
 ignored), v12 diverging epochs (KIP-595).
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
-Deviation: an offset above the HW (or LSO) waits as one at it does; Kafka answers it at once with
-nothing, and the client asks again and again.
+Deviations: an offset above the HW (or LSO) waits as one at it does; Kafka answers it at once with
+nothing, and the client asks again and again.  An unknown partition ends the wait as any error does,
+and a first batch that comes during it counts whole even above the partition's max_bytes; in Kafka
+the others of the fetch go on waiting, and it counts as max_bytes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench_failover import control, failover
+from highwater.cli.bench_fetch import fetch_wait
 from highwater.cli.bench_options import compare, comparing
 from highwater.cli.bench_pipeline import COMMANDS as PIPELINE
 from highwater.cli.bench_rebalance import rebalance
@@ -110,6 +111,7 @@ def compaction(
 
 
 bench.add_command(failover)
+bench.add_command(fetch_wait)
 bench.add_command(control)
 bench.add_command(rebalance)
 bench.add_command(sim)

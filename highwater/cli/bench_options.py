@@ -66,8 +66,8 @@ def compare(
     json_file: Path | None,
     folder: Path | None,
     page: Page | None = None,
-) -> None:
-    """Runs a plan on Highwater, and on what it is compared with, and shows the rows."""
+) -> list[Row]:
+    """Runs a plan on Highwater, and on what it is compared with, and shows the rows it gives."""
     import trio
 
     from highwater.chaos.bench.sides import Side
@@ -83,6 +83,7 @@ def compare(
         show_rows(rows, theirs, json_file)
         if page is not None:
             page.put(rows, theirs)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,9 @@ class Side:
     _runs: int = 0
 
     @asynccontextmanager
-    async def cluster(self, brokers: int) -> AsyncIterator[ProcessCluster]:
+    async def cluster(
+        self, brokers: int, properties: Mapping[str, str] | None = None
+    ) -> AsyncIterator[ProcessCluster]:
         """A new cluster without data; the time until each broker knows all is kept."""
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
@@ -43,7 +45,7 @@ class Side:
             profile="kafka",
             program=self.program,
             # what is deleted must not stay in the page cache for a minute, at the others' cost
-            properties={"log.segment.delete.delay.ms": "1000"},
+            properties={"log.segment.delete.delay.ms": "1000", **(properties or {})},
         )
         began = time.monotonic()
         async with process_cluster(settings, timeout_s=120) as cluster:

@@ -22,7 +22,7 @@ from highwater.common.types import (
 from highwater.common.wire.fetch import FetchPartition, FetchRequest, build_fetch
 from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, validate_produce
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+A, B, C = (TopicPartition("t", number) for number in range(3))
 BATCH = bytes(build_batch([Record(None, b"v" * 100, 1)]))
 OF_A_TRANSACTION = bytes(
     build_batch(
@@ -41,7 +41,7 @@ MANY, FEW = 1 << 20, 10 * SIZE - 1
 async def lead(b: Any, *, segment_bytes: int = MANY, replicas: tuple[int, ...] = (1,)) -> None:
     await b.services.logs.load("the-cluster", 1)
     b.services.replicas.topic_overrides["t"] = {"segment.bytes": str(segment_bytes)}
-    for tp in (A, B):
+    for tp in (A, B, C):
         partition = b.services.replicas._host(tp, is_new=True)
         b.services.replicas.partitions[tp] = partition
         partition.make_leader(state(1, 0, replicas), 0)
@@ -141,6 +141,24 @@ def test_who_waits_where_the_next_segment_begins_is_answered_by_its_first_batch(
         append(b, A, 1)
         assert waiting.bytes == SIZE
         assert Asked(b, 9 * SIZE, offsets={A: 2}).waits
+        at_its_end = Asked(b, 9 * SIZE, offsets={A: 3})
+        append(b, A, 1)
+        assert at_its_end.waits
+
+    in_broker(body)
+
+
+def test_a_segment_that_begins_empty_ends_no_wait(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 1)
+        waiting = Asked(b, 9 * SIZE, offsets={A: 1})
+        b.services.replicas.partitions[A].log.roll()
+        b.services.replicas.high_watermark_moved(A)
+        b.services.completions.drain()
+        assert waiting.waits
+        append(b, A, 1)
+        assert waiting.bytes == SIZE
 
     in_broker(body)
 
@@ -166,6 +184,20 @@ def test_each_partition_counts_up_to_its_own_limit(in_broker: Any) -> None:
         both = {A: 0, B: 0}
         assert Asked(b, 2 * limit, of_partition=limit, offsets=both).bytes == 2 * SIZE
         assert Asked(b, 2 * limit + 1, of_partition=limit, offsets=both).waits
+
+    in_broker(body)
+
+
+def test_what_had_no_room_counts_until_the_answer(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        await lead(b)
+        append(b, A, 1)
+        append(b, B, 1)
+        all_three = {A: 0, B: 0, C: 0}  # SIZE of A, and one byte less of each other
+        waiting = Asked(b, 3 * SIZE - 2, of_partition=SIZE - 1, offsets=all_three)
+        assert waiting.waits
+        append(b, C, 1)
+        assert waiting.bytes == SIZE
 
     in_broker(body)
 
