@@ -26,6 +26,7 @@ from broker.network.connection_limits import parse_overrides
 from broker.replica.throttles import RATES
 from highwater.common.config import LONG_MAX
 from highwater.common.config_checks import ConfigError, check, known_properties, parse_value
+from highwater.common.config_unserved import unserved
 from highwater.common.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ class DynamicBrokerConfig:
             if name in RATES:
                 _check_rate(name, text)
                 continue
+            if (asked := unserved(name)) is not None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set: {asked.problem}")
             if name not in self._static:
                 known = name in self._fields
                 problem = "cannot be changed while a broker runs" if known else "is no property"

@@ -16,7 +16,11 @@ from highwater.common.config import INT_MAX, LONG_MAX, Config
 from highwater.common.config_listeners import ListenerError, parse_listeners
 
 _INTEGERS = {"Short": 32767, "Int": INT_MAX, "Long": LONG_MAX}
-_SECRET = re.compile(r"password|secret|jaas\.config|(?:keystore|private)\.key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|jaas\.config|(?:keystore|private|master)\.key"
+    r"|keystore\.certificate\.chain|truststore\.certificates",
+    re.IGNORECASE,
+)
 HIDDEN = "[hidden]"
 
 MINIMA: Mapping[str, float] = {
@@ -113,7 +117,12 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "highwater.metrics.dialect": ("confluent", "jmx-exporter"),
 }
 LISTS: Mapping[str, tuple[str, ...]] = {"log.cleanup.policy": ("delete", "compact")}
-KRAFT_ONLY = ("process.roles", "controller.quorum.voters", "controller.listener.names")
+KRAFT_ONLY = (
+    "process.roles",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+)
 SUPPORTED_PROTOCOL_VERSIONS = ("2.6", "2.6-IV0")
 
 

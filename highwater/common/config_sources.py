@@ -21,6 +21,7 @@ from highwater.common.config_checks import (
     known_properties,
     parse_value,
 )
+from highwater.common.config_unserved import refused, unserved
 
 NOT_PROPERTIES = frozenset(
     f"KAFKA_{name}"
@@ -216,16 +217,17 @@ def _listeners_from_advertised(advertised: str) -> str:
 
 def _build(merged: Mapping[str, str], given: Mapping[str, str], warnings: list[str]) -> Loaded:
     known = known_properties()
-    lines: list[str] = []
+    unserved_lines = refused(merged)
+    lines = list(unserved_lines.values())
     values: dict[str, Any] = {}
     for alias, name in ALIASES.items():
         if alias in merged and name not in merged:
             merged = {**merged, name: merged[alias]}
     for name, text in merged.items():
-        if name in ALIASES:
+        if name in ALIASES or name in unserved_lines:
             continue
         if name not in known:
-            if name not in KRAFT_ONLY:
+            if name not in KRAFT_ONLY and unserved(name) is None:
                 warnings.append(f"{name}: unknown property, ignored")
             continue
         field = known[name]

@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from highwater.common.config_sources import profile_properties
+from highwater.common.config_unserved import refused, unserved
 from highwater.common.wire.header import request_header
 from tests.integration.oracle import (
     differences,
@@ -27,6 +28,7 @@ from tests.integration.oracle import (
     script_transactions,
 )
 from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
+from tests.integration.oracle.bodies import request
 from tests.integration.oracle.rig import APACHE, HIGHWATER, Mixed
 
 pytestmark = [
@@ -37,6 +39,7 @@ pytestmark = [
 ]
 API_VERSIONS = 18
 LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+DESCRIBE_CONFIGS = 32
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +159,20 @@ def test_the_answers_are_the_same(sides: tuple[Side, Side]) -> None:
     assert not left, "\n".join(map(str, left[:60]))
     stale = [entry for entry in known if not any(entry.covers(d) for d in found)]
     assert not stale, stale
+
+
+async def own_properties(side: Side) -> dict[str, str | None]:
+    """Of broker 1, with the values that it shows."""
+    asked = script_admin.describe(script_admin.BROKER, "1")
+    answer = await side.ask(1, DESCRIBE_CONFIGS, 1, request(DESCRIBE_CONFIGS, 1, asked))
+    return {entry["name"]: entry["value"] for entry in answer["results"][0]["configs"]}
+
+
+def test_kafkas_defaults_of_what_is_not_built_stop_no_broker(sides: tuple[Side, Side]) -> None:
+    found = trio.run(own_properties, sides[1])
+    asking = {name: value or "" for name, value in found.items() if unserved(name) is not None}
+    assert len(asking) > 80
+    assert refused(asking) == {}
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:

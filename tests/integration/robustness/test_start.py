@@ -42,6 +42,8 @@ def test_a_port_in_use(brokers: Brokers) -> None:
     [
         ({"listeners": "here"}, ("listeners=here", "not a listener", "NAME://host:port")),
         ({"zookeeper_connect": "localhost:zk"}, ("zookeeper.connect=localhost:zk", "host:port")),
+        ({"super_users": "User:a"}, ("super.users=User:a", "authorization", "remove it")),
+        ({"ssl_key_password": "hunter2"}, ("ssl.key.password=[hidden]", "TLS", "remove it")),
     ],
 )
 def test_bad_configuration(
