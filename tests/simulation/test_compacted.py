@@ -7,8 +7,9 @@ import pytest
 
 from highwater.chaos.simulated.book import Book
 from highwater.chaos.simulated.cluster import SimCluster
-from highwater.chaos.simulated.compacted import CompactedTopic
+from highwater.chaos.simulated.compacted import TP, CompactedTopic
 from highwater.chaos.simulated.run import Options, simulate
+from highwater.chaos.simulated.truth import PartitionTruth
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -35,6 +36,8 @@ class _Cluster(SimCluster):
 class _Book(Book):
     def __init__(self) -> None:
         self.rules: list[str] = []
+        self.truth = PartitionTruth(TP, compacted=True)
+        self.partitions = {TP: self.truth}
 
     def broken(self, rule: str, what: str) -> None:
         self.rules.append(rule)
@@ -44,7 +47,7 @@ def topic() -> tuple[CompactedTopic, _Book]:
     book = _Book()
     made = CompactedTopic(book)
     made.sent = {b"a": {b"1": None, b"2": None, None: None}, b"b": {b"3": None}}
-    made.acked = {0: (b"a", b"1"), 1: (b"a", b"2"), 2: (b"b", b"3")}
+    made.acknowledged(0, [(b"a", b"1"), (b"a", b"2"), (b"b", b"3")])
     return made, book
 
 
@@ -69,8 +72,61 @@ def test_what_is_broken_is_told(
 
 def test_a_deleted_key_must_not_come_back() -> None:
     made, book = topic()
-    made.acked[3] = (b"a", None)
+    made.acknowledged(3, [(b"a", None)])
     made.judge({2: (b"b", b"3")}, _Cluster())
     assert not book.rules
     made.judge({1: (b"a", b"2"), 2: (b"b", b"3")}, _Cluster())
     assert book.rules == ["C15"]
+
+
+def test_an_offset_is_acknowledged_once() -> None:
+    made, book = topic()
+    made.acknowledged(2, [(b"b", b"3")])
+    assert not book.rules
+    made.acknowledged(2, [(b"a", b"2")])
+    assert book.rules == ["C12"]
+
+
+def test_what_a_loss_took_may_be_acknowledged_once_more_and_then_binds() -> None:
+    """Seeds 70028 with power losses and 91069, 91070, 91115 with stalls as well, false alarms: a
+    leader that had lost its tail with the power was the last of its ISR, and led again."""
+    made, book = topic()
+    book.truth.given_up.append((2, 4))
+    made.acknowledged(2, [(b"a", b"1")], 1)
+    assert not book.rules
+    made.acknowledged(2, [(b"a", b"2")], 1)
+    assert book.rules == ["C12"], "both came after the loss"
+
+
+def test_what_lies_below_a_loss_is_not_excused() -> None:
+    made, book = topic()
+    book.truth.given_up.append((2, 4))
+    made.acknowledged(1, [(b"b", b"3")], 1)
+    assert book.rules == ["C12"]
+
+
+@pytest.mark.parametrize(
+    ("final", "rules"),
+    [
+        ({0: (b"a", b"1")}, []),
+        ({0: (b"a", b"1"), 1: (b"b", b"3")}, []),
+        ({}, ["C4"]),
+        ({0: (b"a", b"2")}, ["C7"]),
+    ],
+)
+def test_a_loss_excuses_what_it_took_and_no_more(
+    final: dict[int, tuple[bytes, bytes | None]], rules: list[str]
+) -> None:
+    """The last value of a key before the loss is its last value again."""
+    made, book = topic()
+    book.truth.given_up.append((1, 3))
+    made.judge(final, _Cluster())
+    assert book.rules == rules
+
+
+def test_what_came_after_the_loss_must_be_there() -> None:
+    made, book = topic()
+    book.truth.given_up.append((1, 3))
+    made.acknowledged(1, [(b"b", b"3")], 1)
+    made.judge({0: (b"a", b"1")}, _Cluster())
+    assert book.rules == ["C4"]

@@ -9,12 +9,16 @@ surviving records).  What is checked instead, after the last read:
 * C15: a key whose last acknowledged record is a tombstone does not come back with an older value.
 * C7, C12: what is at an offset is what was acknowledged there, and was sent with that key.
 * R5: every replica, read from its disk, says the same of each key.
+
+A record that a careless power loss took (`PartitionTruth.given_up`) after it was sent binds nobody,
+and its offset may be acknowledged once more.  What is acknowledged there after that loss binds
+again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -48,6 +52,18 @@ TOPIC = {
 KEYS = 12
 Found = dict[int, tuple[bytes, bytes | None]]
 """Offset -> key and value."""
+
+
+class Acked(NamedTuple):
+    """An acknowledged record.  `losses`: of the log, known when it was sent."""
+
+    key: bytes
+    value: bytes | None
+    losses: int = 0
+
+    @property
+    def item(self) -> tuple[bytes, bytes | None]:
+        return self.key, self.value
 
 
 class KeyedClient(SimClient):
@@ -109,7 +125,8 @@ class CompactedTopic:
     book: Book
     sent: dict[bytes, dict[bytes | None, None]] = field(default_factory=dict)
     """Key -> values that were tried."""
-    acked: Found = field(default_factory=dict)
+    acked: dict[int, Acked] = field(default_factory=dict)
+    """Offset -> what was acknowledged there last."""
     count: int = 0
 
     async def produce(self, client: KeyedClient, rate: float = 25.0) -> None:
@@ -125,16 +142,33 @@ class CompactedTopic:
             for key, value in items:
                 self.sent.setdefault(key, {})[value] = None
             batch = build_batch([Record(k, v, client.wall_ms()) for k, v in items])
+            losses = len(self._given_up())
             try:
                 base = await client.produce(TP, bytes(batch), -1)
             except Failed:
                 client.forget(TP)
                 await client.pause()
                 continue
-            for offset, item in enumerate(items, base):
-                earlier = self.acked.setdefault(offset, item)
-                if earlier != item:
-                    self.book.broken("C12", f"{TP}@{offset} was acknowledged twice")
+            self.acknowledged(base, items, losses)
+
+    def acknowledged(
+        self, base: int, items: list[tuple[bytes, bytes | None]], losses: int = 0
+    ) -> None:
+        """A batch of which the answer is there.  `losses`: of the log, known when it was sent."""
+        for offset, (key, value) in enumerate(items, base):
+            earlier = self.acked.get(offset)
+            if earlier is not None and earlier.item != (key, value) and not self._lost(offset):
+                self.book.broken("C12", f"{TP}@{offset} was acknowledged twice")
+            self.acked[offset] = Acked(key, value, losses)
+
+    def _given_up(self) -> list[tuple[int, int]]:
+        truth = self.book.partitions.get(TP)
+        return truth.given_up if truth is not None else []
+
+    def _lost(self, offset: int) -> bool:
+        """Whether what was acknowledged there was given up since it was sent."""
+        since = self._given_up()[self.acked[offset].losses :]
+        return any(start <= offset < end for start, end in since)
 
     async def read_all(self, client: KeyedClient) -> Found:
         """The whole topic, as a consumer sees it."""
@@ -157,14 +191,15 @@ class CompactedTopic:
 
     def judge(self, final: Found, cluster: SimCluster) -> None:
         """After the last read."""
+        binding = {at: acked.item for at, acked in self.acked.items() if not self._lost(at)}
         for offset, (key, value) in sorted(final.items()):
             if value not in self.sent.get(key, {}):
                 self.book.broken("C7", f"{TP}@{offset} holds {key!r}={value!r}, never sent")
-            if self.acked.get(offset, (key, value)) != (key, value):
+            if binding.get(offset, (key, value)) != (key, value):
                 self.book.broken("C7", f"{TP}@{offset} holds {key!r}={value!r}, "
-                                 f"acknowledged was {self.acked[offset]}")  # fmt: skip
+                                 f"acknowledged was {binding[offset]}")  # fmt: skip
         there = _last(final)
-        for key, (offset, value) in sorted(_last(self.acked).items()):
+        for key, (offset, value) in sorted(_last(binding).items()):
             at, now = there.get(key, (-1, None))
             if at < offset and value is not None:
                 self.book.broken(

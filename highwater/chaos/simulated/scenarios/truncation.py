@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from highwater.chaos.simulated.cluster import Shape
+from highwater.chaos.simulated.compacted import COMPACTED, CompactedTopic, KeyedClient
+from highwater.chaos.simulated.compacted import TP as KEYED
 from highwater.chaos.simulated.scenarios.stage import TP, Scenario, Stage
 from highwater.chaos.simulated.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
 
@@ -147,6 +151,40 @@ async def lossy_alone(stage: Stage) -> None:
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
 
 
+async def lossy_compacted(stage: Stage) -> None:
+    """The same of a compacted topic: what comes after the loss is acknowledged at offsets that were
+    acknowledged before, and the loss excuses no more than what it took."""
+    stage.rules.compacted = frozenset({COMPACTED})
+    await stage.start(1, 2, 3)
+    client = stage.new_client_of(KeyedClient, "keyed")
+    await stage.insist(lambda: client.create(3))
+    await stage.whole()
+    topic, leader = CompactedTopic(stage.rules), stage.leader(KEYED)
+    async with trio.open_nursery() as clients:
+        clients.start_soon(client.run, partial(topic.produce, client))
+        await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
+        for other in {1, 2, 3} - {leader}:
+            stage.cluster.kill(other)
+        await stage.until(lambda: stage.isr(KEYED) == (leader,), "it is alone in the ISR")
+        end = stage.end(leader, KEYED)
+        await stage.until(lambda: max(topic.acked) > end + 20, "more are acknowledged")
+        before, epoch = dict(topic.acked), stage.epoch(KEYED)
+        stage.lose_power(leader)
+        stage.check(stage.end(leader, KEYED) < max(before), "nothing was lost")
+        stage.cluster.power_on(leader)
+        await stage.until(lambda: stage.epoch(KEYED) > epoch, "it leads anew")
+        for other in {1, 2, 3} - {leader}:
+            stage.cluster.start(other)
+        await stage.until(lambda: max(topic.acked) > max(before), "the log is as long as before")
+        await stage.whole()
+        clients.cancel_scope.cancel()
+    again = [at for at, acked in before.items() if topic.acked[at] != acked]
+    stage.check(again, "no offset was acknowledged once more")
+    topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
+    stage.check(stage.rules.expected_losses > 0, "the loss was not counted")
+    stage.in_order(f"broker-{leader} .*loses power", f"broker-{leader} .*{KEYED}: leads, epoch")
+
+
 SCENARIOS = (
     Scenario("kip-101-loss", "a restart must not cut what is committed", TWO, kip_101_loss),
     Scenario("kip-101-divergence", "two records at one offset", THREE, kip_101_divergence),
@@ -163,5 +201,11 @@ SCENARIOS = (
         "an ISR of one, and a power loss",
         Shape(brokers=3, min_isr=1, lag_ms=2000),
         lossy_alone,
+    ),
+    Scenario(
+        "lossy-compacted",
+        "the same of a compacted topic",
+        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=700),
+        lossy_compacted,
     ),
 )
