@@ -28,6 +28,7 @@ from highwater.common.wire.fetch import (
 from highwater.common.wire.messages import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
@@ -274,6 +275,20 @@ class SimClient:
         _check(answer.error_code)
         return int(answer.producer_id), int(answer.producer_epoch)
 
+    async def delete_records(self, tp: TopicPartition, offset: int) -> int:
+        """Everything below the offset; gives the low watermark.  Where a live replica does not
+        follow, it fails with REQUEST_TIMED_OUT, and the leader's log begins there all the same."""
+        address, _ = await self._leader(tp)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        partition = topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[topic(name=tp.topic, partitions=[partition])], timeout_ms=1000
+        )
+        answer = await self._call(address, request, 1)
+        result = answer.topics[0].partitions[0]
+        _check(result.error_code)
+        return int(result.low_watermark)
+
     # -- administration -------------------------------------------------------------------------
 
     async def _controller(self) -> tuple[str, int]:
@@ -304,14 +319,19 @@ class SimClient:
         answer = await self._call(await self._controller(), request, 4)
         _check(answer.topics[0].error_code)
 
-    async def create_assigned(self, name: str, assignments: list[Any]) -> None:
+    async def create_assigned(
+        self, name: str, assignments: list[Any], config: Mapping[str, str] | None = None
+    ) -> None:
         """With replicas that are named."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=assignments,
-            configs=[],
+            configs=[
+                CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=k, value=v)
+                for k, v in (config or {}).items()
+            ],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=False)
         answer = await self._call(await self._controller(), request, 4)

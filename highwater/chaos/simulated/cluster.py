@@ -43,6 +43,7 @@ class Shape:
     cleaner_backoff_ms: int = 15_000
     more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
+    retention_check_ms: int = 300_000
 
     def config(self, broker_id: int, host: str) -> Config:
         listeners = f"PLAINTEXT://{host}:{PORT}"
@@ -75,6 +76,7 @@ class Shape:
             leader_imbalance_check_interval_seconds=10,
             log_segment_delete_delay_ms=1000,
             log_cleaner_backoff_ms=self.cleaner_backoff_ms,
+            log_retention_check_interval_ms=self.retention_check_ms,
             transaction_state_log_num_partitions=2,
             transaction_state_log_replication_factor=min(3, self.brokers),
             transaction_abort_timed_out_transaction_cleanup_interval_ms=1000,

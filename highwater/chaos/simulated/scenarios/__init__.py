@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from highwater.chaos.simulated.scenarios import control, groups, leaders, stops, truncation
+from highwater.chaos.simulated.scenarios import (
+    control,
+    groups,
+    leaders,
+    log_starts,
+    stops,
+    truncation,
+)
 from highwater.chaos.simulated.scenarios.stage import Played, Scenario, play
 
 ALL: dict[str, Scenario] = {
@@ -10,6 +17,7 @@ ALL: dict[str, Scenario] = {
     for scenario in (
         *truncation.SCENARIOS,
         *leaders.SCENARIOS,
+        *log_starts.SCENARIOS,
         *control.SCENARIOS,
         *groups.SCENARIOS,
         *stops.SCENARIOS,

@@ -10,7 +10,7 @@ than pass without having shown anything.  The rules R1-R11 watch all the time.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -93,7 +93,13 @@ class Stage:
         nodes = self.cluster.nodes.values()
         return kind(self.new_world(name), name, [(node.name, PORT) for node in nodes])
 
-    async def start(self, *replicas: int, controller: int = 1, partitions: int = 1) -> None:
+    async def start(
+        self,
+        *replicas: int,
+        controller: int = 1,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         """All brokers, one of them first, so that it is the controller; and topic t with these
         replicas, the first of which leads."""
         self.cluster.start(controller)
@@ -101,7 +107,7 @@ class Stage:
         for broker_id in self.cluster.nodes:
             self.cluster.start(broker_id)
         await self.whole()
-        await self.insist(lambda: self.create(TP.topic, list(replicas), partitions))
+        await self.insist(lambda: self.create(TP.topic, list(replicas), partitions, config))
         await self.until(lambda: all(map(self._hosts, replicas)), "the replicas are there")
         await self.whole()
 
@@ -110,13 +116,19 @@ class Stage:
         partition = services.replicas.partitions.get(TP) if services is not None else None
         return partition is not None and partition.leader_epoch >= 0
 
-    async def create(self, topic: str, replicas: list[int], partitions: int) -> None:
+    async def create(
+        self,
+        topic: str,
+        replicas: list[int],
+        partitions: int,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         """Without waiting for its replicas."""
         assignment = CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
         assignments = [
             assignment(partition_index=p, broker_ids=replicas) for p in range(partitions)
         ]
-        await self.client.create_assigned(topic, assignments)
+        await self.client.create_assigned(topic, assignments, config)
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -165,6 +177,14 @@ class Stage:
         self.rules.disk_changed(broker)
         mirror = self.rules.replica(self.rules.partitions[tp], broker).mirror
         return [(batch.base, batch.epoch, batch.crc) for batch in mirror.batches]
+
+    def place(self, broker: int) -> tuple[int, int]:
+        """Where a running broker's replica of t-0 starts, and where it ends; -1 where there is
+        none."""
+        services = self.cluster.nodes[broker].services
+        partition = services.replicas.partitions.get(TP) if services is not None else None
+        log = partition.log if partition is not None else None
+        return (log.log_start_offset, log.log_end_offset) if log is not None else (-1, -1)
 
     # -- doing ----------------------------------------------------------------------------------
 

@@ -336,6 +336,31 @@ def test_truncation_below_everything(logs: Logs) -> None:
     assert lead(log, batch(1), epoch=4)[:2] == (50, 50)
 
 
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_log_that_starts_anew_keeps_nothing(logs: Logs, killed: bool) -> None:
+    """A follower below its leader's start goes on as that leader's log does, after a kill too."""
+    config = LogConfig(segment_bytes=len(batch(2, producer=(7, 0, 0))))
+    log = logs.open(config)
+    for n in range(3):
+        lead(log, batch(2, producer=(7, 0, 2 * n)), epoch=n)
+    log.write_all()
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 0)
+    assert [segment.base_offset for segment in log.segments] == [100]
+    if not killed:
+        log.close()
+    log = logs.open(config, clean=not killed)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    assert log.epochs.entries == []
+    assert log.producers.get(7) is None
+    with pytest.raises(ApiError) as caught:
+        log.read(99, 1 << 20, log.log_end_offset)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    lead(log, batch(1, producer=(7, 0, 6)), epoch=3)
+    assert [(h.base_offset, h.partition_leader_epoch) for h in headers_of(log)] == [(100, 3)]
+    assert log.epochs.entries == [(3, 100)]
+
+
 def test_truncating_at_the_end_drops_an_epoch_that_wrote_nothing(logs: Logs) -> None:
     log = logs.open()
     lead(log, batch(4), epoch=1)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.log.manager import LogManager
 from broker.replica import fetcher as replica_fetcher
 from broker.replica.fetcher import ReplicaFetcher
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import LeaderAndIsr, Partition
+from highwater.common.client.connection import ClientConnection
 from highwater.common.config import Config
+from highwater.common.errors import ErrorCode
 from highwater.common.types import (
     BrokerId,
     ControllerEpoch,
@@ -21,10 +27,16 @@ from highwater.common.types import (
     TopicPartition,
     ZkVersion,
 )
+from highwater.common.wire.codec import decode_request, encode_response
 from highwater.common.wire.fetch import FetchedPartition
+from highwater.common.wire.header import parse_request_header, response_header
+from highwater.common.wire.messages import ListOffsetsResponse
 from highwater.common.wire.record_codec import Record
 from highwater.common.wire.records import build_batch
 from highwater.common.world.real import RealWorld
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 LEADER, FOLLOWER = BrokerId(2), BrokerId(1)
 STATE = LeaderAndIsr(
@@ -131,3 +143,115 @@ async def test_more_fetchers_share_the_partitions_anew_and_each_has_one(tmp_path
         assert all(len(of) == 1 for of in holders), "fetched once"
         assert len({of[0].number for of in holders}) == wanted
         assert all(fetchers._owner[tp] is of[0] for tp, of in zip(tps, holders, strict=True))
+
+
+Answer = tuple[ErrorCode, int]
+"""Of ListOffsets: an error, or where the leader's log starts (-2) or ends (-1)."""
+
+
+def leader_of(
+    answers: dict[int, Answer], may_answer: trio.Event
+) -> Callable[[trio.SocketStream], Awaitable[None]]:
+    """A broker that answers ListOffsets, and nothing else."""
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+
+    async def serve(stream: trio.SocketStream) -> None:
+        data = b""
+        async for more in stream:
+            data += more
+            while len(data) >= 4 and len(data) >= 4 + unpack(">i", data[:4])[0]:
+                size = unpack(">i", data[:4])[0]
+                frame, data = data[4 : 4 + size], data[4 + size :]
+                key, version, correlation_id, _, at = parse_request_header(frame)
+                asked = decode_request(key, version, frame[at:]).topics[0]
+                await may_answer.wait()
+                error, offset = answers[asked.partitions[0].timestamp]
+                found = topic.ListOffsetsPartitionResponse(
+                    partition_index=0, error_code=int(error), timestamp=-1, offset=offset,
+                    leader_epoch=0,
+                )  # fmt: skip
+                body = ListOffsetsResponse(topics=[topic(name=asked.name, partitions=[found])])
+                answer = response_header(key, version, correlation_id)
+                answer += encode_response(body, version)
+                await stream.send_all(pack(">i", len(answer)) + answer)
+
+    return serve
+
+
+@asynccontextmanager
+async def out_of_range(
+    folder: Path, start: Answer, end: Answer, *, may_answer: trio.Event | None = None
+) -> AsyncIterator[tuple[ReplicaFetcher, Partition, ClientConnection]]:
+    """A follower with the offsets 0 to 3, HW 2, and a leader whose log is elsewhere."""
+    manager = await replica_manager(folder)
+    partition = hosted(manager, TopicPartition("t", 0))
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    fetcher.add(partition, ("nowhere", 1))
+    fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, 0, 2))
+    fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, 2, 2))
+    partition.high_watermark = 2
+    async with trio.open_nursery() as nursery:
+        if may_answer is None:
+            may_answer = trio.Event()
+            may_answer.set()
+        serve = leader_of({-1: end, -2: start}, may_answer)
+        (listener,) = await nursery.start(lambda task_status: trio.serve_tcp(
+            serve, 0, host="127.0.0.1", task_status=task_status,
+        ))  # fmt: skip
+        port = listener.socket.getsockname()[1]
+        connection = await ClientConnection.open(manager.world.network, "127.0.0.1", port, None)
+        yield fetcher, partition, connection
+        connection.close()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "place", "high_watermark"),
+    [
+        (6, 9, (6, 6), 6),  # DeleteRecords or retention went on without us
+        (9, 9, (9, 9), 9),  # and left nothing
+        (5, 5, (5, 5), 5),
+        (4, 9, (0, 4), 2),  # our end is its start: nothing is missing
+        (0, 9, (0, 4), 2),  # it is in range again
+        (0, 4, (0, 4), 2),
+        (0, 2, (0, 2), 2),  # an unclean election
+        (0, 0, (0, 0), 0),
+        (2, 2, (0, 2), 2),
+    ],
+)
+async def test_a_follower_out_of_its_leaders_range_finds_its_place(
+    tmp_path: Path, start: int, end: int, place: tuple[int, int], high_watermark: int
+) -> None:
+    answers = (ErrorCode.NONE, start), (ErrorCode.NONE, end)
+    async with out_of_range(tmp_path, *answers) as (fetcher, partition, connection):
+        await fetcher._find_place(connection, partition.tp)
+        log = partition.require_log()
+        assert (log.log_start_offset, log.log_end_offset) == place
+        assert partition.high_watermark == high_watermark
+        assert fetcher.states[partition.tp].offset == place[1], "where it fetches next"
+
+
+@pytest.mark.parametrize("which", ["start", "end"])
+async def test_a_leader_that_does_not_say_where_its_log_lies_is_asked_again_later(
+    tmp_path: Path, which: str
+) -> None:
+    unknown, known = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 9)
+    answers = (unknown, known) if which == "start" else (known, unknown)
+    async with out_of_range(tmp_path, *answers) as (fetcher, partition, connection):
+        await fetcher._find_place(connection, partition.tp)
+        assert partition.require_log().log_end_offset == 4
+        assert fetcher.states[partition.tp].ready_at > trio.current_time()
+
+
+async def test_who_has_another_leader_meanwhile_keeps_its_log(tmp_path: Path) -> None:
+    answers, may_answer = ((ErrorCode.NONE, 6), (ErrorCode.NONE, 9)), trio.Event()
+    rig = out_of_range(tmp_path, *answers, may_answer=may_answer)
+    async with rig as (fetcher, partition, connection):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher._find_place, connection, partition.tp)
+            await trio.testing.wait_all_tasks_blocked()  # it has asked
+            fetcher.add(partition, ("nowhere", 1))
+            may_answer.set()
+        log = partition.require_log()
+        assert (log.log_start_offset, log.log_end_offset) == (0, 4)
+        assert fetcher.states[partition.tp].offset == 4
