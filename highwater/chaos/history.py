@@ -41,7 +41,9 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    "f": "STRING",  # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: what a
+    # coordinator answered, where the client's own log tells it
+    "f": "STRING",
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file
     "phase": "STRING",  # run, final

@@ -11,8 +11,8 @@ def member(s: Story, name: str, told: int | None, generation: int = 1, **fields:
     s.line(name, "assign", "ok", **{"member": name, **line})
 
 
-def commit(s: Story, name: str, offset: int, ending: str = "ok") -> None:
-    common = {"op": s.operation(), "partition": 0, "group_id": s.topic, "offset": offset}
+def commit(s: Story, name: str, offset: int, ending: str = "ok", **fields: object) -> None:
+    common = {"op": s.operation(), "partition": 0, "group_id": s.topic, "offset": offset, **fields}
     s.line(name, "commit", "invoke", **common)
     s.line(name, "commit", ending, **common)
 
@@ -99,4 +99,92 @@ def a_commit_vanished(s: Story) -> None:
     """The new coordinator knows none: it answered before it had loaded."""
     half(s)
     ask(s, "two", -1)
+    finish(s)
+
+
+def answered(s: Story, name: str, error: str | None = None, **fields: object) -> None:
+    """What OffsetFetch was answered for partition 0, as aiokafka's log tells it."""
+    line = {"partition": 0, "group_id": s.topic, "error": error, "client": "aiokafka", **fields}
+    s.line(name, "offset_fetch", "fail" if error else "ok", **line)
+
+
+def begins_anew(
+    s: Story, name: str, *offsets: int, client: str = "aiokafka", error: str | None = None
+) -> None:
+    """A member, which tells no position, reads from an offset below the commit."""
+    s.line(name, "assign", "ok", partition=0, group_id=s.topic, client=client)
+    if error:
+        answered(s, name, error, client=client)
+    s.poll(name, *s.values(*offsets), client=client)
+
+
+@plant("", "G2")
+def aiokafka_took_an_error_for_no_commit(s: Story) -> None:
+    """Answered NOT_COORDINATOR, it began anew; what it commits then is the group's commit."""
+    half(s)
+    begins_anew(s, "two", 0, error="NOT_COORDINATOR")
+    commit(s, "two", 1, client="aiokafka")
+    ask(s, "three", 1)
+    member(s, "three", None, 2)
+    s.poll("three", *s.values(1, 2))
+    finish(s)
+
+
+@plant("G2")
+def aiokafka_began_anew_though_nobody_refused(s: Story) -> None:
+    half(s)
+    begins_anew(s, "two", 0)
+    finish(s)
+
+
+@plant("G2")
+def another_client_began_anew_when_refused(s: Story) -> None:
+    half(s)
+    begins_anew(s, "two", 0, client="kafka-python", error="NOT_COORDINATOR")
+    finish(s)
+
+
+@plant("G2 G4")
+def another_client_commits_less_when_refused(s: Story) -> None:
+    """Commits may be taken back by aiokafka alone."""
+    half(s)
+    begins_anew(s, "two", 0, client="kafka-python", error="NOT_COORDINATOR")
+    commit(s, "two", 1, client="kafka-python")
+    ask(s, "three", 1)
+    finish(s)
+
+
+@plant("G2")
+def aiokafka_was_told_a_lower_offset(s: Story) -> None:
+    """Refused once, and then told that nothing is committed: the coordinator is wrong."""
+    half(s)
+    s.line("two", "assign", "ok", partition=0, group_id=s.topic, client="aiokafka")
+    answered(s, "two", "COORDINATOR_LOAD_IN_PROGRESS")
+    answered(s, "two", offset=-1)
+    s.poll("two", *s.values(0), client="aiokafka")
+    finish(s)
+
+
+@plant("G2")
+def aiokafka_resumed_in_between_when_refused(s: Story) -> None:
+    """Neither at the commit, nor where auto.offset.reset would have put it."""
+    half(s)
+    begins_anew(s, "two", 1, error="NOT_COORDINATOR")
+    finish(s)
+
+
+@plant("G2")
+def aiokafka_was_refused_before_this_assignment(s: Story) -> None:
+    half(s)
+    answered(s, "two", "NOT_COORDINATOR")
+    begins_anew(s, "two", 0)
+    finish(s)
+
+
+@plant("G2")
+def another_member_of_aiokafka_was_refused(s: Story) -> None:
+    half(s)
+    s.line("two", "assign", "ok", partition=0, group_id=s.topic, client="aiokafka")
+    answered(s, "three", "NOT_COORDINATOR")
+    s.poll("two", *s.values(0), client="aiokafka")
     finish(s)

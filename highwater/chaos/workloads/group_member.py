@@ -282,6 +282,9 @@ def _commit(
 async def aiokafka(member: Member, diary: Diary) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
+    from highwater.chaos.workloads.aiokafka_log import OffsetFetchAnswers
+
+    answered = OffsetFetchAnswers.follow(diary.write)
     consumer = AIOKafkaConsumer(**_settings(member))
 
     class Listener(ConsumerRebalanceListener):
@@ -296,12 +299,15 @@ async def aiokafka(member: Member, diary: Diary) -> None:
                     member=coordinator.member_id,
                 )  # fmt: skip
             diary.assignment(tp.partition for tp in assigned)
-            operations = diary.begin("committed", {tp.partition: 0 for tp in assigned})
-            answers = {}
-            for partition in operations:
-                told = await consumer.committed(TopicPartition(member.topic, partition))
-                answers[partition] = NO_OFFSET if told is None else int(told)
-            diary.end("committed", operations, answers)
+            for tp in sorted(assigned):
+                operations = diary.begin("committed", {tp.partition: 0})
+                refused = answered.refused
+                told = await consumer.committed(TopicPartition(member.topic, tp.partition))
+                error = None
+                if told is None and answered.refused > refused:
+                    error = "refused, which this client takes for: nothing is committed"
+                answer = NO_OFFSET if told is None else int(told)
+                diary.end("committed", operations, {tp.partition: answer}, error)
 
     await consumer.start()
     consumer.subscribe([member.topic], listener=Listener())

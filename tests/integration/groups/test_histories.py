@@ -208,5 +208,6 @@ def test_members_come_and_go_while_coordinators_die(
         group.end()
     found = judge(tmp_path / "run", lines, [group])
     for name, check in found.items():
-        assert not check["examples"], (name, check)
+        # what G2 counts apart of aiokafka is told from its log: see docs/client-problems.md
+        assert "violation" not in check["found"], (name, check)
         assert check["examined"] > PARTITIONS, (name, "saw next to nothing", check)

@@ -98,6 +98,13 @@ def offsets() -> list[Case]:
         Case("all of an unknown group", FETCH, fetched("unknown", None), versions=(2, 99)),
         Case("of no group id", FETCH, fetched("", {"two": [0]}), versions=(1, 99)),
         Case(
+            "of a group coordinated elsewhere",
+            FETCH,
+            fetched("simple", {"two": [0, 1]}),
+            "2",
+            versions=(1, 99),
+        ),
+        Case(
             "stable",
             FETCH,
             fetched("simple", {"two": [0]}, require_stable=True),
