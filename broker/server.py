@@ -152,6 +152,7 @@ class Broker:
         self.server = SocketServer(config, world, handlers.TABLE, self.services)
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self.services.dynamic.on_change = self._reconfigured
+        self.services.topic_configs.apply = self._topic_configured
         self.services.levels_changed.append(self.server.request_log.refresh)
         self.dir_failures = DirFailures(
             self.broker_id, config.log_dirs, lambda: self.services.session
@@ -191,6 +192,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.purgatories.run)
             nursery.start_soon(self.completions.run)
+            nursery.start_soon(self.services.agreement.run)
             writers = await nursery.start(self._write)
             await writers.start(self.services.groups.run)
             await writers.start(self.services.transactions.run)
@@ -282,7 +284,7 @@ class Broker:
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
             await make_paths(zk)
-            watcher = DynamicConfigWatcher(zk, self._topic_configured, self._entity_configured)
+            watcher = DynamicConfigWatcher(zk, self.services.topic_configs, self._entity_configured)
             await watcher.load()
             if not self._loaded:
                 await self._load(zk, nursery, writers)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from broker.admin.agreement import Agreement
 from broker.admin.broker_config import DynamicBrokerConfig
+from broker.admin.dynamic_config import TopicConfigs
 from broker.quota.manager import Quotas
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class Services:
     session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
+    agreement: Agreement = field(init=False)
+    topic_configs: TopicConfigs = field(init=False)
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
     controller_connection: tuple[int, int] = -1, -1
@@ -85,6 +89,8 @@ class Services:
     """Called after the levels of loggers have changed."""
 
     def __post_init__(self) -> None:
+        self.agreement = Agreement(self.config, self.world, self.metadata)
+        self.topic_configs = TopicConfigs(self.replicas.topic_configured)
         self.quotas = Quotas(self.config)
         self.dynamic = DynamicBrokerConfig(self.config)
 

@@ -12,11 +12,12 @@ Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker.admin import broker_loggers, dynamic_config
+from broker.admin import broker_loggers
 from broker.admin.broker_config import DEFAULT, DYNAMIC, DynamicBrokerConfig
 from broker.admin.client_quotas import write_entity
 from broker.admin.topic_config import PROPERTIES, check_overrides, effective
@@ -27,7 +28,7 @@ from highwater.common import znodes
 from highwater.common.config_checks import is_secret, kind_of, known_properties
 from highwater.common.config_sources import text_of
 from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.world.api import BadVersion, NodeExists, NoNode, ZooKeeper
+from highwater.common.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -157,7 +158,7 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
         if not services.metadata.has_topic(name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         with zookeeper_errors():
-            overrides = await dynamic_config.read_topic(services.zk, name)
+            overrides = await services.topic_configs.look(services.zk, name)
         return topic_entries(services.config, overrides, services.dynamic)
     if kind == ResourceType.BROKER:
         if not name:
@@ -223,6 +224,7 @@ async def replace(
     if not validate_only:
         with zookeeper_errors():
             await write_topic(services.zk, name, overrides, None)
+        await _go_by(services, name)
 
 
 async def alter(
@@ -259,7 +261,14 @@ async def alter(
                 await write_topic(zk, name, changed, version)
             except (BadVersion, NodeExists, NoNode):
                 continue  # another one changed it meanwhile
-            return
+            break
+    await _go_by(services, name)
+
+
+async def _go_by(services: Services, topic: str) -> None:
+    """This broker goes by the change at once; what keeps it from that, its watch will bring."""
+    with suppress(ApiError, ZkError, ValueError):
+        await services.topic_configs.look(services.zk, topic)
 
 
 async def _alter_broker(

@@ -42,13 +42,33 @@ RETRY_S = 0.1
 _PREFIX = "config_change_"
 
 
-async def read_topic(zk: ZooKeeper, topic: str) -> dict[str, str]:
-    """A topic's overrides; none where it has no configuration znode."""
-    try:
-        data, _ = await zk.get(znodes.config_path("topics", topic))
-    except NoNode:
-        return {}
-    return znodes.decode_config(data)
+class TopicConfigs:
+    """Topics' overrides, applied whenever one of them is read: by whoever follows the changes, by a
+    new topic, and by DescribeConfigs, so that what a broker shows is also what it goes by.
+    """
+
+    def __init__(self, apply: ApplyTopic) -> None:
+        self.apply = apply
+        self._applied: dict[str, int] = {}
+        """The ZooKeeper transaction of the newest change that was applied."""
+
+    async def look(self, zk: ZooKeeper, topic: str) -> dict[str, str]:
+        """A topic's overrides; none where it has no configuration znode.
+
+        Two that read at once may go on in either order: the older of two changes is not applied
+        after the newer.  Raises ValueError for a znode that is not understood.
+        """
+        try:
+            data, stat = await zk.get(znodes.config_path("topics", topic))
+        except NoNode:
+            self._applied.pop(topic, None)
+            self.apply(topic, {})
+            return {}
+        overrides = znodes.decode_config(data)
+        if stat.mzxid > self._applied.get(topic, 0):
+            self._applied[topic] = stat.mzxid
+            self.apply(topic, overrides)
+        return overrides
 
 
 async def load_new_topics(services: Services, topics: Iterable[str]) -> None:
@@ -61,7 +81,7 @@ async def load_new_topics(services: Services, topics: Iterable[str]) -> None:
     for topic in topics:
         while (zk := services.session) is not None and not zk.expired:
             try:
-                overrides = await read_topic(zk, topic)
+                await services.topic_configs.look(zk, topic)
             except ConnectionLoss:
                 await trio.sleep(RETRY_S)
                 continue
@@ -69,23 +89,22 @@ async def load_new_topics(services: Services, topics: Iterable[str]) -> None:
                 return
             except ValueError as e:
                 log.warning("configuration of topic %s is not understood: %s", topic, e)
-                overrides = {}
-            services.replicas.topic_configured(topic, overrides)
+                services.replicas.topic_configured(topic, {})
             break
 
 
 class DynamicConfigWatcher:
     """Follows /config/changes for one ZooKeeper session.
 
-    `apply_topic(topic, overrides)` is called for every configured topic at the start, and after
-    each change; `apply_entity` for everything else.
+    `topics` looks at every configured topic at the start, and after each change; `apply_entity` is
+    called for everything else.
     """
 
     def __init__(
-        self, zk: ZooKeeper, apply_topic: ApplyTopic, apply_entity: ApplyEntity | None = None
+        self, zk: ZooKeeper, topics: TopicConfigs, apply_entity: ApplyEntity | None = None
     ) -> None:
         self._zk = zk
-        self._apply_topic = apply_topic
+        self._topics = topics
         self._apply_entity = apply_entity
         self._last_executed = -1
         self._seen: dict[str, float] = {}
@@ -159,12 +178,11 @@ class DynamicConfigWatcher:
 
     async def _apply(self, topic: str) -> None:
         try:
-            overrides = await read_topic(self._zk, topic)
+            overrides = await self._topics.look(self._zk, topic)
         except ValueError as e:
             log.warning("configuration of topic %s is not understood: %s", topic, e)
             return
         log.info("topic %s: configuration %s", topic, overrides)
-        self._apply_topic(topic, overrides)
 
     async def _apply_other(self, path: str) -> None:
         if self._apply_entity is None:

@@ -5,19 +5,25 @@ The controller does the work and tells every broker by UpdateMetadata, whose han
 this purgatory (kind "topic", keys are topic names; kind "ElectLeader", keys are partitions).  At
 the time-out the answer says REQUEST_TIMED_OUT for what is not there yet; it will still happen.
 
+Once this broker shows it, the others are asked (`agreement`), and only then is the answer given.
+
 Source: kafka.server.DelayedCreatePartitions, DelayedDeleteTopics, DelayedElectLeader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
+from broker.admin.agreement import Asking, about_configs, about_topics
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import DelayedOperation
 from broker.response import Response
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from broker.services import Services
 
 Outcome = tuple[ErrorCode, str | None]
 SUCCESS: Outcome = (ErrorCode.NONE, None)
@@ -27,47 +33,79 @@ Answer = Callable[[Mapping[str, Outcome]], Response]
 
 
 class TopicWait(DelayedOperation):
-    """Waits for several topics.  `pending` says of each topic whether it is as it should be."""
+    """Waits for several topics: for the leaders of these partitions of each, or, where there are
+    none, until it is gone.
+    """
 
     kind: ClassVar[str] = "topic"
 
     def __init__(
         self,
-        pending: Mapping[str, Callable[[], bool]],
+        services: Services,
+        pending: Mapping[str, tuple[int, ...]],
         outcomes: Mapping[str, Outcome],
         timeout_ms: int,
         answer: Answer,
     ) -> None:
         self.keys = tuple(pending)
         self.timeout_ms = timeout_ms
+        self._services = services
         self._pending = pending
         self._outcomes = outcomes
         self._answer = answer
+        self._asking: Asking | None = None
 
-    def try_complete(self) -> Response | None:
-        if all(done() for done in self._pending.values()):
-            return self._answer(self._outcomes)
-        return None
-
-    def on_expire(self) -> Response:
-        late = {topic: TIMED_OUT for topic, done in self._pending.items() if not done()}
-        return self._answer({**self._outcomes, **late})
-
-
-def partitions_have_leaders(
-    metadata: MetadataCache, topic: str, partitions: tuple[int, ...]
-) -> Callable[[], bool]:
-    """Whether every one of the partitions is known and has a leader."""
-
-    def done() -> bool:
+    def _done(self, topic: str) -> bool:
+        metadata, partitions = self._services.metadata, self._pending[topic]
+        if not partitions:
+            return not metadata.has_topic(topic)
         known = metadata.partitions_of(topic)
         return all(p in known and known[p].leader >= 0 for p in partitions)
 
-    return done
+    def try_complete(self) -> Response | None:
+        if self._asking is None and all(map(self._done, self._pending)):
+            services = self._services
+            self._asking = services.agreement.begin(
+                about_topics(self._pending),
+                self.timeout_ms,
+                lambda: services.completions.add(self.kind, self.keys),
+            )
+        if self._asking is None or not self._asking.over:
+            return None
+        return self._answer(self._outcomes)
+
+    def on_expire(self) -> Response:
+        late = {topic: TIMED_OUT for topic in self._pending if not self._done(topic)}
+        return self._answer({**self._outcomes, **late})
 
 
-def topic_is_gone(metadata: MetadataCache, topic: str) -> Callable[[], bool]:
-    return lambda: not metadata.has_topic(topic)
+GONE: tuple[int, ...] = ()
+
+
+class ConfigWait(DelayedOperation):
+    """Waits until every broker goes by the topics' configurations as they are now.
+
+    The requests have no time-out of their own.
+    """
+
+    kind: ClassVar[str] = "topic"
+    timeout_ms = 5000
+
+    def __init__(self, services: Services, topics: Iterable[str], answer: Response) -> None:
+        self._own = object()
+        self.keys = (self._own,)
+        self._answer = answer
+        self._asking = services.agreement.begin(
+            about_configs(services, list(topics)),
+            self.timeout_ms,
+            lambda: services.completions.add(self.kind, self.keys),
+        )
+
+    def try_complete(self) -> Response | None:
+        return self._answer if self._asking.over else None
+
+    def on_expire(self) -> Response:
+        return self._answer
 
 
 class ElectionWait(DelayedOperation):

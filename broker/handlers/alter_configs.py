@@ -10,7 +10,8 @@ from typing import Any
 
 from broker.admin import configs
 from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply
+from broker.admin.topic_waits import ConfigWait
+from broker.context import Api, Context, Delayed, Reply
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import AlterConfigsResponse
@@ -21,7 +22,7 @@ _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    results, codes = [], []
+    results, codes, changed = [], [], []
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
         try:
@@ -43,4 +44,9 @@ async def handle(ctx: Context, request: Any) -> Reply:
             )
         )
         codes.append(code)
-    return Response(AlterConfigsResponse(responses=results), error_names=error_names(codes))
+        if code is ErrorCode.NONE and resource.resource_type == configs.ResourceType.TOPIC:
+            changed.append(resource.resource_name)
+    answer = Response(AlterConfigsResponse(responses=results), error_names=error_names(codes))
+    if request.validate_only or not changed:
+        return answer
+    return Delayed(ConfigWait(ctx.services, changed, answer))

@@ -1,4 +1,5 @@
-"""CreatePartitions, API 37, v0-3: grows topics, and waits until the new partitions have leaders.
+"""CreatePartitions, API 37, v0-3: grows topics, and waits until every broker shows the new
+partitions with leaders (`admin/agreement`).
 
 Only the controller's broker does it.  `count` is the new total, and must be more than there are;
 without an assignment the new partitions continue the placement of the old ones.
@@ -17,7 +18,7 @@ from broker.admin.requests import (
     repeated,
     throttled,
 )
-from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
+from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
 from broker.context import Api, Context, Delayed, Reply
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
@@ -57,8 +58,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
             outcomes[name] = (e.code, e.detail)
             continue
         if not request.validate_only:
-            ids = tuple(partitions)
-            pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+            pending[name] = tuple(partitions)
 
     def answer(found: Mapping[str, Outcome]) -> Response:
         return throttled(ctx, quota, _answer(found))
@@ -67,7 +67,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         return answer(outcomes)
     if request.timeout_ms <= 0:
         return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
-    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
+    return Delayed(TopicWait(ctx.services, pending, outcomes, request.timeout_ms, answer))
 
 
 def _answer(outcomes: Mapping[str, Outcome]) -> Response:

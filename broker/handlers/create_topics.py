@@ -1,4 +1,5 @@
-"""CreateTopics, API 19, v0-7: creates topics, and waits until their partitions have leaders.
+"""CreateTopics, API 19, v0-7: creates topics, and waits until every broker shows their
+leaders (`admin/agreement`).
 
 Only the controller's broker does it (NOT_CONTROLLER otherwise).  The topics are independent of each
 other: each has its own error.  A time-out of 0 does not wait: the topic is created, the answer
@@ -22,7 +23,7 @@ from broker.admin.requests import (
     repeated,
     throttled,
 )
-from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, partitions_have_leaders
+from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
 from broker.admin.topics import NewTopic
 from broker.context import Api, Context, Delayed, Reply
 from broker.response import Response
@@ -65,8 +66,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         if ctx.version >= FIRST_WITH_DETAILS:
             details[name] = _details(ctx, assignment, overrides)
         if not request.validate_only:
-            ids = tuple(assignment)
-            pending[name] = partitions_have_leaders(ctx.services.metadata, name, ids)
+            pending[name] = tuple(assignment)
 
     def answer(found: Mapping[str, Outcome]) -> Response:
         return throttled(ctx, quota, _answer(names, found, details))
@@ -75,7 +75,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         return answer(outcomes)
     if request.timeout_ms <= 0:
         return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
-    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
+    return Delayed(TopicWait(ctx.services, pending, outcomes, request.timeout_ms, answer))
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.admin import topics
 from broker.admin.requests import error_names, is_controller, mutation_quota, throttled
-from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait, topic_is_gone
+from broker.admin.topic_waits import GONE, SUCCESS, TIMED_OUT, Outcome, TopicWait
 from broker.context import Api, Context, Delayed, Reply
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         except ApiError as e:
             outcomes[name] = (e.code, e.detail)
             continue
-        pending[name] = topic_is_gone(metadata, name)
+        pending[name] = GONE
 
     def answer(found: Mapping[str, Outcome]) -> Response:
         return throttled(ctx, quota, _answer(names, found, ids))
@@ -55,7 +55,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         return answer(outcomes)
     if request.timeout_ms <= 0:
         return answer({**outcomes, **dict.fromkeys(pending, TIMED_OUT)})
-    return Delayed(TopicWait(pending, outcomes, request.timeout_ms, answer))
+    return Delayed(TopicWait(ctx.services, pending, outcomes, request.timeout_ms, answer))
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:

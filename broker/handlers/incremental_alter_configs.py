@@ -11,7 +11,8 @@ from typing import Any
 
 from broker.admin import configs
 from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply
+from broker.admin.topic_waits import ConfigWait
+from broker.context import Api, Context, Delayed, Reply
 from broker.response import Response
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.wire.messages import IncrementalAlterConfigsResponse
@@ -22,7 +23,7 @@ _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    results, codes = [], []
+    results, codes, changed = [], [], []
     resources = [(r.resource_type, r.resource_name) for r in request.resources]
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
@@ -48,5 +49,10 @@ async def handle(ctx: Context, request: Any) -> Reply:
             )
         )
         codes.append(code)
-    answer = IncrementalAlterConfigsResponse(responses=results)
-    return Response(answer, error_names=error_names(codes))
+        if code is ErrorCode.NONE and resource.resource_type == configs.ResourceType.TOPIC:
+            changed.append(resource.resource_name)
+    message = IncrementalAlterConfigsResponse(responses=results)
+    answer = Response(message, error_names=error_names(codes))
+    if request.validate_only or not changed:
+        return answer
+    return Delayed(ConfigWait(ctx.services, changed, answer))

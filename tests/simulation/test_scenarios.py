@@ -48,6 +48,8 @@ BROKEN = [
     ("stopped-below-start", "78-starts-anew-one-too-high"),
     ("above-the-end", "79-ahead-cut-to-the-start"),
     ("above-the-end", "80-epochs-kept-when-starting-anew"),
+    ("topics-everywhere", "83-others-not-asked"),
+    ("configs-everywhere", "83-others-not-asked"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),

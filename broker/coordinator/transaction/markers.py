@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.coordinator.transaction.link import Link
 from broker.coordinator.transaction.records import State, StoredTransaction
+from broker.link import Link
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.codec import BadMessage, decode_response

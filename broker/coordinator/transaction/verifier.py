@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
-from broker.coordinator.transaction.link import Link
 from broker.coordinator.transaction.transaction import Identity
+from broker.link import Link
 from highwater.common.client.errors import code_of
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition

@@ -27,11 +27,13 @@ from highwater.common.wire.fetch import (
 )
 from highwater.common.wire.messages import (
     AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -336,6 +338,25 @@ class SimClient:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=False)
         answer = await self._call(await self._controller(), request, 4)
         _check(answer.topics[0].error_code)
+
+    async def grow_topic(self, name: str, partitions: int, timeout_ms: int = 2000) -> None:
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=name, count=partitions, assignments=None
+        )
+        request = CreatePartitionsRequest(
+            topics=[topic], timeout_ms=timeout_ms, validate_only=False
+        )
+        answer = await self._call(await self._controller(), request, 1)
+        _check(answer.results[0].error_code)
+
+    async def alter_topic(self, address: tuple[str, int], name: str, key: str, value: str) -> None:
+        """Sets one property of a topic at that broker."""
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = kind.AlterableConfig(name=key, config_operation=0, value=value)
+        resource = kind(resource_type=2, resource_name=name, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = await self._call(address, request, 0)
+        _check(answer.responses[0].error_code)
 
     async def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=2000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from highwater.chaos.simulated.scenarios import (
+    agreement,
     control,
     groups,
     leaders,
@@ -21,6 +22,7 @@ ALL: dict[str, Scenario] = {
         *control.SCENARIOS,
         *groups.SCENARIOS,
         *stops.SCENARIOS,
+        *agreement.SCENARIOS,
     )
 }
 

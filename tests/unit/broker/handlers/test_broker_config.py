@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from broker.admin.broker_config import DYNAMIC
-from broker.admin.dynamic_config import DynamicConfigWatcher
+from broker.admin.dynamic_config import DynamicConfigWatcher, TopicConfigs
 from broker.handlers import describe_configs, incremental_alter_configs
 from highwater.common.config_checks import known_properties
 from highwater.common.errors import ErrorCode
@@ -51,7 +51,7 @@ def follower(b: Any) -> DynamicConfigWatcher:
         if kind == "brokers":
             b.services.dynamic.configured(name, config)
 
-    return DynamicConfigWatcher(b.zk, lambda topic, config: None, apply)
+    return DynamicConfigWatcher(b.zk, TopicConfigs(lambda topic, config: None), apply)
 
 
 def test_the_brokers_value_wins_over_the_default_and_both_can_be_taken_back(in_broker: Any) -> None:

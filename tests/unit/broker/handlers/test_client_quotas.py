@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.admin.dynamic_config import DynamicConfigWatcher
+from broker.admin.dynamic_config import DynamicConfigWatcher, TopicConfigs
 from broker.handlers import (
     alter_client_quotas,
     create_partitions,
@@ -110,7 +110,9 @@ def test_every_broker_follows(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         seen: dict[str, dict[str, str]] = {}
         watcher = DynamicConfigWatcher(
-            b.zk, lambda topic, config: None, lambda path, config: seen.update({path: dict(config)})
+            b.zk,
+            TopicConfigs(lambda topic, config: None),
+            lambda path, config: seen.update({path: dict(config)}),
         )
         await alter(b, {"user": "u", "client-id": None}, producer_byte_rate=10)
         await watcher.load()

@@ -12,6 +12,7 @@ import trio
 from broker.admin.dynamic_config import (
     CHANGE_EXPIRATION_S,
     DynamicConfigWatcher,
+    TopicConfigs,
     load_new_topics,
 )
 from broker.handlers import (
@@ -204,7 +205,7 @@ def test_watcher_tells_of_all_topics_and_then_of_changes(in_broker: Any) -> None
         await alter(b, "a", ("retention.ms", SET, "6"))
         told: list[tuple[str, dict[str, str]]] = []
         watcher = DynamicConfigWatcher(
-            b.zk, lambda topic, config: told.append((topic, dict(config)))
+            b.zk, TopicConfigs(lambda topic, config: told.append((topic, dict(config))))
         )
         await watcher.load()
         assert told == [("a", {"retention.ms": "6"}), ("b", {})]
@@ -235,7 +236,9 @@ def test_watcher_misses_nothing_in_a_burst_and_purges_what_is_old(in_broker: Any
     async def body(b: Any) -> None:
         await make_topic(b, "a")
         last: dict[str, str] = {}
-        watcher = DynamicConfigWatcher(b.zk, lambda topic, config: last.update(config))
+        watcher = DynamicConfigWatcher(
+            b.zk, TopicConfigs(lambda topic, config: last.update(config))
+        )
         await watcher.load()
         async with trio.open_nursery() as nursery:
             await nursery.start(watcher.run)
