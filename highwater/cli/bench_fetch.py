@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench_options import Page, compare, comparing, markdown_option, write_json
+from highwater.cli.errors import clear_errors
 
 
 @click.command("fetch-wait")
@@ -48,8 +49,11 @@ def fetch_wait(
       highwater bench fetch-wait --client librdkafka --against apache
       highwater bench fetch-wait --against apache --markdown docs/bench.md
     """
-    from highwater.chaos.bench.fetch_wait import CLIENTS, Plan, run, too_slow
+    from highwater.chaos.bench.fetch_wait import CLIENTS, Plan, kcat_program, run, too_slow
 
+    if "kcat" in (clients or CLIENTS):
+        with clear_errors():
+            kcat_program()  # not minutes later
     rows = []
     for client in clients or CLIENTS:
         plan = Plan(client, min_mib or (1, 2, 5, 10), records, rounds)

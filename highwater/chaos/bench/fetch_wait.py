@@ -189,11 +189,19 @@ def _librdkafka(bootstrap: str, limits: Limits, records: int) -> float:
     return taken
 
 
-def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
-    """From its start to its end."""
+def kcat_program() -> str:
+    """Raises BenchFailed where it is not installed."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
-        raise BenchFailed("kcat is not installed (Debian: apt-get install kcat)")
+        raise BenchFailed(
+            "kcat is not installed: apt-get install kcat (Debian), or name the others by --client"
+        )
+    return program
+
+
+def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
+    """From its start to its end."""
+    program = kcat_program()
     began = time.monotonic()
     _output(
         [
