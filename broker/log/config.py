@@ -1,8 +1,7 @@
 """What a log needs to know of its topic's configuration.
 
-A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Kafka spells a few
-of the broker's defaults in several units, where the finer one wins: log.retention.ms, then
-.minutes, then .hours.
+A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Where Kafka has a
+broker's default in several units, `Config` says which of them holds.
 """
 
 from __future__ import annotations
@@ -109,15 +108,11 @@ class LogConfig:
     @classmethod
     def of(cls, config: Config, overrides: Mapping[str, str] | None = None) -> LogConfig:
         """The broker's defaults, and over them a topic's properties.  Unknown ones are left out."""
-        roll_ms, retention_ms = config.log_roll_ms, config.log_retention_ms
-        flush_ms = config.log_flush_interval_ms
         base = cls(
             segment_bytes=config.log_segment_bytes,
-            segment_ms=config.log_roll_hours * HOUR_MS if roll_ms is None else roll_ms,
+            segment_ms=config.segment_ms,
             segment_index_bytes=config.log_index_size_max_bytes,
-            retention_ms=(
-                config.log_retention_hours * HOUR_MS if retention_ms is None else retention_ms
-            ),
+            retention_ms=config.retention_ms,
             retention_bytes=config.log_retention_bytes,
             index_interval_bytes=config.log_index_interval_bytes,
             max_message_bytes=config.message_max_bytes,
@@ -137,7 +132,7 @@ class LogConfig:
             segment_jitter_ms=config.segment_jitter_ms,
             preallocate=config.log_preallocate,
             flush_messages=config.log_flush_interval_messages,
-            flush_ms=config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms,
+            flush_ms=config.flush_ms,
             file_delete_delay_ms=config.log_segment_delete_delay_ms,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             verify_transactions=config.transaction_partition_verification_enable,
