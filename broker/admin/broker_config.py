@@ -5,9 +5,12 @@ broker wins over the default, and both over what its file says; taken away again
 is back.  Every broker follows /config/changes and reads both znodes anew.
 
 `DYNAMIC` holds what takes effect here.  Kafka lists more: listeners and security, compression and
-preallocation, background.threads and the numbers of recovery and cleaner threads.  They are refused
-rather than stored unheeded, as nothing here would follow.  Deviation: queued.max.requests and
+preallocation, background.threads and the number of recovery threads.  They are refused rather than
+stored unheeded, as nothing here would follow.  Deviation: queued.max.requests and
 queued.max.request.bytes can be changed too, which Kafka reads once.
+
+A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
+so its value is neither described nor logged.
 
 The rates of replication throttles (`throttles.RATES`) can be given in this way only: a file has no
 place for them.
@@ -19,13 +22,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.network.connection_limits import parse_overrides
 from broker.replica.throttles import RATES
 from highwater.common.config import LONG_MAX
-from highwater.common.config_checks import ConfigError, check, known_properties, parse_value
+from highwater.common.config_checks import (
+    KRAFT_ONLY,
+    ConfigError,
+    check,
+    is_secret,
+    known_properties,
+    parse_value,
+)
+from highwater.common.config_names import NOT_LOOKED_AT
 from highwater.common.config_unserved import unserved
 from highwater.common.errors import ApiError, ErrorCode
 
@@ -36,6 +48,9 @@ log = logging.getLogger(__name__)
 
 DEFAULT = "<default>"
 THREADS = ("num.io.threads", "num.network.threads", "num.replica.fetchers")
+CLEANER_THREADS = "log.cleaner.threads"
+_FACTOR_OF_TWO = (*THREADS, CLEANER_THREADS)
+"""Changed by no more than that at once (`DynamicThreadPool`, `LogCleaner`)."""
 SOCKETS = (
     "max.connections",
     "max.connections.per.ip",
@@ -75,7 +90,22 @@ CLEANER = (
 """Looked at when the next log is cleaned."""
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 """The controller looks it up when it elects, and is told when it becomes true."""
-DYNAMIC = (*THREADS, *SOCKETS, *LOGS, *CLEANER, UNCLEAN_ELECTION)
+DYNAMIC = (*_FACTOR_OF_TWO, *SOCKETS, *LOGS, *CLEANER, UNCLEAN_ELECTION)
+_KNOWN = frozenset(known_properties())
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
+
+
+def is_foreign(name: str) -> bool:
+    """Whether Kafka does not know the name: then it may be a plugin's."""
+    of_listener = _OF_LISTENER.fullmatch(name)
+    base = name if of_listener is None else of_listener["base"]
+    ours = base in _KNOWN or base in RATES or base in KRAFT_ONLY
+    return not ours and base not in NOT_LOOKED_AT and unserved(name) is None
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value is never shown: a secret's, or one that nobody here knows."""
+    return is_secret(name) or is_foreign(name)
 
 
 class DynamicBrokerConfig:
@@ -106,6 +136,7 @@ class DynamicBrokerConfig:
             self.own = dict(properties)
         else:
             return
+        self._tell_unheeded(entity, properties)
         changed = {}
         for name, value in self._effective().items():
             field = self._fields[name].name
@@ -118,6 +149,15 @@ class DynamicBrokerConfig:
         if changed:
             log.info("dynamic configuration: %s", changed)
             self.on_change(tuple(changed))
+
+    def _tell_unheeded(self, entity: str, properties: Mapping[str, str]) -> None:
+        """An older or another broker may have set what nothing here follows."""
+        passed_over = sorted(
+            n for n in properties if n not in DYNAMIC and n not in RATES and not is_foreign(n)
+        )
+        if passed_over:
+            names = ", ".join(passed_over)
+            log.warning("configuration of brokers/%s without effect here: %s", entity, names)
 
     def _effective_rates(self) -> dict[str, int]:
         given = {n: v for n, v in {**self.default, **self.own}.items() if n in RATES}
@@ -143,18 +183,20 @@ class DynamicBrokerConfig:
                 continue
             if (asked := unserved(name)) is not None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set: {asked.problem}")
+            if is_foreign(name):
+                _check_foreign(entity, name)
+                continue
             if name not in self._static:
-                known = name in self._fields
-                problem = "cannot be changed while a broker runs" if known else "is no property"
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+                detail = f"{name} cannot be changed while a broker runs"
+                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
             try:
                 values[self._fields[name].name] = parse_value(name, self._fields[name], text)
             except ConfigError as e:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
-        if entity != DEFAULT:
-            for name in THREADS:
-                if name in properties:
-                    self._check_threads(name, values[self._fields[name].name])
+        for name in _FACTOR_OF_TWO:
+            holds = entity != DEFAULT or name not in self.own
+            if name in properties and holds:
+                self._check_threads(name, values[self._fields[name].name])
         complaints = check(dataclasses.replace(self._config, **values))
         try:
             parse_overrides(properties.get("max.connections.per.ip.overrides", ""))
@@ -166,9 +208,18 @@ class DynamicBrokerConfig:
     def _check_threads(self, name: str, wanted: int) -> None:
         """Kafka changes a number of threads by no more than a factor of two at once."""
         now = getattr(self._config, self._fields[name].name)
+        if wanted < 1:
+            detail = f"{name}={wanted}: must be at least 1"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
         if wanted < now // 2 or wanted > now * 2:
             detail = f"{name}={wanted}: must be from half to twice the current value, {now}"
             raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _check_foreign(entity: str, name: str) -> None:
+    if entity == DEFAULT and _OF_LISTENER.fullmatch(name):
+        detail = f"{name} belongs to a listener: set it for one broker, by its id"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
 
 
 def _check_rate(name: str, text: str) -> None:

@@ -18,14 +18,21 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from broker.admin import broker_loggers
-from broker.admin.broker_config import DEFAULT, DYNAMIC, DynamicBrokerConfig
+from broker.admin.broker_config import (
+    DEFAULT,
+    DYNAMIC,
+    DynamicBrokerConfig,
+    is_foreign,
+    is_sensitive,
+)
 from broker.admin.client_quotas import write_entity
 from broker.admin.topic_config import PROPERTIES, check_overrides, effective
 from broker.admin.topic_names import check_name
 from broker.admin.topics import zookeeper_errors
 from broker.replica.throttles import RATES
+from highwater.common import config_documentation as documentation
 from highwater.common import znodes
-from highwater.common.config_checks import is_secret, kind_of, known_properties
+from highwater.common.config_checks import kind_of, known_properties
 from highwater.common.config_sources import text_of
 from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
@@ -82,6 +89,7 @@ class Entry:
     read_only: bool
     sensitive: bool
     synonyms: tuple[Synonym, ...]
+    documentation: str | None = None
 
 
 def topic_entries(
@@ -96,7 +104,8 @@ def topic_entries(
         if name in overrides:
             synonyms = [Synonym(name, text, Source.TOPIC_CONFIG), *synonyms]
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
-        entries.append(Entry(name, text, source, _TYPES[rule.kind], False, False, tuple(synonyms)))
+        kind, about = _TYPES[rule.kind], documentation.TOPIC[name]
+        entries.append(Entry(name, text, source, kind, False, False, tuple(synonyms), about))
     return entries
 
 
@@ -113,7 +122,11 @@ def broker_synonyms(
             (dynamic.own, Source.DYNAMIC_BROKER_CONFIG),
             (dynamic.default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ):
-            found += [Synonym(n, values[n], source) for n in names if n in values]
+            found += [
+                Synonym(n, None if is_sensitive(n) else values[n], source)
+                for n in names
+                if n in values
+            ]
     found += [
         Synonym(n, _text(config, n), Source.STATIC_BROKER_CONFIG)
         for n in names
@@ -130,24 +143,29 @@ def broker_synonyms(
 
 
 def _text(config: Config, name: str) -> str | None:
-    return None if is_secret(name) else config.originals[name]
+    return None if is_sensitive(name) else config.originals[name]
 
 
 def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
-    """Every property of this broker."""
+    """Every property of this broker, and last what was given that Kafka does not know."""
     entries = []
     for name, field in known_properties().items():
         value = getattr(config, field.name)
-        sensitive = is_secret(name)
+        sensitive = is_sensitive(name)
         text = None if sensitive or value is None else text_of(value)
         synonyms = tuple(broker_synonyms(config, (name,), dynamic))
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
         kind, fixed = _TYPES.get(kind_of(field), 0), name not in DYNAMIC
-        entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms))
+        about = documentation.BROKER[name]
+        entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms, about))
     for name in RATES:
         if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
             value, source = synonyms[0].value, synonyms[0].source
             entries.append(Entry(name, value, source, _TYPES["long"], True, False, synonyms))
+    for name in sorted({*config.originals, *dynamic.default, *dynamic.own}):
+        if is_foreign(name):
+            synonyms = tuple(broker_synonyms(config, (name,), dynamic))
+            entries.append(Entry(name, None, synonyms[0].source, 0, True, True, synonyms))
     return entries
 
 
@@ -182,12 +200,13 @@ def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
     return [
         Entry(
             name,
-            None if is_secret(name) else text,
+            None if is_sensitive(name) else text,
             source,
             _TYPES.get(kind_of(fields[name]), 0) if name in fields else rates.get(name, 0),
-            name in RATES,
-            is_secret(name),
-            (Synonym(name, None if is_secret(name) else text, source),),
+            name not in DYNAMIC,
+            is_sensitive(name),
+            (Synonym(name, None if is_sensitive(name) else text, source),),
+            documentation.BROKER.get(name),
         )
         for name, text in sorted(dynamic.default.items())
     ]

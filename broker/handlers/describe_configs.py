@@ -2,7 +2,8 @@
 from.
 
 A broker answers for itself alone.  v0 says only whether a value is a default, v1 its source and
-synonyms, v3 its type; documentation (v3) is always null.
+synonyms, v3 its type and, where the client asks for it, its documentation.  Sensitive values are
+null, and so are those of names that Kafka does not know.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=[
-                    _config(e, bool(request.include_synonyms))
+                    _config(e, bool(request.include_synonyms), bool(request.include_documentation))
                     for e in entries
                     if not keys or e.name in keys
                 ],
@@ -52,7 +53,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     return Response(DescribeConfigsResponse(results=results), error_names=error_names(codes))
 
 
-def _config(entry: Entry, synonyms: bool) -> Any:
+def _config(entry: Entry, synonyms: bool, documentation: bool) -> Any:
     return _Config(
         name=entry.name,
         value=entry.value,
@@ -61,7 +62,7 @@ def _config(entry: Entry, synonyms: bool) -> Any:
         config_source=int(entry.source),
         is_sensitive=entry.sensitive,
         config_type=entry.type,
-        documentation=None,
+        documentation=entry.documentation if documentation else None,
         synonyms=[
             _Synonym(name=s.name, value=s.value, source=int(s.source))
             for s in (entry.synonyms if synonyms else ())

@@ -205,7 +205,42 @@ def is_set(name: str, value: str | None) -> Any:
 
 
 def configs() -> list[Case]:
-    return [*_described(), *_altered(), *_changed()]
+    return [*_described(), *_altered(), *_changed(), *_of_brokers()]
+
+
+def _of_brokers() -> list[Case]:
+    """Names that Kafka does not know are kept and never told; a number of threads is bound."""
+    cases = []
+    for name, entity in (("broker 1", "1"), ("all brokers", "")):
+        told = describe(BROKER, entity, "foo.bar", include_synonyms=True)
+        set_, delete = ("foo.bar", 0, "hunter2"), ("foo.bar", 1, None)
+        cases += [
+            case(f"a plugin's name, of {name}", INCREMENTAL, change(BROKER, entity, set_)),
+            Case(f"kept, of {name}", DESCRIBE_CONFIGS, told, "1", until=is_set("foo.bar", None)),
+            case(f"taken back, of {name}", INCREMENTAL, change(BROKER, entity, delete)),
+        ]
+    threads = "log.cleaner.threads"
+    known = ("num.partitions", "metric.reporters", "process.roles", "remote.log.reader.threads")
+    return [
+        *cases,
+        *(case(f"{n} is no plugin's", INCREMENTAL, change(BROKER, "", (n, 0, "2"))) for n in known),
+        case(
+            "a listener's, of all brokers",
+            INCREMENTAL,
+            change(BROKER, "", ("listener.name.a.foo", 0, "1")),
+        ),
+        case("too many cleaners", INCREMENTAL, change(BROKER, "1", (threads, 0, "3"))),
+        case("no cleaner", INCREMENTAL, change(BROKER, "1", (threads, 0, "0"))),
+        case("two cleaners", INCREMENTAL, change(BROKER, "1", (threads, 0, "2"))),
+        Case(
+            "two there are",
+            DESCRIBE_CONFIGS,
+            describe(BROKER, "1", threads, include_synonyms=True),
+            "1",
+            until=is_set(threads, "2"),
+        ),
+        case("one cleaner again", INCREMENTAL, change(BROKER, "1", (threads, 1, None))),
+    ]
 
 
 def _described() -> list[Case]:

@@ -6,13 +6,20 @@ import logging
 from typing import Any
 
 from broker.admin.broker_config import DYNAMIC
+from broker.admin.client_quotas import read_entity
 from broker.admin.dynamic_config import DynamicConfigWatcher, TopicConfigs
-from broker.handlers import describe_configs, incremental_alter_configs
+from broker.admin.topic_config import PROPERTIES
+from broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from highwater.common import config_documentation as documentation
 from highwater.common.config_checks import known_properties
 from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from highwater.common.wire.messages import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 
-BROKER, LOGGER = 4, 8
+TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -86,7 +93,11 @@ def test_what_cannot_be_set_is_refused_with_one_line(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         for name, value, complaint in (
             ("broker.id", "2", "cannot be changed while a broker runs"),
-            ("no.such", "2", "is no property"),
+            ("metric.reporters", "a.B", "cannot be changed while a broker runs"),
+            ("process.roles", "broker", "cannot be changed while a broker runs"),
+            ("listener.name.x.max.connections", "2", "cannot be changed while a broker runs"),
+            ("log.cleaner.threads", "3", "from half to twice the current value, 1"),
+            ("log.cleaner.threads", "0", "must be at least 1"),
             ("authorizer.class.name", "A", "cannot be set: authorization is not built yet"),
             ("listener.name.x.ssl.key.password", "hunter2", "cannot be set: TLS is not built yet"),
             ("num.io.threads", "17", "from half to twice the current value, 8"),
@@ -112,6 +123,119 @@ def test_what_cannot_be_set_is_refused_with_one_line(in_broker: Any) -> None:
         assert await b.zk.children("/config/brokers") == []
 
     in_broker(body)
+
+
+def test_a_name_that_kafka_does_not_know_is_kept_and_its_value_never_told(
+    in_broker: Any, caplog: Any
+) -> None:
+    async def body(b: Any) -> None:
+        caplog.set_level(logging.DEBUG)
+        assert await alter(b, "1", ("foo.bar", SET, "hunter2"), ("num.io.threads", SET, "9")) == (
+            "NONE",
+            None,
+        )
+        assert await alter(b, "", ("foo.bar", SET, "hunter3")) == ("NONE", None)
+        assert await alter(b, "1", ("listener.name.x.foo", SET, "hunter4")) == ("NONE", None)
+        code, message = await alter(b, "", ("listener.name.x.foo", SET, "hunter4"))
+        assert (code, "by its id" in (message or "")) == ("INVALID_REQUEST", True)
+        # as a broker does that starts: all of it comes from ZooKeeper
+        await follower(b).load()
+        assert (await read_entity(b.zk, "brokers/1"))["foo.bar"] == "hunter2"
+        assert b.services.config.num_io_threads == 9
+        assert await described(b, "1", "foo.bar") == {"foo.bar": (None, 2, True, [2, 3, 4])}
+        assert await described(b, "", "foo.bar") == {"foo.bar": (None, 3, True, [3])}
+        assert await told_raw(b, "1", "foo.bar") == [(None, True, 0, [None, None, None])]
+        assert await told_raw(b, "", "foo.bar") == [(None, True, 0, [None])]
+        assert await alter(b, "1", ("foo.bar", DELETE, None)) == ("NONE", None)
+        assert "foo.bar" not in await read_entity(b.zk, "brokers/1")
+        assert (await alter(b, "1", ("foo.bar", APPEND, "a")))[0] == "INVALID_CONFIG"
+        assert "hunter" not in caplog.text
+
+    in_broker(body, originals={"foo.bar": "hunter1", "node.id": "1"})
+
+
+async def told_raw(b: Any, name: str, key: str) -> list[tuple[Any, ...]]:
+    """Value, sensitivity, type and the synonyms' values."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=BROKER, resource_name=name, configuration_keys=[key]
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    found = (await b.ask(describe_configs, 4, request)).results[0].configs
+    return [(c.value, c.is_sensitive, c.config_type, [s.value for s in c.synonyms]) for c in found]
+
+
+def test_alter_configs_replaces_unknown_names_too(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        for entity, path in (("1", "brokers/1"), ("", "brokers/<default>")):
+            for properties in ({"foo.bar": "a"}, {"foo.other": "b"}, {}):
+                assert await replace(b, entity, properties) == "NONE"
+                assert await read_entity(b.zk, path) == properties
+            assert await replace(b, entity, {"broker.id": "3"}) == "INVALID_REQUEST"
+
+    in_broker(body)
+
+
+async def replace(b: Any, name: str, properties: dict[str, str]) -> str:
+    resource = AlterConfigsRequest.AlterConfigsResource
+    entries = [resource.AlterableConfig(name=n, value=v) for n, v in properties.items()]
+    request = AlterConfigsRequest(
+        resources=[resource(resource_type=BROKER, resource_name=name, configs=entries)],
+        validate_only=False,
+    )
+    answer = await b.ask(alter_configs, 1, request)
+    return ErrorCode(answer.responses[0].error_code).name
+
+
+def test_the_number_of_threads_is_bound_for_all_brokers_too(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        assert (await alter(b, "", ("log.cleaner.threads", SET, "3")))[0] == "INVALID_REQUEST"
+        assert (await alter(b, "1", ("log.cleaner.threads", SET, "2")))[0] == "NONE"
+        await follower(b).load()
+        assert b.services.config.log_cleaner_threads == 2
+        # the broker's own value holds, so that this one changes nothing now
+        assert (await alter(b, "", ("log.cleaner.threads", SET, "9")))[0] == "NONE"
+
+    in_broker(body)
+
+
+def test_what_is_set_in_zookeeper_and_cannot_be_followed_is_named(
+    in_broker: Any, caplog: Any
+) -> None:
+    async def body(b: Any) -> None:
+        b.services.dynamic.configured("1", {"ssl.key.password": "hunter2", "broker.id": "7"})
+        assert "brokers/1 without effect here: broker.id, ssl.key.password" in caplog.text
+        assert "hunter2" not in caplog.text
+
+    in_broker(body)
+
+
+async def documented(b: Any, kind: int, name: str, asked: bool) -> dict[str, str | None]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=asked)
+    for version in (3, 4):
+        found = (await b.ask(describe_configs, version, request)).results[0].configs
+    return {c.name: c.documentation for c in found}
+
+
+def test_documentation_is_given_to_whoever_asks_for_it(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        told = await documented(b, BROKER, "1", True)
+        assert told == dict(documentation.BROKER)
+        assert set((await documented(b, BROKER, "1", False)).values()) == {None}
+        await b.update_metadata({"t": {0: 1}})
+        assert await documented(b, TOPIC, "t", True) == dict(documentation.TOPIC)
+
+    in_broker(body)
+
+
+def test_each_property_is_documented_by_one_sentence() -> None:
+    assert list(documentation.BROKER) == list(known_properties())
+    assert list(documentation.TOPIC) == list(PROPERTIES)
+    for text in (*documentation.BROKER.values(), *documentation.TOPIC.values()):
+        assert text.endswith(".")
+        assert "\n" not in text
 
 
 def test_the_rates_of_throttles_have_no_place_but_here(in_broker: Any) -> None:

@@ -156,7 +156,9 @@ def test_incremental_operations(in_broker: Any) -> None:
         assert await alter(b, "t", ("retention.ms", SET, "1"), validate_only=True) == "NONE"
         assert await alter(b, "none", ("retention.ms", SET, "1")) == "UNKNOWN_TOPIC_OR_PARTITION"
         assert await alter(b, "", ("retention.ms", SET, "1")) == "INVALID_REQUEST"
-        assert await alter(b, "1", ("a", SET, "1"), resource_type=BROKER) == "INVALID_REQUEST"
+        assert (
+            await alter(b, "1", ("broker.id", SET, "1"), resource_type=BROKER) == "INVALID_REQUEST"
+        )
         throttle = ("leader.replication.throttled.rate", DELETE, None)
         assert await alter(b, "1", throttle, resource_type=BROKER) == "NONE"
         assert await alter(b, "2", throttle, resource_type=BROKER) == "INVALID_REQUEST"
