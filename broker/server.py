@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from broker import handlers
-from broker.admin.broker_config import LOGS, SOCKETS, THREADS, UNCLEAN_ELECTION
+from broker.admin.broker_config import CLEANER_THREADS, LOGS, SOCKETS, THREADS, UNCLEAN_ELECTION
 from broker.admin.dynamic_config import DynamicConfigWatcher
 from broker.admin.producer_ids import ProducerIds
 from broker.broker_metrics import BrokerState, register_broker_metrics
@@ -377,6 +377,8 @@ class Broker:
             self.server.reconfigure()
         if "num.replica.fetchers" in names:
             self.replicas.fetchers.resize()
+        if CLEANER_THREADS in names:
+            self.cleaner.resize()
         self.replicas.throttles.bound(self.services.dynamic.rates)
         candidate = self.services.candidate
         if UNCLEAN_ELECTION in names and self.config.unclean_leader_election_enable and candidate:

@@ -1,9 +1,9 @@
 """The log cleaner: keeps of a compacted log (cleanup.policy=compact) the last record of each key.
 
-log.cleaner.threads tasks each take the dirtiest log (`cleaner_plan`), have it cleaned in steps
-(`cleaner_work`), and put each new segment in place (`replacement`).  How far a log is clean is
-noted in `cleaner-offset-checkpoint` when all of it is done; a crash before that costs only the
-work, as cleaning again what is clean changes nothing.
+log.cleaner.threads tasks, whose number may change while they run, each take the dirtiest log
+(`cleaner_plan`), have it cleaned in steps (`cleaner_work`), and put each new segment in place
+(`replacement`).  How far a log is clean is noted in `cleaner-offset-checkpoint` when all of it is
+done; a crash before that costs only the work, as cleaning again what is clean changes nothing.
 
 What runs in the event loop is short: choosing, and a few renames a segment.  The reading and
 writing is done apart (`Disk.apart`), in another process unless there is little of it, on files that
@@ -77,13 +77,17 @@ class LogCleaner:
     def __init__(self, logs: LogManager, disk: Disk, clock: Clock, config: Config) -> None:
         self.uncleanable: dict[TopicPartition, str] = {}
         """And why."""
-        self.last: list[CleanerStats] = [CleanerStats() for _ in range(config.log_cleaner_threads)]
+        self.last: dict[int, CleanerStats] = {}
+        """By the number of the cleaner; of those that run and have cleaned something."""
         self.max_dirty_ratio = 0.0
         self.last_run_ms = clock.wall_ms()
         self._logs = logs
         self._disk = disk
         self._clock = clock
         self._config = config
+        self._nursery: trio.Nursery | None = None
+        self._started: set[int] = set()
+        self._resting: dict[int, trio.CancelScope] = {}
         self._running = trio.CancelScope()
         self._ended = trio.Event()
 
@@ -91,11 +95,31 @@ class LogCleaner:
         """Until cancelled or stopped."""
         try:
             with self._running:
-                async with trio.open_nursery() as nursery:
-                    for number in range(self._config.log_cleaner_threads):
-                        nursery.start_soon(self._clean_for_ever, number)
+                async with trio.open_nursery() as self._nursery:
+                    self.resize()
+                    await trio.sleep_forever()
         finally:
+            self._nursery = None
             self._ended.set()
+
+    @property
+    def tasks(self) -> int:
+        """How many cleaners run."""
+        return 0 if self._nursery is None else len(self._nursery.child_tasks)
+
+    def resize(self) -> None:
+        """log.cleaner.threads has changed: starts the missing cleaners, and ends those above it.
+
+        Unlike in Kafka no cleaning is broken off: a cleaner that ends completes its log first.
+        """
+        wanted = self._config.log_cleaner_threads
+        for number in range(wanted):
+            if number not in self._started and self._nursery is not None:
+                self._started.add(number)
+                self._nursery.start_soon(self._clean_for_ever, number)
+        for number, rest in self._resting.items():
+            if number >= wanted:
+                rest.cancel()
 
     async def stop(self) -> None:
         """Before the logs are closed: what is being cleaned is left as it was."""
@@ -103,10 +127,14 @@ class LogCleaner:
         await self._ended.wait()
 
     async def _clean_for_ever(self, number: int) -> None:
-        while True:
+        while number < self._config.log_cleaner_threads:
             if not await self.clean_next(number):
-                await trio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+                with trio.CancelScope() as self._resting[number]:
+                    await trio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+                del self._resting[number]
             await trio.lowlevel.checkpoint()
+        self._started.discard(number)
+        self.last.pop(number, None)
 
     # ------------------------------------------------------------------------------ choosing
 

@@ -15,7 +15,7 @@ def register_cleaner_metrics(
     """Gauges, looked up at the scrape."""
 
     def last() -> list[CleanerStats]:
-        return cleaner.last or [CleanerStats()]
+        return list(cleaner.last.values()) or [CleanerStats()]
 
     def recopied() -> float:
         read = sum(stats.bytes_read for stats in last())
