@@ -6,14 +6,18 @@ is bound for the check as a broker would bind it, so that a port in TIME_WAIT co
 
 A port whose broker is down for a moment looks free to anyone who asks.  Runs side by side therefore
 need ranges of their own: the setting HIGHWATER_PORTS (such as 20000-26000), which a run's processes
-inherit.
+inherit.  Clusters on ports that somebody asked for hold a lock on each for as long as they run.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
-from collections.abc import Collection, Mapping
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from highwater.chaos.clusters.processes import StartError
 
@@ -40,6 +44,42 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 def require_free(port: int, what: str, remedy: str) -> None:
     if not is_free(port):
         raise PortInUse(f"port {port} ({what}) is in use on 127.0.0.1: {remedy}")
+
+
+@contextmanager
+def claimed(ports: Sequence[int], folder: Path) -> Iterator[None]:
+    """These ports are the cluster's in `folder`, until the end of the block or of this process.
+
+    Between the look whether a port is free and a broker's bind there, another cluster of this user
+    could take the same look.  Raises PortInUse with that cluster's folder.
+    """
+    with ExitStack() as claims:
+        for port in ports:
+            claims.enter_context(_claim(port, folder))
+        yield
+
+
+@contextmanager
+def _claim(port: int, folder: Path) -> Iterator[None]:
+    path = Path(tempfile.gettempdir()) / f"highwater-{os.getuid()}-port-{port}.lock"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "r+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = lock.read().strip()  # empty until the other has written it
+            who = f"the cluster in {other}" if other else "another cluster that is starting"
+            remedy = f"stop it (highwater down --dir {other})" if other else "stop it"
+            raise PortInUse(
+                f"port {port} (a broker's port) is taken by {who}: {remedy}, or give another --port"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{folder}\n")
+        lock.flush()
+        try:
+            yield
+        finally:
+            lock.truncate(0)
 
 
 def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:

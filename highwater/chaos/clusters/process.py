@@ -18,7 +18,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -36,7 +36,7 @@ from highwater.chaos.clusters.api import (
     exceptions_in,
 )
 from highwater.chaos.clusters.ask import brokers_known
-from highwater.chaos.clusters.ports import free_ports, is_free, require_free
+from highwater.chaos.clusters.ports import claimed, free_ports, is_free, require_free
 from highwater.chaos.clusters.processes import Child, Pid, StartError, Watchdog, kill_listed
 from highwater.chaos.clusters.programs import Highwater, Program
 from highwater.chaos.links.proxy import Proxy
@@ -456,9 +456,10 @@ async def process_cluster(
     settings: Settings, timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[ProcessCluster]:
     """A running cluster; whatever happens inside, no process is left behind."""
-    lock = _take_lock(settings.folder)
-    try:
+    with ExitStack() as held:
+        lock = held.enter_context(_take_lock(settings.folder))
         kill_listed(settings.folder / "state.json")  # what a supervisor that was killed left behind
+        held.enter_context(claimed(settings.external_ports, settings.folder))
         cluster = ProcessCluster(settings, lock)
         cluster.write_state()
         watchdog = Watchdog(settings.folder / "state.json")
@@ -476,5 +477,3 @@ async def process_cluster(
                     nursery.cancel_scope.cancel()
         finally:
             watchdog.close()
-    finally:
-        lock.close()

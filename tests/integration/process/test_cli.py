@@ -127,6 +127,37 @@ def test_a_port_in_use_is_one_clear_line(up: Up) -> None:
     assert not alive(folder)
 
 
+def test_of_two_clusters_started_at_once_on_one_port_exactly_one_serves(
+    up: Up, tmp_path: Path
+) -> None:
+    _, options = up
+    folders = tmp_path / "one", tmp_path / "other"
+    started = [
+        subprocess.Popen(
+            [*HIGHWATER, "up", "--detach", *options[:-1], f"--dir={folder}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for folder in folders
+    ]
+    try:
+        said = [process.communicate(timeout=120) for process in started]
+        codes = [process.returncode for process in started]
+        assert sorted(codes) == [0, 1], said
+        winner = codes.index(0)
+        port = options[1].removeprefix("--port=")
+        (line,) = said[1 - winner][1].splitlines()
+        # it names the other's folder, unless that has just begun
+        assert line.startswith(f"highwater: port {port} (a broker's port) is taken by "), line
+        assert line.endswith(", or give another --port"), line
+        assert run("status", f"--dir={folders[winner]}").returncode == 0
+        assert not alive(folders[1 - winner])
+    finally:
+        for folder in folders:
+            run("down", f"--dir={folder}")
+
+
 def test_no_java_is_one_clear_line(up: Up) -> None:
     _, options = up
     environment = {**os.environ, "PATH": "/nowhere"}
