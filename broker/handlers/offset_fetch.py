@@ -8,6 +8,12 @@ A stable offset is one that no open transaction, and no commit whose client stil
 change.  Of an open transaction the client is told, and asks again (KIP-447).  Commits are waited
 for, and only those that were on their way when the request came; Kafka's older coordinator tells
 the client of these as well, who then asks again and again where a member commits all the time.
+
+A commit whose client was told REQUEST_TIMED_OUT is waited for no more, though it counts from when
+the HW passes it: its client knows no outcome, and commits again.  Until then the offset before it
+is the answer, stable or not.  Neither of Kafka's coordinators waits for it: the newer one
+(OffsetMetadataManager) waits for open transactions alone, and the older one (GroupMetadata) forgets
+the commit at the time-out, and shows it when another broker has loaded the partition.
 """
 
 from __future__ import annotations

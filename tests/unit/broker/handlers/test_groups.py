@@ -270,6 +270,25 @@ def test_stable_offsets_wait_for_the_commits_before_them_alone(
 
 
 @pytest.mark.parametrize("version", [7, 9])
+def test_a_commit_that_timed_out_is_not_waited_for_and_counts_once_all_have_it(
+    in_broker: Any, version: int
+) -> None:
+    async def body(node: Node) -> None:
+        await node.leads()
+        assert await node.commit(5) == "NONE"
+        await node.leads((1, 2))
+        assert await node.commit(6) == "REQUEST_TIMED_OUT"
+        asked = trio.current_time()
+        assert await node.stable(version) == [5]
+        assert trio.current_time() - asked < 0.1, "answered at once"
+        node.follower_has_all()
+        await trio.sleep(0.1)
+        assert await node.stable(version) == [6]
+
+    run(in_broker, body)
+
+
+@pytest.mark.parametrize("version", [7, 9])
 def test_stable_offsets_are_not_waited_for_without_end(in_broker: Any, version: int) -> None:
     async def body(node: Node) -> None:
         await node.leads()
