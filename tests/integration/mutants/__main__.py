@@ -23,7 +23,8 @@ from tests.simulation.mutation import mutated_tree
 
 HEAD = (
     "| mutant | what is broken | schedule | flagged | by (runs, violations in each) "
-    "| clean valid | seconds a run, mutant / clean |\n|---|---|---|---|---|---|---|"
+    "| clean valid | void, mutant / clean | seconds a run, mutant / clean |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -90,10 +91,15 @@ def _row(case: Case, mutated: Sequence[Outcome], clean: Sequence[Outcome]) -> tu
         f"{flagged} of {len(mutated)}",
         found or "nothing",
         f"{valid} of {len(clean)}",
+        f"{_void(mutated)} / {_void(clean)}",
         f"{_mean_s(mutated):.0f} / {_mean_s(clean):.0f}",
     )
     missed = len(mutated) - flagged + len(clean) - valid
     return f"| {' | '.join(map(str, cells))} |", missed
+
+
+def _void(outcomes: Sequence[Outcome]) -> int:
+    return sum(o.verdict == "void" for o in outcomes)
 
 
 def _mean_s(outcomes: Sequence[Outcome]) -> float:

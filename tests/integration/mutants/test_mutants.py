@@ -2,13 +2,16 @@
 
 What a schedule arranges takes some ten seconds, in which a machine that stands still for one of
 them ends the connection that everything hangs on.  The run is void then, as it says itself: it has
-shown nothing of any build, and is arranged anew.
+shown nothing of any build, and is arranged anew.  Each void run is a warning in pytest's summary,
+with its number and what it says of itself.
 
 `python -m tests.integration.mutants --runs 5` runs more of them and prints a table.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +27,21 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id}-
 ATTEMPTS = 3
 
 
-def arranged(case: Case, source: Path, folder: Path) -> Outcome:
-    """A run in which everything came about that the schedule asks for."""
-    for attempt in range(ATTEMPTS):
-        outcome = run(case.schedule, source, folder / f"run-{attempt}", seed=1)
+class VoidRun(UserWarning):
+    """A run that proves nothing, and in whose place another is arranged."""
+
+
+def arranged(
+    case: Case, source: Path, folder: Path, one_run: Callable[..., Outcome] = run
+) -> Outcome:
+    """A run in which everything came about that the schedule asks for, or the last attempt."""
+    for attempt in range(1, ATTEMPTS + 1):
+        outcome = one_run(case.schedule, source, folder / f"run-{attempt}", seed=1)
         if outcome.verdict != "void":
             break
+        said = "; ".join(outcome.notes)
+        name = f"{case.id}-{case.schedule}"
+        warnings.warn(f"{name}: void run {attempt} of {ATTEMPTS}: {said}", VoidRun, stacklevel=2)
     return outcome
 
 
@@ -46,3 +58,15 @@ def test_the_clean_build_is_valid_on_the_same_schedule(case: Case, tmp_path: Pat
     with mutated_tree(None) as source:
         outcome = arranged(case, source, tmp_path)
     assert outcome.verdict == "valid", outcome
+
+
+def test_void_runs_are_told_and_counted(tmp_path: Path) -> None:
+    def void(*_: object, **__: object) -> Outcome:
+        return Outcome("void", {}, ("void: cut met nobody",), 1.0, tmp_path)
+
+    with pytest.warns(VoidRun) as told:
+        assert arranged(CASES[0], tmp_path, tmp_path, void).verdict == "void"
+    name = f"{CASES[0].id}-{CASES[0].schedule}"
+    assert [str(warning.message) for warning in told] == [
+        f"{name}: void run {n} of {ATTEMPTS}: void: cut met nobody" for n in (1, 2, 3)
+    ]
