@@ -5,7 +5,9 @@ head is comments:
 
     -- C4 unseen                 id and name, as in the project's list of checks
     -- required: yes             a run in which it examined nothing is void
-    -- needs: final read         without a full read at the end it cannot speak
+    -- needs: full read          cannot speak without a completed full read at the end, by anybody
+    -- needs: final read         ... by the harness's own clients
+    -- needs: segments           calls nothing wrong where the brokers' segments were not read
     -- verdict: void             what a violation makes of the run, where not "invalid"
 
 `:examined` marks a query of one number, `:findings` one of (kind, topic, partition, offset,
@@ -138,7 +140,6 @@ SELECT
   (SELECT count(*) FROM sends s WHERE s.outcome = 'info') AS unknown,
   (SELECT count(*) FROM reads r WHERE r.witness <> 'spark') AS polled,
   (SELECT count(*) FROM sends s WHERE s.acked AND s.expect_loss) AS acked_where_loss_is_expected,
-  (SELECT count(*) FROM reads r WHERE r.witness = 'final') AS final_polled,
   (SELECT count(*) FROM consumed c) AS consumed,
   (
     SELECT max(g.gap_ns)
@@ -159,7 +160,8 @@ class Check:
     id: str
     name: str
     required: bool
-    needs_final_read: bool
+    needs: str
+    """"full read", "final read", "segments", or "": nothing but the history."""
     voids: bool
     examined: str
     findings: str
@@ -241,7 +243,7 @@ def _parse(file: Path) -> Check:
         id=file.stem,
         name=title.group(2).strip(),
         required=head.get("required") == "yes",
-        needs_final_read=head.get("needs") == "final read",
+        needs=head.get("needs", ""),
         voids=head.get("verdict") == "void",
         examined=parts[2].strip(),
         findings=parts[4].strip(),

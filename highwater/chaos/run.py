@@ -123,6 +123,7 @@ class Run:
     async def execute(self) -> Any:
         """The verdict (`highwater.chaos.checks.Verdict`)."""
         self.folder.create()
+        self.folder.write_info(self.info)
         self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")
         began = time.monotonic()
         async with open_cluster(self.options, self.folder) as cluster:
@@ -159,6 +160,7 @@ class Run:
             sizes.close()
             deaths.settle(witness.partitions)
             self._collect(cluster)
+            self.info.finished = True
         finally:
             with trio.CancelScope(shield=True):  # its thread would outlive a run that is cut short
                 await trio.to_thread.run_sync(witness.close)

@@ -1,6 +1,7 @@
 """The folder that a run leaves: what is in it, and where.
 
-run.json        who, when, how: `RunInfo` (seed, runtime, topics, counters of the witnesses)
+run.json        who, when, how: `RunInfo` (seed, runtime, topics, counters of the witnesses); it is
+                there from the beginning, and says whether the run came to its end (`finished`)
 history.jsonl   what the clients did and heard: `highwater.chaos.history`
 faults.jsonl    one line a fault that fired: {"name", "target", "t", "t_ns", "params", "effect",
                 "error"}; `t` is seconds since the workload began; `effect` says what was seen of
@@ -67,6 +68,9 @@ class RunInfo:
     under-replicated, a final read that did not reach the end."""
     final_read: bool = False
     """Whether the final full read reached the end offsets of all partitions."""
+    finished: bool = False
+    """Whether the run came to its end: the final read was over, and the brokers' segments were
+    read.  One that was interrupted (Ctrl-C, a killed harness) lacks what the checks look for."""
     versions: dict[str, str] = field(default_factory=dict)
 
 

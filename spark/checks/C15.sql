@@ -1,6 +1,6 @@
 -- C15 vanished read
 -- required: yes
--- needs: final read
+-- needs: full read
 --
 -- A value was read at an offset and no longer stands there in a fresh full read at the end: it was served above the
 -- high watermark and then truncated.  Records below the log start offset may be gone by right; unclean elections are

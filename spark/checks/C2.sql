@@ -1,5 +1,6 @@
 -- C2 duplicate
 -- required: yes
+-- needs: segments
 --
 -- A value that was attempted once stands at two or more offsets of a partition.  With idempotence this is a
 -- violation; without, a retry leaves a second copy by right, and it is counted.

@@ -1,6 +1,6 @@
 -- C3 lost write
 -- required: yes
--- needs: final read
+-- needs: full read
 --
 -- A reader went past the place of an acknowledged record, and nobody ever read that record.  A record of unknown
 -- outcome counts too when another record of the same operation was read: the operation took place as a whole.

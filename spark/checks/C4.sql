@@ -1,6 +1,6 @@
 -- C4 unseen
 -- required: yes
--- needs: final read
+-- needs: full read
 --
 -- Acknowledged, and in no read by the end of the final full read.  What was acknowledged with acks=1, or on a topic
 -- that may lose, is an expected loss: counted apart.

@@ -1,6 +1,6 @@
 -- C5 lost where
 -- required: no
--- needs: final read
+-- needs: full read
 --
 -- Where C4's records are: in a broker's segments (lost on the way to the consumer), or in none (data loss).  It
 -- explains C4, so its findings are counted, not violations of their own.

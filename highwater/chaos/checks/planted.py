@@ -240,6 +240,7 @@ def write(folder: Path, plants: Sequence[Plant]) -> dict[str, Plant]:
         "runtime": "planted",
         "final_read": True,
         "healed": True,
+        "finished": True,
         "topics": [
             {"name": s.topic, "expect_loss": s.expect_loss, "unclean": s.unclean} for s in stories
         ],

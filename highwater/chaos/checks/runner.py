@@ -75,7 +75,8 @@ def run(
         found or by_duckdb,
         info,
         list(_lines(run_dir / "faults.jsonl")),
-        final_read=bool(info.get("final_read", facts["final_polled"] > 0)) or facts["consumed"] > 0,
+        final_read=bool(info.get("final_read")),
+        read_by_others=facts["consumed"] > 0 and not (run_dir / "consumed" / "_temporary").exists(),
         disagreements=compare(found, by_duckdb) if found else (),
     )
     verdict.notes += notes

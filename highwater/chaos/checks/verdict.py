@@ -1,9 +1,9 @@
 """From what the checks found to one word: valid, invalid, unknown or void.
 
 * invalid: a check found a violation.  Nothing excuses that, not even a void run.
-* void: the run proves nothing.  An operation never succeeded, a fault had no visible effect or
-  never fired, a check examined nothing, or a loss that was arranged was not seen: a harness that
-  cannot see the expected loss would not have seen another one either.
+* void: the run proves nothing.  It was interrupted, an operation never succeeded, a fault had no
+  visible effect or never fired, a check examined nothing, or a loss that was arranged was not seen:
+  a harness that cannot see the expected loss would not have seen another one either.
 * unknown: a check could not be decided (no full read at the end, the engines disagree).
 * valid: none of these.
 """
@@ -31,6 +31,7 @@ SEEN = (
     "controller_moves",
 )
 OPERATIONS = ("acked", "failed", "unknown", "polled")
+INTERRUPTED = "the run was interrupted before everything was read back"
 
 
 @dataclass(slots=True)
@@ -82,24 +83,37 @@ def decide(
     faults: Sequence[dict[str, Any]],
     *,
     final_read: bool,
+    read_by_others: bool = False,
     disagreements: Sequence[str] = (),
 ) -> Verdict:
-    """`results` is what an engine found; `info` is run.json (empty where there is none)."""
-    outcomes = {c.id: _outcome(c, results["checks"][c.id], final_read) for c in catalog().checks()}
+    """`results` is what an engine found; `info` is run.json (empty where there is none).
+
+    `final_read`: the harness's own full read at the end reached the end of every partition;
+    `read_by_others`: an independent client's did.
+    """
+    finished = bool(info.get("finished", True))
+    there = {"": True, "segments": finished, "final read": final_read}
+    there["full read"] = final_read or read_by_others
+    outcomes = {
+        c.id: _outcome(c, results["checks"][c.id], there[c.needs]) for c in catalog().checks()
+    }
     expected_losses = outcomes["C4"].expected
     facts = results["facts"]
     loss_arranged = (
         bool(info.get("loss_arranged", True)) and facts["acked_where_loss_is_expected"] > 0
     )
-    missing = _vacuities(outcomes, info, faults, loss_arranged and not expected_losses)
+    loss_unseen = finished and loss_arranged and not expected_losses
+    missing = _vacuities(outcomes, info, faults, loss_unseen)
+    if not finished:
+        missing.insert(0, INTERRUPTED)
     outcomes["L4"].violations += len(missing)
     outcomes["L4"].examples = [*outcomes["L4"].examples, *missing]
     if outcomes["L4"].violations:
         outcomes["L4"].status = "void"
     if info:
         outcomes |= _cluster_checks(info)
-        outcomes["L2"] = _health(info)
-    notes = _notes(outcomes, final_read, disagreements)
+        outcomes["L2"] = _health(info, finished)
+    notes = _notes(outcomes, disagreements)
     return Verdict(
         verdict=_word(outcomes, disagreements),
         seed=info.get("seed"),
@@ -115,7 +129,7 @@ def decide(
     )
 
 
-def _outcome(check: Any, result: dict[str, Any], final_read: bool) -> CheckOutcome:
+def _outcome(check: Any, result: dict[str, Any], has_what_it_needs: bool) -> CheckOutcome:
     found = result["found"]
     violations = found.get("violation", 0)
     outcome = CheckOutcome(
@@ -127,7 +141,7 @@ def _outcome(check: Any, result: dict[str, Any], final_read: bool) -> CheckOutco
         counted=found.get("counted", 0),
         examples=[readable(e) for e in _violations_first(result["examples"])],
     )
-    if check.needs_final_read and not final_read:
+    if not has_what_it_needs and (check.needs != "segments" or violations):
         outcome.status, outcome.violations = "unknown", 0
     elif not violations and not check.required and not outcome.examined:
         outcome.status = "idle"
@@ -190,14 +204,14 @@ def _cluster_checks(info: dict[str, Any]) -> dict[str, CheckOutcome]:
     }
 
 
-def _health(info: dict[str, Any]) -> CheckOutcome:
+def _health(info: dict[str, Any], finished: bool) -> CheckOutcome:
     problems = [str(p) for p in info.get("problems", [])]
-    if not info.get("healed", True):
+    if finished and not info.get("healed", True):
         problems.insert(0, "the cluster did not become whole again after healing")
     return CheckOutcome(
         name="health",
-        status="violated" if problems else "passed",
-        examined=1,
+        status="violated" if problems else "passed" if finished else "unknown",
+        examined=int(finished),
         violations=len(problems),
         examples=problems[:5],
     )
@@ -214,9 +228,7 @@ def _word(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str]) -> Wo
     return "valid"
 
 
-def _notes(
-    outcomes: dict[str, CheckOutcome], final_read: bool, disagreements: Sequence[str]
-) -> list[str]:
+def _notes(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str]) -> list[str]:
     notes = [
         f"{i} {o.name}: {o.violations} violations"
         for i, o in outcomes.items()
@@ -224,7 +236,6 @@ def _notes(
     ]
     if outcomes["L4"].status == "void":
         notes += [f"void: {example}" for example in outcomes["L4"].examples]
-    if not final_read:
-        undecided = ", ".join(i for i, o in outcomes.items() if o.status == "unknown")
+    if undecided := ", ".join(i for i, o in outcomes.items() if o.status == "unknown"):
         notes.append(f"no full read at the end reached all offsets: {undecided} undecided")
     return notes + [f"the engines disagree: {d}" for d in disagreements]

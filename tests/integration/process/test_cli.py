@@ -210,6 +210,9 @@ def test_a_run_that_is_cut_short_leaves_nothing_behind(
     if number is not signal.SIGKILL:
         assert code == 3
         assert "stopped before it was over: no verdict" in said
+    judged = run("verify", str(out), "--engine=duckdb", "--no-report")
+    assert judged.returncode == 2, judged.stdout
+    assert "void: the run was interrupted before everything was read back" in judged.stdout
 
 
 def test_broker_properties_on_the_command_line(up: Up) -> None:

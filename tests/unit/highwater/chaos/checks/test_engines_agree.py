@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from highwater.chaos import spark_submit
+from highwater.chaos import checks, spark_submit
 from highwater.chaos.checks import duck, tables
 from highwater.chaos.checks.planted import write
 from highwater.chaos.checks.planted_stories import PLANTS
 from highwater.chaos.checks.runner import compare
 
 EVERYTHING = 100_000
+BY_NAME = {plant.name: plant for plant in PLANTS}
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,3 +38,18 @@ def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path,
     assert by_spark["checks"]["C4"]["found"]["violation"] > 5
     assert lines[0] == "starting Spark"
     assert lines[-1].startswith("checked in ")
+
+
+def test_both_engines_call_an_interrupted_run_void(tmp_path: Path) -> None:
+    write(tmp_path, [BY_NAME["lost-at-the-end"], BY_NAME["vanished"]])
+    file = tmp_path / "run.json"
+    unfinished = {"finished": False, "final_read": False, "healed": False}
+    file.write_text(json.dumps(json.loads(file.read_text()) | unfinished))
+    shutil.rmtree(tmp_path / "consumed")
+    by_spark, by_duckdb = (
+        checks.run(tmp_path, engine, lambda line: None, ingest=False)
+        for engine in ("spark", "duckdb")
+    )
+    assert by_spark.engine == "spark"
+    assert by_spark.verdict == by_duckdb.verdict == "void"
+    assert by_spark.checks == by_duckdb.checks

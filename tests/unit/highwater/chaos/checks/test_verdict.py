@@ -10,7 +10,7 @@ import pytest
 
 from highwater.chaos import checks
 from highwater.chaos.checks import planted_stories
-from highwater.chaos.checks.planted import Plant, Story, write
+from highwater.chaos.checks.planted import Plant, Story, v, write
 from highwater.chaos.checks.planted_stories import PLANTS
 from highwater.chaos.checks.runner import compare
 from highwater.chaos.checks.verdict import Verdict
@@ -134,6 +134,58 @@ def test_without_a_full_read_at_the_end_nothing_is_called_lost(tmp_path: Path) -
     assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
     undecided = [i for i, c in verdict.checks.items() if c.status == "unknown"]
     assert undecided == ["C3", "C4", "C5", "C15", "T3", "T4", "T5", "T7"]
+
+
+def interrupted(s: Story) -> None:
+    """The run ends in the middle of the full read: half of the log was read back, and no disk."""
+    planted_stories.sound(s)
+    s.fault("kill", "ended by SIGKILL", 200)
+    s.line("final", "assign", "ok", partition=0, offset=0, phase="final")
+    common = {"op": s.operation(), "n": 2, "partition": 0, "phase": "final", "key": "k"}
+    for offset in (0, 1):
+        s.line("final", "poll", "ok", offset=offset, value=v(s, f"v{offset}"), **common)
+    # librdkafka sent it anew after it had raised its epoch, which only the segments could tell
+    copy = s.invoke("producer-1", v(s, "copy"), client="confluent-kafka")
+    s.end(copy, "ok", 7)
+    s.poll("consumer", (6, v(s, "copy")), (7, v(s, "copy")), leader_epoch=1)
+
+
+UNFINISHED = {"finished": False, "final_read": False, "healed": False}
+NOT_FINISHED = ["C2", "C3", "C4", "C5", "C15", "T3", "T4", "T5", "T7", "L2"]
+
+
+def test_an_interrupted_run_is_void(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, told(interrupted), **UNFINISHED)
+    assert (verdict.verdict, verdict.exit_code) == ("void", 2), verdict.notes
+    assert verdict.notes[0] == "void: the run was interrupted before everything was read back"
+    assert [i for i, c in verdict.checks.items() if c.status == "unknown"] == NOT_FINISHED
+    assert not any(c.violations for i, c in verdict.checks.items() if i != "L4")
+
+
+def test_a_history_alone_does_not_say_that_its_full_read_was_completed(tmp_path: Path) -> None:
+    write(tmp_path, [told(interrupted)])
+    (tmp_path / "run.json").unlink()
+    verdict = checks.run(tmp_path, "duckdb", lambda line: None)
+    assert verdict.checks["C15"].status == "unknown"
+
+
+def test_an_interruption_excuses_no_violation_that_needs_no_end(tmp_path: Path) -> None:
+    verdict = judge(tmp_path, BY_NAME["two-values-at-one-offset"], **UNFINISHED)
+    assert verdict.checks["C1"].status == "violated"
+    assert verdict.verdict == "invalid"
+
+
+def test_an_independent_full_read_decides_what_needs_no_transactions(tmp_path: Path) -> None:
+    def read_by_spark(s: Story) -> None:
+        planted_stories.sound(s)
+        s.spark_reads()
+
+    verdict = judge(tmp_path, told(read_by_spark), final_read=False)
+    undecided = [i for i, c in verdict.checks.items() if c.status == "unknown"]
+    assert undecided == ["T3", "T4", "T5", "T7"]
+    (tmp_path / "consumed" / "_temporary").mkdir()  # Spark was killed as it wrote
+    verdict = checks.run(tmp_path, "duckdb", lambda line: None)
+    assert verdict.checks["C15"].status == "unknown"
 
 
 def test_a_cluster_that_did_not_heal_is_a_violation(tmp_path: Path) -> None:
