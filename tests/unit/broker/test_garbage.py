@@ -57,10 +57,12 @@ def test_a_long_full_collection_is_the_last_that_sees_its_survivors(
     kept, before = [Node() for _ in range(1000)], gc.get_freeze_count()
     clock.each = LONG_NS - 1
     gc.collect()
-    assert gc.get_freeze_count() == before, "a short one costs nothing: they stay"
+    # what was frozen may die of its last reference meanwhile, so that the count falls by itself
+    assert gc.get_freeze_count() <= before, "a short one costs nothing: they stay"
     clock.each = LONG_NS + 1
     gc.collect(1)
-    assert gc.get_freeze_count() == before, "nor do the younger generations freeze anything"
+    assert gc.get_freeze_count() <= before, "nor do the younger generations freeze anything"
+    before = gc.get_freeze_count()
     gc.collect()
     assert gc.get_freeze_count() >= before + len(kept)
     assert noted[-1] == ("garbage collection, generation 2", LONG_NS + 1)
