@@ -44,6 +44,8 @@ async def handle(ctx: Context, request: Any) -> Reply:
         if overtaken(ctx, request.controller_epoch):
             return NoResponse(close=True)
         await load_new_topics(ctx.services, _new_topics(request))
+        if overtaken(ctx, request.controller_epoch):  # while ZooKeeper was waited for
+            return NoResponse(close=True)
         errors = await ctx.services.replicas.leader_and_isr(request)
     except ApiError as e:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])

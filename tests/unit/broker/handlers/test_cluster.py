@@ -30,8 +30,12 @@ from highwater.common.reassignment import ReplicaAssignment
 from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition
 from highwater.common.wire.control import (
     ControlledShutdownRequest,
+    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
     StopReplicaRequest,
+    StopReplicaTopicState,
     UpdateMetadataRequest,
 )
 from highwater.common.wire.messages import (
@@ -109,6 +113,47 @@ def test_what_a_controller_sent_over_a_connection_of_before_comes_too_late(in_br
             assert not await take(module, request, 4)
             assert await take(module, request, 9)
         assert b.services.metadata.generation == generation + 1
+
+    in_broker(body)
+
+
+def test_what_waited_for_zookeeper_may_be_overtaken_meanwhile(in_broker: Any) -> None:
+    """A new topic's configuration is read before its partitions are made.  The controller gave the
+    connection up, and has deleted the topic over another: it must not be made after that."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=0, controller_epoch=1, leader=1, leader_epoch=0, isr=[1],
+        partition_epoch=0, replicas=[1], adding_replicas=[], removing_replicas=[], is_new=True,
+    )  # fmt: skip
+    become = LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
+        ungrouped_partition_states=[],
+        topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=[state])],
+    )  # fmt: skip
+    gone = StopReplicaPartitionState(partition_index=0, leader_epoch=0, delete_partition=True)
+    stop = StopReplicaRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=10, delete_partitions=True,
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[gone])],
+    )  # fmt: skip
+
+    async def body(b: Any) -> None:
+        await b.services.logs.load("the-cluster", 1)
+        replies: dict[int, Any] = {}
+
+        async def take(module: ModuleType, request: Any, number: int) -> None:
+            ctx = b.context(module, module.API.versions[1])
+            ctx.connection_number = number
+            replies[number] = await module.handle(ctx, request)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, leader_and_isr, become, 4)
+            await trio.sleep(0.0001)  # less than any way to ZooKeeper takes
+            assert 4 not in replies, "it waits for ZooKeeper"
+            await take(stop_replica, stop, 5)
+            assert isinstance(replies[5], Response)
+        assert replies[4] == NoResponse(close=True)
+        assert TopicPartition("t", 0) not in b.services.replicas.partitions
+        await take(leader_and_isr, become, 5)
+        assert TopicPartition("t", 0) in b.services.replicas.partitions
 
     in_broker(body)
 
