@@ -1,5 +1,8 @@
 """/metrics, /healthz, /readyz and /trace on highwater.metrics.port: as much HTTP as is needed.
 
+It binds highwater.metrics.host, which is the host of the broker's first listener where nothing else
+is given: what is served to this machine alone tells of itself to this machine alone.
+
 One request a connection, GET or HEAD, answered and closed.  /healthz says that the loop turns;
 /readyz whether the broker serves: 503 until it is registered, and when it is leaving.
 
@@ -62,8 +65,15 @@ class MetricsServer:
         try:
             self._listener = await self._world.network.listen(host, port)
         except OSError as exc:
-            problem = f"highwater.metrics.port={port} cannot be bound: {exc.strerror or exc}"
+            where = f" at {host}" if host else ""
+            problem = f"highwater.metrics.port={port} cannot be bound{where}: {exc.strerror or exc}"
             raise OSError(exc.errno, f"{problem}; choose another port, or -1 for none") from exc
+        return self._listener.address
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """What is bound."""
+        assert self._listener is not None, "bind first"
         return self._listener.address
 
     async def run(self) -> None:
@@ -167,12 +177,12 @@ async def open_metrics_server(
     ready: Callable[[], bool],
     trace: OpenTrace | None = None,
 ) -> MetricsServer | None:
-    """Bound and ready to run, on every interface; None where no port is configured."""
+    """Bound and ready to run; None where no port is configured."""
     if config.highwater_metrics_port < 0:
         return None
     dialect = config.highwater_metrics_dialect
     server = MetricsServer(world, registry, ready=ready, dialect=dialect, trace=trace)
-    await server.bind("", config.highwater_metrics_port)
+    await server.bind(config.metrics_host, config.highwater_metrics_port)
     return server
 
 

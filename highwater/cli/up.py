@@ -182,6 +182,9 @@ def _print_up(cluster: Any, seconds: float) -> None:
     click.echo(f"{len(cluster.brokers)} brokers and ZooKeeper serve after {seconds:.1f} s")
     click.echo(f"bootstrap servers  {cluster.bootstrap}")
     click.echo(f"ZooKeeper          {cluster.zookeeper_connect}")
+    addresses = [a for n in cluster.brokers if (a := cluster.metrics_address(n)) is not None]
+    if addresses:
+        click.echo(f"metrics, traces    {', '.join(addresses)} (/metrics, /trace, /readyz)")
     click.echo(f"data               {cluster.folder}/broker-N/data")
     click.echo(f"logs               {cluster.folder}/broker-N/output.log")
     sys.stdout.flush()
@@ -274,7 +277,8 @@ def status(json_file: Path | None, folder: Path | None) -> None:
     state = read_state(folder)
     members: dict[str, dict[str, Any]] = {}
     for number, ports in state.get("ports", {}).items():
-        members[f"broker-{number}"] = {"port": ports["bound"]["EXTERNAL"]}
+        address = state.get("metrics", {}).get(number)
+        members[f"broker-{number}"] = {"port": ports["bound"]["EXTERNAL"], "metrics": address}
     if state:
         members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
     for name, member in members.items():
@@ -291,7 +295,9 @@ def status(json_file: Path | None, folder: Path | None) -> None:
     for name, member in members.items():
         word = "serves" if member["listening"] else "runs" if member["pid"] else "is down"
         pid_text = f"pid {member['pid']}" if member["pid"] else ""
-        click.echo(f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text}".rstrip())
+        metrics = f"metrics {member['metrics']}" if member.get("metrics") else ""
+        line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics}"
+        click.echo(line.rstrip())
     click.echo(f"folder      {folder}")
     if not all(member["listening"] for member in members.values()):
         raise SystemExit(1)

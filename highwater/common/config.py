@@ -190,6 +190,7 @@ class Config:
 
     highwater_broker_probe_ms: Int = 300
     highwater_metrics_port: Int = -1
+    highwater_metrics_host: str | None = None
     highwater_metrics_dialect: str = "confluent"
 
     originals: Mapping[str, str] = field(
@@ -208,6 +209,12 @@ class Config:
     def parsed_listeners(self) -> Listeners:
         """Endpoints, and the parts they play; parsed anew at each call, so keep it."""
         return parse_listeners(self)
+
+    @property
+    def metrics_host(self) -> str:
+        """What the metrics port binds; "" is every interface."""
+        given = self.highwater_metrics_host
+        return self.parsed_listeners.bound[0].host if given is None else given
 
     @property
     def segment_ms(self) -> int:

@@ -232,6 +232,9 @@ BROKER: Mapping[str, str] = {
         "How many milliseconds the controller waits for a suspected broker to accept a connection."
     ),
     "highwater.metrics.port": "The port of metrics, health and traces; -1 for none.",
+    "highwater.metrics.host": (
+        "The address that highwater.metrics.port binds; the first listener's, if unset."
+    ),
     "highwater.metrics.dialect": "How metrics are named: `confluent` or `jmx-exporter`.",
 }
 

@@ -118,6 +118,17 @@ class ProcessCluster:
     def metrics_port(self, number: int) -> int:
         return self._ports[number].metrics
 
+    def metrics_address(self, number: int) -> str | None:
+        """host:port of a broker's metrics and traces; None where it has none."""
+        if self.settings.program_of(number).name != "highwater":
+            return None
+        given = self.settings.properties
+        port = int(given.get("highwater.metrics.port", self.metrics_port(number)))
+        if port < 0:
+            return None
+        host = given.get("highwater.metrics.host") or "127.0.0.1"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def members(self) -> list[str]:
         return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
 
@@ -427,6 +438,7 @@ class ProcessCluster:
                 }
                 for n, p in self._ports.items()
             },
+            "metrics": {n: self.metrics_address(n) for n in self._ports},
             "processes": {
                 name: child.pid.as_json() for name, child in self._children.items() if child.running
             },

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,17 @@ def test_up_detached_status_down_and_up_again_on_the_same_ports(up: Up) -> None:
     assert "bootstrap servers  127.0.0.1:" in done.stdout
     assert sorted(alive(folder)) == ["broker-1", "broker-2", "zookeeper"]
     ports = state(folder)["ports"]
+    addresses = [f"127.0.0.1:{ports[number]['metrics']}" for number in ("1", "2")]
+    assert f"metrics, traces    {', '.join(addresses)} " in done.stdout
+    for address in addresses:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=60) as answer:
+            assert answer.status == 200
     status = run("status", f"--dir={folder}", f"--json={folder / 'status.json'}")
     assert status.returncode == 0, status.stdout
     members = json.loads((folder / "status.json").read_text())["members"]
     assert all(member["listening"] for member in members.values())
+    assert [members[f"broker-{n}"]["metrics"] for n in (1, 2)] == addresses
+    assert all(f"metrics {address}" in status.stdout for address in addresses)
 
     again = run("up", *options)
     assert again.returncode == 1

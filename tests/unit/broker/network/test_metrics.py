@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.context import Context
-from broker.network.metrics_server import MetricsServer
+from broker.network.metrics_server import MetricsServer, open_metrics_server
 from broker.response import Response
+from highwater.common.config import Config
 from highwater.common.metrics import (
     JMX_EXPORTER,
     WINDOW_NS,
@@ -51,6 +52,33 @@ def test_quantiles_forget_what_is_two_windows_old() -> None:
     histogram.rotate(WINDOW_NS * 3)
     assert histogram.quantiles_ms((0.99,))[0] < 2
     assert histogram.count == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"listeners": "A://127.0.0.1:0,B://:0"}, "127.0.0.1"),
+        (
+            {"listeners": "B://:0,A://127.0.0.1:0", "highwater_metrics_host": "127.0.0.1"},
+            "127.0.0.1",
+        ),
+        ({"listeners": "A://127.0.0.1:0", "highwater_metrics_host": "0.0.0.0"}, "0.0.0.0"),
+    ],
+)
+async def test_the_page_is_where_the_first_listener_is(given: dict[str, str], bound: str) -> None:
+    config = Config(
+        highwater_metrics_port=0,
+        listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT",
+        inter_broker_listener_name="A",
+        **given,  # type: ignore[arg-type]
+    )
+    world = cast("Any", SimpleNamespace(network=RealNetwork(), clock=RealClock()))
+    server = await open_metrics_server(config, world, Registry(), lambda: True)
+    assert server is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        assert server.address[0] == bound
+        nursery.cancel_scope.cancel()
 
 
 def registry() -> Registry:
