@@ -71,6 +71,11 @@ class SeedRange(click.ParamType[range]):
 @click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
 @click.option("--compacted", is_flag=True, help="A compacted topic, and its cleaners, too.")
 @click.option(
+    "--trimmed",
+    is_flag=True,
+    help="A topic whose beginning goes, and requests of several partitions.",
+)
+@click.option(
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )
 @click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
@@ -93,6 +98,7 @@ def sim(
     power_loss: bool,
     flush: bool,
     compacted: bool,
+    trimmed: bool,
     transactions: bool,
     groups: bool,
     unclean: bool,
@@ -129,6 +135,7 @@ def sim(
         power_loss=power_loss,
         flush=flush,
         compacted=compacted,
+        trimmed=trimmed,
         transactions=transactions,
         groups=groups,
         unclean=unclean,

@@ -24,6 +24,7 @@ import trio
 
 from broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.chaos.simulated.client import FETCH_VERSION, TIMEOUT_S, Failed, SimClient
+from highwater.chaos.simulated.losses import losses_of, lost_since
 from highwater.common.client.connection import RequestTimedOut
 from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
@@ -142,7 +143,7 @@ class CompactedTopic:
             for key, value in items:
                 self.sent.setdefault(key, {})[value] = None
             batch = build_batch([Record(k, v, client.wall_ms()) for k, v in items])
-            losses = len(self._given_up())
+            losses = losses_of(self.book, TP)
             try:
                 base = await client.produce(TP, bytes(batch), -1)
             except Failed:
@@ -161,14 +162,8 @@ class CompactedTopic:
                 self.book.broken("C12", f"{TP}@{offset} was acknowledged twice")
             self.acked[offset] = Acked(key, value, losses)
 
-    def _given_up(self) -> list[tuple[int, int]]:
-        truth = self.book.partitions.get(TP)
-        return truth.given_up if truth is not None else []
-
     def _lost(self, offset: int) -> bool:
-        """Whether what was acknowledged there was given up since it was sent."""
-        since = self._given_up()[self.acked[offset].losses :]
-        return any(start <= offset < end for start, end in since)
+        return lost_since(self.book, TP, offset, self.acked[offset].losses)
 
     async def read_all(self, client: KeyedClient) -> Found:
         """The whole topic, as a consumer sees it."""

@@ -52,6 +52,19 @@ def lost_between(
     )
 
 
+def losses_of(book: Book, tp: TopicPartition) -> int:
+    """How many of its losses are known: what is sent now is lost by later ones only."""
+    truth = book.partitions.get(tp)
+    return len(truth.given_up) if truth is not None else 0
+
+
+def lost_since(book: Book, tp: TopicPartition, offset: int, losses: int) -> bool:
+    """Whether what came to stand there, when so many losses were known, was given up since."""
+    truth = book.partitions.get(tp)
+    since = truth.given_up[losses:] if truth is not None else []
+    return any(start <= offset < end for start, end in since)
+
+
 def excused(book: Book, tp: TopicPartition, offset: int) -> bool:
     """A record that may be lost, or whose transaction may have ended otherwise."""
     truth = book.partitions.get(tp)

@@ -35,6 +35,8 @@ from highwater.chaos.simulated.trace import TraceHandler
 from highwater.chaos.simulated.transactions import IDS, Transactions
 from highwater.chaos.simulated.transactions import TPS as TXN_PARTITIONS
 from highwater.chaos.simulated.transactions_client import TOPIC, TxnClient
+from highwater.chaos.simulated.trimmed import PARTITIONS as TRIMMED_PARTITIONS
+from highwater.chaos.simulated.trimmed import TRIMMED, ManyClient, TrimmedTopic
 from highwater.chaos.simulated.workload import Workload
 from highwater.common.types import TopicPartition
 from highwater.common.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
@@ -61,6 +63,8 @@ class Options:
     """log.flush.interval.messages=1 in every seed, and more power losses."""
     compacted: bool = False
     """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
+    trimmed: bool = False
+    """A topic whose beginning goes, and requests of several partitions (`trimmed`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False
@@ -242,6 +246,7 @@ class _Run:
         compacted = CompactedTopic(cluster.rules)
         told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
         transactions, groups = Transactions(*told), Groups(*told)
+        trimmed = TrimmedTopic(*told)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:
@@ -251,11 +256,15 @@ class _Run:
             if self._options.compacted:
                 keyed = self._keyed_client(cluster, "producer-keyed")
                 clients.start_soon(keyed.run, partial(compacted.produce, keyed))
+            if self._options.trimmed:
+                self._start_many(cluster, trimmed, clients)
             if self._options.faults:
                 await self._break_things(cluster, tps)
             else:
                 await trio.sleep(self._options.seconds)
             healed = await self._whole(cluster, WHOLE_S)
+            if healed and self._options.trimmed:
+                healed = await self._caught_up(cluster, trimmed)
             clients.cancel_scope.cancel()
         if not healed:
             return
@@ -271,6 +280,8 @@ class _Run:
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
                 compacted.judge(found, cluster)
+            if self._options.trimmed:
+                await trimmed.judge(self._many_client(cluster, "many-reader"))
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
@@ -315,6 +326,9 @@ class _Run:
     def _keyed_client(self, cluster: SimCluster, name: str) -> KeyedClient:
         return KeyedClient(*self._place(cluster, name))
 
+    def _many_client(self, cluster: SimCluster, name: str) -> ManyClient:
+        return ManyClient(*self._place(cluster, name))
+
     def _txn_client(self, cluster: SimCluster, name: str) -> TxnClient:
         return TxnClient(*self._place(cluster, name))
 
@@ -327,6 +341,21 @@ class _Run:
             nursery.start_soon(client.run, partial(groups.member, client))
         stranger = self._group_client(cluster, "stranger")
         nursery.start_soon(stranger.run, partial(groups.stranger, stranger))
+
+    def _start_many(
+        self, cluster: SimCluster, trimmed: TrimmedTopic, nursery: trio.Nursery
+    ) -> None:
+        works = {"many": trimmed.produce, "deleter": trimmed.delete, "sessions": trimmed.consume}
+        for name, work in works.items():
+            client = self._many_client(cluster, name)
+            nursery.start_soon(client.run, partial(work, client))
+
+    async def _caught_up(self, cluster: SimCluster, trimmed: TrimmedTopic) -> bool:
+        with trio.move_on_after(READ_S) as scope:
+            await trimmed.caught_up()
+        if scope.cancelled_caught:
+            cluster.rules.broken("L1", f"{READ_S:g} s after all is well, sessions lack records")
+        return not scope.cancelled_caught
 
     def _start_transactions(
         self, cluster: SimCluster, transactions: Transactions, nursery: trio.Nursery
@@ -356,6 +385,8 @@ class _Run:
         if self._options.unclean:
             allowed = {"unclean.leader.election.enable": "true"}
             calls[LOSSY] = partial(admin.create_topic, LOSSY, wanted[LOSSY], replicas, allowed)
+        if self._options.trimmed:
+            calls[TRIMMED] = partial(admin.create_topic, TRIMMED, TRIMMED_PARTITIONS, replicas)
         if self._options.compacted:
             calls[COMPACTED] = partial(self._keyed_client(cluster, "maker").create, replicas)
         for name, create in calls.items():

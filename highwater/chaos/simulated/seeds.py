@@ -143,6 +143,8 @@ def replay_command(seed: int, options: Options) -> str:
         command += " --flush"
     if options.compacted:
         command += " --compacted"
+    if options.trimmed:
+        command += " --trimmed"
     if options.transactions:
         command += " --transactions"
     if options.groups:
