@@ -29,6 +29,7 @@ from highwater.chaos.clusters.api import PATIENCE_S, Cluster
 from highwater.chaos.clusters.process import Settings, process_cluster
 from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.clusters.programs import Highwater, Program
+from highwater.chaos.faults import forms
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.schedule import generate
@@ -48,6 +49,7 @@ from highwater.common.errors import ErrorCode
 from highwater.common.types import TopicPartition
 
 TRANSACTIONS, GROUPS = "transactions", "groups"
+BROKERS = (1, 2, 3)
 HEAL_S = 60.0
 FINAL_READ_S = 60.0
 
@@ -110,6 +112,9 @@ class Run:
         ]
         if TRANSACTIONS in options.workloads:
             self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
+        if options.schedule is not None:
+            topics = {topic.name: topic.partitions for topic in self.topics}
+            forms.check(options.schedule, forms.Scene(BROKERS, topics))
         self.info = RunInfo(
             run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
             seed=options.seed,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ class Fault:
     params: dict[str, Any] = field(default_factory=dict)
     optional: bool = False
     """Left out where the run's time is over."""
+    place: str = field(default="", compare=False)
+    """Where it stands: the file, and which entry."""
 
 
 def load(path: Path) -> list[Fault]:
@@ -91,7 +93,7 @@ def parse(raw: Any, where: str = "schedule") -> list[Fault]:
     for number, entry in enumerate(raw, 1):
         place = f"{where}, fault {number}"
         if "class" in entry:
-            faults += _trogdor(entry, place)
+            faults += [replace(fault, place=place) for fault in _trogdor(entry, place)]
         else:
             faults.append(_fault(entry, place))
     return faults
@@ -115,6 +117,7 @@ def _fault(entry: dict[str, Any], place: str) -> Fault:
         lasts=entry.get("for"),
         label=entry.get("as", ""),
         params={k: v for k, v in entry.items() if k not in known},
+        place=place,
     )
 
 

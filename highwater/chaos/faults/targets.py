@@ -26,9 +26,10 @@ from highwater.chaos.links.rules import CLIENTS
 from highwater.chaos.witnesses.zookeeper import PartitionState
 from highwater.common.types import TopicPartition
 
-_OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(\d+)$", re.I)
-_OTHER_THAN = "broker other than "
-_NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
+OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(\d+)$", re.I)
+OTHER_THAN = "broker other than "
+ROLES = ("controller", "not the controller", "any broker")
+NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
 
 
 class View(Protocol):
@@ -58,9 +59,9 @@ def resolve(
         return list(names[text[1:]])
     if lower in (ZOOKEEPER, CLIENTS):
         return [lower]
-    if number := _NUMBER.match(lower):
+    if number := NUMBER.match(lower):
         return [broker(int(number.group(1)))]
-    if match := _OF.match(text):
+    if match := OF.match(text):
         tp = TopicPartition(match.group(2), int(match.group(3)))
         return [broker(n) for n in _of(match.group(1).lower(), tp, view, rng)]
     if lower == "controller":
@@ -69,10 +70,10 @@ def resolve(
         return [broker(view.controller)]
     if lower == "other brokers" and others_than is not None:
         return [broker(n) for n in running if broker(n) not in others_than]
-    if lower.startswith(_OTHER_THAN):
+    if lower.startswith(OTHER_THAN):
         barred = [
             member
-            for part in text[len(_OTHER_THAN) :].split(",")
+            for part in text[len(OTHER_THAN) :].split(",")
             for member in resolve(part, view, running, rng, names)
         ]
         others = [broker(n) for n in running if broker(n) not in barred]

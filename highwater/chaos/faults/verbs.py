@@ -290,7 +290,9 @@ async def release(stage: Stage, fault: Fault) -> Done:
     nothing else was held: what the schedule arranged is not there.
     """
     label = str(fault.params.get("rule", ""))
-    rules = [stage.rules[label]] if label in stage.rules else list(stage.links.rules)
+    if label and label not in stage.rules:
+        raise ClusterError(f"no earlier hold or drop is called {label!r}")
+    rules = [stage.rules[label]] if label else list(stage.links.rules)
     matched = sum(rule.matched for rule in rules)
     for rule in rules:
         stage.links.release(rule)
@@ -431,8 +433,7 @@ async def bind(stage: Stage, fault: Fault) -> Done:
 
 
 async def wait(stage: Stage, fault: Fault) -> Done:
-    """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L", "no controller"
-    ..."""
+    """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L"."""
     until = str(fault.params.get("until", ""))
     within = float(fault.params.get("within", PATIENCE_S))
     if not until:
@@ -448,7 +449,7 @@ async def wait(stage: Stage, fault: Fault) -> Done:
             lambda: len(stage.zookeeper.partitions[tp].isr) == size, within
         )
         return Done(str(tp), f"its ISR has {size} members" if came else None)
-    if len(words) >= 5 and words[:2] == ["leader", "of"] and words[3] in ("is", "changes"):
+    if len(words) >= 5 and words[:2] == ["leader", "of"] and words[3] == "is":
         return await _wait_leader(stage, words, within)
     raise ScheduleError(
         f"wait: {until!r} is not understood; write healthy, isr of safe-0 is 2,"
