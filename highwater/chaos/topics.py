@@ -12,16 +12,22 @@ from highwater.chaos.clusters.api import PATIENCE_S, Cluster, ClusterError, brok
 from highwater.chaos.clusters.ask import ask, metadata
 from highwater.chaos.faults.admin import addresses, controller_address
 from highwater.chaos.run_folder import TopicInfo
+from highwater.common.client.errors import RETRIABLE, code_of
 from highwater.common.errors import ErrorCode
 from highwater.common.wire import messages
 
 _DONE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
+class _Refused(ClusterError):
+    """The controller's last word: to ask again changes nothing."""
+
+
 async def create_topics(
     cluster: Cluster, topics: list[TopicInfo], timeout_s: float = PATIENCE_S
 ) -> None:
-    """Asks until they are made, and known; ClusterError with what is missing."""
+    """Asks until they are made, and known; ClusterError with what is missing, and at once where the
+    controller's error is one that no retry mends."""
     topic_class = messages.CreateTopicsRequest.CreatableTopic
     request = messages.CreateTopicsRequest(
         topics=[
@@ -48,11 +54,16 @@ async def create_topics(
                 answer = await ask(await controller_address(cluster), request, 4, 12)
                 bad = [t for t in answer.topics if t.error_code not in _DONE]
                 if bad:
-                    last = f"{bad[0].name}: {ErrorCode(bad[0].error_code).name}"
+                    code = code_of(bad[0].error_code)
+                    last = f"{bad[0].name}: {code.name}"
+                    if code not in RETRIABLE:
+                        raise _Refused(f"{last} ({bad[0].error_message or 'no further word'})")
                 else:
                     while last := await _unknown(cluster, topics):
                         await trio.sleep(0.02)
                     return
+            except _Refused:
+                raise
             except (OSError, ClusterError) as error:
                 last = str(error)
             await trio.sleep(0.2)
@@ -66,6 +77,12 @@ async def _unknown(cluster: Cluster, topics: list[TopicInfo]) -> str:
         if cluster.running(broker(number)) and not cluster.paused(broker(number)):
             answer = await metadata(address, list(wanted))
             led = {t.name: sum(p.leader_id >= 0 for p in t.partitions) for t in answer.topics}
+            for topic in answer.topics:
+                if len(topic.partitions) > wanted[topic.name]:
+                    raise _Refused(
+                        f"{topic.name} exists with {len(topic.partitions)} partitions,"
+                        f" and was to have {wanted[topic.name]}"
+                    )
             for name, partitions in wanted.items():
                 if led.get(name, 0) < partitions:
                     return f"broker-{number} knows {led.get(name, 0)} leaders of {name}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from highwater.chaos.clusters.lives import Lives
 from highwater.chaos.links.rules import ZOOKEEPER, Links, broker
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "broker",
     "broker_number",
     "exceptions_in",
+    "require_member",
+    "require_running",
 ]
 
 
@@ -46,6 +49,21 @@ class ClusterError(Exception):
     """A verb could not be carried out; one clear line."""
 
 
+def require_running(cluster: Cluster, member: str) -> None:
+    """ClusterError, with what there is, for a name that is no member or one that does not run."""
+    require_member(cluster, member)
+    if not cluster.running(member):
+        up = [m for m in cluster.members() if cluster.running(m)]
+        raise ClusterError(f"{member} does not run; what runs is {', '.join(up) or 'nothing'}")
+
+
+def require_member(cluster: Cluster, member: str, *further: str) -> None:
+    """ClusterError, with the names that there are, where this is none of them."""
+    names = [*cluster.members(), *further]
+    if member not in names:
+        raise ClusterError(f"no member {member!r}: there are {', '.join(names)}")
+
+
 def broker_number(member: str) -> int:
     """The number in "broker-2"; ClusterError where it names no broker."""
     name, _, number = member.partition("-")
@@ -58,6 +76,8 @@ class Cluster(Protocol):
     runtime: str
     brokers: list[int]
     links: Links | None
+    lives: Lives
+    """When the members' processes came and went."""
 
     @property
     def bootstrap(self) -> str:
@@ -80,7 +100,8 @@ class Cluster(Protocol):
     def data_dirs(self, number: int) -> list[Path]:
         """A broker's log directories, readable from here."""
 
-    async def kill(self, member: str) -> None: ...
+    async def kill(self, member: str) -> None:
+        """Of a member that runs, as with `stop` and `pause`: ClusterError where it does not."""
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
         """The exit code."""

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from highwater.chaos.clusters.api import ClusterError, broker
+from highwater.chaos.clusters.api import ClusterError, broker, require_member, require_running
 from highwater.chaos.clusters.ask import metadata
 from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from highwater.chaos.links.rules import CLIENTS, Links
 from highwater.chaos.run_folder import TopicInfo
 from highwater.chaos.topics import create_topics
 
@@ -126,42 +127,72 @@ class BackgroundCluster:
     def pause(self, member: int | str) -> None:
         """SIGSTOP: connections stay, nothing answers."""
         self._call(self.cluster.pause, _name(member))
+        if not self.cluster.paused(_name(member)):
+            raise ClusterError(f"{_name(member)} does not stand still after SIGSTOP")
 
     def resume(self, member: int | str) -> None:
-        self._call(self.cluster.resume, _name(member))
+        """SIGCONT."""
+        name = _name(member)
+        require_running(self.cluster, name)
+        if not self.cluster.paused(name):
+            still = [m for m in self.cluster.members() if self.cluster.paused(m)]
+            raise ClusterError(f"{name} is not paused; what is: {', '.join(still) or 'nothing'}")
+        self._call(self.cluster.resume, name)
+        if self.cluster.paused(name):
+            raise ClusterError(f"{name} still stands still after SIGCONT")
 
     def cut(self, one: int | str, other: int | str, one_way: bool = False) -> None:
         """Between two members; "clients" and "zookeeper" are members too."""
         self._call(self._cut, _name(one), _name(other), one_way)
 
     async def _cut(self, one: str, other: str, one_way: bool) -> None:
-        assert self.cluster.links is not None
-        self.cluster.links.cut(one, other)
+        for name in (one, other):
+            if name != CLIENTS:
+                require_member(self.cluster, name, CLIENTS)
+        if one == other:
+            raise ClusterError(f"a cut is between two members, and both are {one}")
+        self._links().cut(one, other)
         if not one_way:
-            self.cluster.links.cut(other, one)
+            self._links().cut(other, one)
 
     def heal(self) -> None:
         """Opens every link."""
         self._call(self._heal)
 
     async def _heal(self) -> None:
-        assert self.cluster.links is not None
-        self.cluster.links.heal_all()
+        self._links().heal_all()
+
+    def _links(self) -> Links:
+        if self.cluster.links is None:
+            raise ClusterError("this cluster was started without proxies: no link can be cut")
+        return self.cluster.links
 
     def mend(self) -> None:
         """Everything as it was at the start: links open, every member running."""
-        self.heal()
+        if self.cluster.links is not None:
+            self.heal()
         for member in self.cluster.members():
-            self.resume(member)
+            if self.cluster.paused(member):
+                self.resume(member)
             if not self.cluster.running(member):
                 self.start(member)
 
     # --- questions
 
     def create_topic(
-        self, name: str, partitions: int = 1, replication_factor: int = 3, min_insync: int = 2
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        min_insync: int | None = None,
     ) -> None:
-        topic = TopicInfo(name, partitions, replication_factor, min_insync)
+        """Replication factor 3 and min.insync.replicas 2, or as many as there are brokers; a topic
+        that exists with as many partitions is taken as it is."""
+        factor = (
+            min(3, len(self.cluster.brokers)) if replication_factor is None else replication_factor
+        )
+        in_sync = min(2, factor) if min_insync is None else min_insync
+        topic = TopicInfo(name, partitions, factor, in_sync)
         self._call(create_topics, self.cluster, [topic])
 
     def leader_of(self, topic: str, partition: int) -> int:

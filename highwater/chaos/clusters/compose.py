@@ -39,8 +39,11 @@ from highwater.chaos.clusters.api import (
     broker,
     broker_number,
     exceptions_in,
+    require_member,
+    require_running,
 )
 from highwater.chaos.clusters.ask import brokers_known
+from highwater.chaos.clusters.lives import DOWN, PAUSED, UP, Lives
 from highwater.chaos.clusters.ports import free_ports
 from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.links.proxy import Proxy
@@ -117,6 +120,7 @@ class ComposeCluster:
         self.folder = folder
         self.brokers = list(BROKERS)
         self.links: Links | None = Links()
+        self.lives = Lives()
         free = iter(free_ports(1 + 7 * len(BROKERS)))
         self._zookeeper_port = next(free)
         self._ports = {
@@ -239,6 +243,8 @@ class ComposeCluster:
         await self._compose("up", "--detach", "--build", *self.members(), timeout_s=timeout_s)
         self._running = self._wanted = set(self.members())
         self._running = set(self._running)
+        for member in self.members():
+            self.lives.note(member, UP)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
     async def down(self) -> None:
@@ -247,6 +253,7 @@ class ComposeCluster:
     # --- verbs
 
     async def kill(self, member: str) -> None:
+        require_running(self, member)
         self._wanted.discard(member)
         if member in self._paused:
             await self.resume(member)
@@ -255,17 +262,22 @@ class ComposeCluster:
             while (await self._state(member))[0] == "running":
                 await trio.sleep(_POLL_S)
         self._running.discard(member)
+        self.lives.note(member, DOWN)
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
+        require_running(self, member)
         self._wanted.discard(member)
         await _docker("stop", "-t", str(int(timeout_s)), self.container(member))
         self._running.discard(member)
+        self.lives.note(member, DOWN)
         return (await self._state(member))[1]
 
     async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        require_member(self, member)
         if self.running(member):
             raise ClusterError(f"{member} runs already")
         await _docker("start", self.container(member))
+        self.lives.note(member, UP)
         self._running.add(member)
         self._wanted.add(member)
         if ready:
@@ -277,14 +289,18 @@ class ComposeCluster:
             await self._wait_ready([number], {number}, timeout_s)
 
     async def pause(self, member: str) -> None:
+        require_running(self, member)
         await _docker("pause", self.container(member))
         if (await self._state(member))[0] == "paused":
             self._paused.add(member)
+            self.lives.note(member, PAUSED)
 
     async def resume(self, member: str) -> None:
+        require_member(self, member)
         if member in self._paused:
             await _docker("unpause", self.container(member))
             self._paused.discard(member)
+            self.lives.note(member, UP)
 
     # --- inside
 

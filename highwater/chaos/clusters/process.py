@@ -34,8 +34,11 @@ from highwater.chaos.clusters.api import (
     broker,
     broker_number,
     exceptions_in,
+    require_member,
+    require_running,
 )
 from highwater.chaos.clusters.ask import brokers_known
+from highwater.chaos.clusters.lives import PAUSED, UP, Lives
 from highwater.chaos.clusters.ports import claimed, free_ports, is_free, require_free
 from highwater.chaos.clusters.processes import Child, Pid, StartError, Watchdog, kill_listed
 from highwater.chaos.clusters.programs import Highwater, Program
@@ -91,6 +94,7 @@ class ProcessCluster:
         self.folder = settings.folder
         self.brokers = list(range(1, settings.brokers + 1))
         self.links = Links() if settings.proxies else None
+        self.lives = Lives()
         self.proxies: list[Proxy] = []
         self._lock = lock
         self._children: dict[str, Child] = {}
@@ -267,14 +271,17 @@ class ProcessCluster:
     # --- verbs
 
     async def kill(self, member: str) -> None:
-        child = self._child(member)
+        require_running(self, member)
+        child = self._children[member]
         self._wanted.discard(member)
         child.signal(signal.SIGKILL)
         await self._end([child], 10)
+        self.lives.look(self.running)
         self.write_state()
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
-        child = self._child(member)
+        require_running(self, member)
+        child = self._children[member]
         self._wanted.discard(member)
         child.signal(signal.SIGTERM)
         with trio.move_on_after(timeout_s):
@@ -283,10 +290,12 @@ class ProcessCluster:
         code = child.popen.poll()
         if code is None:
             raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
+        self.lives.look(self.running)
         self.write_state()
         return int(code)
 
     async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        require_member(self, member)
         if self.running(member):
             raise ClusterError(f"{member} runs already")
         self._spawn(member)
@@ -307,6 +316,7 @@ class ProcessCluster:
                 refused = program.registration_refused in child.new_output()
                 if child.running or not refused or trio.current_time() > deadline:
                     raise
+                self.lives.look(self.running)
                 await trio.sleep(0.5)  # until the session of the killed predecessor has expired
                 self._spawn(member)
 
@@ -323,10 +333,15 @@ class ProcessCluster:
         raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
 
     async def pause(self, member: str) -> None:
+        require_running(self, member)
         await self._signal_until(member, signal.SIGSTOP, paused=True)
+        if self.paused(member):
+            self.lives.note(member, PAUSED)
 
     async def resume(self, member: str) -> None:
         await self._signal_until(member, signal.SIGCONT, paused=False)
+        if self.running(member) and not self.paused(member):
+            self.lives.note(member, UP)
 
     async def _signal_until(self, member: str, number: signal.Signals, paused: bool) -> None:
         child = self._child(member)
@@ -338,10 +353,8 @@ class ProcessCluster:
     # --- inside
 
     def _child(self, member: str) -> Child:
-        child = self._children.get(member)
-        if child is None:
-            raise ClusterError(f"no member {member}: there are {', '.join(self.members())}")
-        return child
+        require_member(self, member)
+        return self._children[member]
 
     def _spawn(self, member: str) -> None:
         folder = self.member_folder(member)
@@ -358,6 +371,7 @@ class ProcessCluster:
         self._children[member] = Child(
             member, command, output=self.output(member), cwd=folder, env=env
         )
+        self.lives.note(member, UP)
         self._wanted.add(member)
         self.write_state()
 
