@@ -151,6 +151,7 @@ def _up_here(wish: Wish) -> None:
             # any other has its own: two that start at once would both find 2181 free
             zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
             program=apache.program() if wish.program == "apache" else Highwater(),
+            internal_topics=True,
             properties=wish.properties,
         )
         started = time.monotonic()

@@ -40,6 +40,7 @@ class BackgroundCluster:
                 brokers=brokers,
                 proxies=True,
                 quick_end=True,
+                internal_topics=True,
                 properties={k.replace("_", "."): v for k, v in properties.items()},
             )
         )

@@ -13,7 +13,6 @@ wait for ZooKeeper by themselves.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -25,7 +24,7 @@ from typing import IO, Any
 
 import trio
 
-from highwater.chaos.clusters import zookeeper
+from highwater.chaos.clusters import internal_topics, zookeeper
 from highwater.chaos.clusters.api import (
     PATIENCE_S,
     TRACEBACK,
@@ -40,7 +39,14 @@ from highwater.chaos.clusters.api import (
 from highwater.chaos.clusters.ask import brokers_known
 from highwater.chaos.clusters.lives import PAUSED, UP, Lives
 from highwater.chaos.clusters.ports import claimed, free_ports, is_free, require_free
-from highwater.chaos.clusters.processes import Child, Pid, StartError, Watchdog, kill_listed
+from highwater.chaos.clusters.processes import (
+    Child,
+    Pid,
+    StartError,
+    Watchdog,
+    kill_listed,
+    take_lock,
+)
 from highwater.chaos.clusters.programs import Highwater, Program
 from highwater.chaos.links.proxy import Proxy
 from highwater.chaos.links.rules import Links
@@ -67,6 +73,9 @@ class Settings:
     """Further broker properties."""
     quick_end: bool = False
     """Kill everything at the end: nobody will need what a clean shutdown saves."""
+    internal_topics: bool = False
+    """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
+    first group comes after the first fault; left to the first client otherwise, as in Kafka."""
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
@@ -405,6 +414,8 @@ class ProcessCluster:
         properties |= self.settings.program_of(number).prepare(
             folder, len(self.brokers), self.settings.profile
         )
+        if factor < 3:
+            properties |= internal_topics.properties(factor)
         properties |= self.settings.properties
         path = folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -463,27 +474,15 @@ class ProcessCluster:
         os.replace(temporary, self.folder / "state.json")
 
 
-def _take_lock(folder: Path) -> IO[str]:
-    """The folder's lock; ends with this process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StartError(
-            f"a cluster is running in {folder}: `highwater down --dir {folder}` stops it"
-        ) from None
-    return lock
-
-
 @asynccontextmanager
 async def process_cluster(
     settings: Settings, timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[ProcessCluster]:
     """A running cluster; whatever happens inside, no process is left behind."""
+    if settings.internal_topics:
+        internal_topics.require_room(settings.properties, settings.brokers)
     with ExitStack() as held:
-        lock = held.enter_context(_take_lock(settings.folder))
+        lock = held.enter_context(take_lock(settings.folder))
         kill_listed(settings.folder / "state.json")  # what a supervisor that was killed left behind
         held.enter_context(claimed(settings.external_ports, settings.folder))
         cluster = ProcessCluster(settings, lock)
@@ -494,6 +493,8 @@ async def process_cluster(
                 try:
                     await cluster.serve_proxies(nursery)
                     await cluster.start_all(timeout_s)
+                    if settings.internal_topics:
+                        await internal_topics.create(cluster, timeout_s)
                     yield cluster
                 finally:
                     with trio.CancelScope(shield=True):

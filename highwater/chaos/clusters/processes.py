@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import platform
@@ -29,7 +30,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -114,6 +115,20 @@ def _start_time(pid: int) -> str | None:
         return f"{psutil.Process(pid).create_time():.2f}"
     except psutil.Error:
         return None
+
+
+def take_lock(folder: Path) -> IO[str]:
+    """The lock of a cluster's folder; ends with this process.  StartError where it is taken."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StartError(
+            f"a cluster is running in {folder}: `highwater down --dir {folder}` stops it"
+        ) from None
+    return lock
 
 
 class Child:

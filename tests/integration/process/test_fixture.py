@@ -1,21 +1,82 @@
-"""What a test may ask of the fixture: what is misspelled is refused."""
+"""What a test may ask of the fixture: what is misspelled is refused, and the first group can come
+after the first fault."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from highwater.chaos.clusters.api import ClusterError
 from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.history import LineLog, read_lines
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[BackgroundCluster]:
+    with BackgroundCluster(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+def test_the_first_group_comes_after_the_leaders_death(fresh: BackgroundCluster) -> None:
+    """The natural failover test: nobody has asked for a coordinator before the kill."""
+    fresh.create_topic("orders")
+    producer = Producer({"bootstrap.servers": fresh.bootstrap_servers})
+    producer.produce("orders", b"one")
+    producer.flush(60)
+    fresh.kill(fresh.leader_of("orders", 0))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": fresh.bootstrap_servers,
+            "group.id": "first",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.subscribe(["orders"])
+        values: list[bytes] = []
+
+        def read() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+            return bool(values)
+
+        eventually(read, "the group reads the record", within_s=60)
+        (committed,) = consumer.commit(asynchronous=False)
+        assert (values, committed.offset, committed.error) == ([b"one"], 1, None)
+    finally:
+        consumer.close()
+
+
+def test_both_internal_topics_are_there_on_as_many_brokers_as_there_are(tmp_path: Path) -> None:
+    with BackgroundCluster(tmp_path / "cluster", brokers=2) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topics = admin.list_topics(timeout=60).topics
+        for name in ("__consumer_offsets", "__transaction_state"):
+            assert {len(p.replicas) for p in topics[name].partitions.values()} == {2}
+        cluster.create_topic("orders")
+        assert len(cluster.isr_of("orders", 0)) == 2
+
+
+def test_more_replicas_than_brokers_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    wanted = {"offsets_topic_replication_factor": "3"}
+    with (
+        pytest.raises(StartError, match=r"offsets\.topic\.replication\.factor=3, and there are to"),
+        BackgroundCluster(tmp_path / "cluster", brokers=2, **wanted),
+    ):
+        pass
+    assert not (tmp_path / "cluster" / "zookeeper").exists()
 
 
 Ask = Callable[[BackgroundCluster], object]
