@@ -181,6 +181,7 @@ def _show(verdict: Any, out: Path) -> None:
     from highwater.chaos.report.table import example_lines, verdict_table
 
     console = Console()
+    console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
     for line in [*example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -73,6 +73,7 @@ def verify(
         raise SystemExit(3) from None
     if json_file is not None:
         json_file.write_text(json.dumps(asdict(verdict), indent=1) + "\n", encoding="utf-8")
+    console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
     for line in [*example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False)

@@ -13,7 +13,7 @@ SELECT
   END AS kind,
   s.topic, s.partition, s.offset,
   CAST(NULL AS STRING) AS value,
-  'acknowledged for ' || substr(min(s.value), 1, 60) || ' and for ' || substr(max(s.value), 1, 60) AS detail
+  'was acknowledged for ' || substr(min(s.value), 1, 60) || ' and for ' || substr(max(s.value), 1, 60) AS detail
 FROM sends s
 WHERE s.acked AND s.offset IS NOT NULL
 GROUP BY s.topic, s.partition, s.offset

@@ -12,7 +12,7 @@ FROM (SELECT DISTINCT r.topic, r.partition, r.offset, r.value FROM reads r WHERE
 SELECT
   CASE WHEN max(CASE WHEN r.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
   r.topic, r.partition, r.offset, r.value,
-  'read by ' || min(r.process) || ', gone from the full read at the end' AS detail
+  'was read by ' || min(r.process) || ', and is gone from the full read at the end' AS detail
 FROM reads r
 LEFT JOIN log_starts l ON l.topic = r.topic AND l.partition = r.partition
 WHERE r.offset >= coalesce(l.log_start, 0)

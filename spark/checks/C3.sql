@@ -11,8 +11,7 @@ SELECT count(*) AS examined FROM sends s WHERE s.acked AND s.offset IS NOT NULL
 SELECT
   CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
   s.topic, s.partition, s.offset, s.value,
-  'acknowledged to ' || s.process || ' at offset ' || CAST(s.offset AS STRING) || ', never read although offset '
-    || CAST(h.highest AS STRING) || ' was' AS detail
+  'was acknowledged to ' || s.process || ' and never read, though ' || CAST(h.highest AS STRING) || ' was' AS detail
 FROM sends s
 JOIN (SELECT r.topic, r.partition, max(r.offset) AS highest FROM reads r GROUP BY r.topic, r.partition) h
   ON h.topic = s.topic AND h.partition = s.partition AND h.highest >= s.offset
@@ -21,7 +20,7 @@ UNION ALL
 SELECT
   CASE WHEN max(CASE WHEN u.expect_loss OR u.acks <> -1 THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,
   u.topic, u.partition, CAST(NULL AS BIGINT) AS offset, u.value,
-  'of unknown outcome, never read although ' || substr(min(b.value), 1, 60) || ' of the same operation was' AS detail
+  'is of unknown outcome and was never read, though ' || substr(min(b.value), 1, 60) || ' of the same operation was' AS detail
 FROM sends u
 JOIN sends b ON b.op = u.op AND b.value <> u.value
 WHERE u.outcome = 'info' AND NOT u.seen AND b.seen

@@ -10,6 +10,6 @@ SELECT count(*) AS examined FROM sends s WHERE s.acked
 SELECT
   CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
   s.topic, s.partition, s.offset, s.value,
-  'acknowledged to ' || s.process || ' (acks ' || CAST(s.acks AS STRING) || '), in no read' AS detail
+  'was acknowledged to ' || s.process || ' (acks ' || CAST(s.acks AS STRING) || ') and is in no read' AS detail
 FROM sends s
 WHERE s.acked AND NOT s.seen AND NOT s.deleted

@@ -11,7 +11,7 @@ WHERE s.outcome = 'fail' OR t.failed
 SELECT
   'violation' AS kind,
   r.topic, r.partition, r.offset, r.value,
-  'read by ' || min(r.process) || ', although the attempt of ' || min(s.process) || ' failed for certain' AS detail
+  'was read by ' || min(r.process) || ', although the attempt of ' || min(s.process) || ' failed for certain' AS detail
 FROM reads r
 JOIN (
   SELECT f.topic, f.value, min(f.process) AS process
@@ -24,7 +24,7 @@ UNION ALL
 SELECT
   'violation' AS kind,
   r.topic, r.partition, r.offset, r.value,
-  'read by ' || min(r.process) || ' under read_committed, although transaction ' || min(t.txn) || ' was aborted' AS detail
+  'was read by ' || min(r.process) || ' under read_committed, although transaction ' || min(t.txn) || ' was aborted' AS detail
 FROM reads r
 JOIN sends s ON s.topic = r.topic AND s.value = r.value
 JOIN transactions t ON t.txn = s.txn

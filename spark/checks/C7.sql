@@ -31,7 +31,7 @@ FROM (
   SELECT
     CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
     s.topic, s.partition, s.offset, s.value,
-    'acknowledged to ' || s.process || ', but the offset holds ' || substr(coalesce(r.value, '(null)'), 1, 60) AS detail
+    'was acknowledged to ' || s.process || ', but the offset holds ' || substr(coalesce(r.value, '(null)'), 1, 60) AS detail
   FROM sends s
   JOIN (SELECT DISTINCT a.topic, a.partition, a.offset, a.value FROM reads a) r
     ON r.topic = s.topic AND r.partition = s.partition AND r.offset = s.offset

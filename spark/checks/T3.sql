@@ -10,7 +10,7 @@ SELECT count(*) AS examined FROM transactions t WHERE t.fate <> 'never'
 SELECT
   'violation' AS kind,
   r.topic, r.partition, r.offset, r.value,
-  'read by ' || min(r.process) || ' under read_committed, and the commit of ' || min(t.txn) || ' was '
+  'was read by ' || min(r.process) || ' under read_committed, and the commit of ' || min(t.txn) || ' was '
     || CASE WHEN min(t.fate) = 'never' THEN 'never asked for, or refused' ELSE 'not asked for yet' END AS detail
 FROM reads r
 JOIN sends s ON s.topic = r.topic AND s.value = r.value

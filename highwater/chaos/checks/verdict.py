@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from highwater.chaos.checks.headline import headline
 from highwater.chaos.checks.location import catalog
 
 Word = Literal["valid", "invalid", "unknown", "void"]
@@ -62,6 +63,8 @@ class Verdict:
     faults: list[dict[str, Any]]
     notes: list[str]
     """Why the verdict is what it is, and what it rests on: one line each."""
+    headline: str = ""
+    """The run in one sentence."""
     longest_gap_ms: int | None = None
     """The longest time between two acknowledgements that bind (acks=all)."""
     engine: str = "duckdb"
@@ -114,7 +117,7 @@ def decide(
         outcomes |= _cluster_checks(info)
         outcomes["L2"] = _health(info, finished)
     notes = _notes(outcomes, disagreements)
-    return Verdict(
+    verdict = Verdict(
         verdict=_word(outcomes, disagreements),
         seed=info.get("seed"),
         runtime=info.get("runtime"),
@@ -127,6 +130,8 @@ def decide(
         longest_gap_ms=None if (gap := facts["longest_gap_ns"]) is None else gap // 1_000_000,
         engine=results["engine"],
     )
+    verdict.headline = headline(verdict, {i: r["examples"] for i, r in results["checks"].items()})
+    return verdict
 
 
 def _outcome(check: Any, result: dict[str, Any], has_what_it_needs: bool) -> CheckOutcome:
@@ -158,7 +163,7 @@ def _violations_first(examples: Sequence[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def readable(example: dict[str, Any]) -> str:
-    """`orders-0 offset 17, value r1|p|3: acknowledged to p, in no read`"""
+    """`orders-0 offset 17, value r1|p|3: was acknowledged to p (acks -1) and is in no read`"""
     where = ""
     if example["topic"] is not None:
         partition = example["partition"]

@@ -84,7 +84,7 @@ def test_a_finding_can_be_read_without_the_history(
     (lost,) = [e for e in result["checks"]["C3"]["examples"] if e["topic"] == topic]
     assert (lost["partition"], lost["offset"]) == (0, 6)
     assert lost["detail"] == (
-        f"acknowledged to {topic}/producer-0 at offset 6, never read although offset 7 was"
+        f"was acknowledged to {topic}/producer-0 and never read, though 7 was"
     )
 
 

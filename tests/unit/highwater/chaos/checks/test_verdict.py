@@ -43,7 +43,7 @@ def test_a_violation_makes_the_run_invalid_and_is_shown(tmp_path: Path) -> None:
     assert (verdict.verdict, verdict.exit_code) == ("invalid", 1)
     assert [i for i, c in verdict.checks.items() if c.status == "violated"] == ["C15"]
     (example,) = verdict.checks["C15"].examples
-    assert example.startswith("t00-vanished-0 offset 6, value t00-vanished|seen: read by ")
+    assert example.startswith("t00-vanished-0 offset 6, value t00-vanished|seen: was read by ")
 
 
 def test_verdict_json_has_the_agreed_keys(tmp_path: Path) -> None:
