@@ -151,6 +151,8 @@ class Run:
             LineLog(self.folder.witness),
             LineLog(self.folder.cluster / "sizes.jsonl"),
         )
+        lives_log = LineLog(self.folder.cluster / "processes.jsonl")
+        cluster.lives.write_to(lives_log)
         witness = ZooKeeperWitness(cluster.zookeeper_connect, witness_log)
         sizes = disk.SizeWitness({n: cluster.data_dirs(n) for n in cluster.brokers}, sizes_log)
         deaths = DeathWitness(cluster.data_dirs)
@@ -170,8 +172,9 @@ class Run:
             with trio.CancelScope(shield=True):  # its thread would outlive a run that is cut short
                 await trio.to_thread.run_sync(witness.close)
             self._count(cluster, witness, sizes, deaths)
-            witness_log.close()
-            sizes_log.close()
+            cluster.lives.write_to(None)
+            for log in (witness_log, sizes_log, lives_log):
+                log.close()
 
     async def _workload_and_faults(
         self, cluster: Cluster, witness: ZooKeeperWitness, deaths: DeathWitness
@@ -330,8 +333,10 @@ async def _within(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
 
 
 async def _settle_often(stage: Stage) -> None:
-    """Where epochs start is read soon after each election: entries without records do not last."""
+    """Where epochs start is read soon after each election: entries without records do not last.
+    A member that ended by itself is noticed here."""
     while True:
+        stage.cluster.lives.look(stage.cluster.running)
         stage.deaths.settle(stage.zookeeper.partitions)
         await trio.sleep(0.1)
 

@@ -13,6 +13,8 @@ cluster/        from each broker's disk, after the run:
   records.jsonl   {"broker", "topic", "partition", "offset", "leader_epoch", "key", "value",
                   "producer_id", "producer_epoch", "sequence"}: every record of every replica (C5)
   epochs.jsonl    {"broker", "topic", "partition", "epoch", "start_offset"}: leader-epoch-checkpoint
+  processes.jsonl {"t_ns", "member", "state": "up" | "paused" | "down"}: the processes, as the
+                  harness started, stopped and saw them
   sizes.jsonl     {"t_ns", "broker", "topic", "partition", "segment", "size", "was"}: a log became
                   shorter
   broker-N/       its output and its server.properties

@@ -18,6 +18,7 @@ from highwater.chaos.checks.location import catalog
 
 BINS: Final = 160
 MAX_MARKS: Final = 2000
+PROCESSES: Final = "cluster/processes.jsonl"
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Rates:
 
 @dataclass(slots=True)
 class Span:
-    """A state that lasted: a leader, an ISR, a controller, a broker's registration."""
+    """A state that lasted: a leader, an ISR, a controller, a process, its registration."""
 
     begin: float
     end: float
@@ -71,7 +72,10 @@ class ReportData:
     leaders: dict[str, list[Span]]
     isrs: dict[str, list[Span]]
     controllers: list[Span]
-    brokers: dict[str, list[Span]]
+    processes: dict[str, list[Span]]
+    """Member -> up, paused, down: what the harness did to its process, or saw of it."""
+    registrations: dict[str, list[Span]]
+    """Broker -> whether its znode is there: a killed broker's stays until its session ends."""
     losses: list[Loss]
     final_read_at: float | None
     """When the full read at the end began."""
@@ -81,6 +85,10 @@ class ReportData:
     """
     clients: list[tuple[str, int, int, int]]
     """(library, records acknowledged, of unknown outcome, read)."""
+
+    def members(self) -> list[str]:
+        """ZooKeeper first, then the brokers."""
+        return sorted(self.processes.keys() | self.registrations.keys(), key=_natural)
 
 
 def gather(run: Path) -> ReportData:
@@ -122,7 +130,13 @@ def gather(run: Path) -> ReportData:
         leaders=_spans(witnessed, "leader", origin, seconds),
         isrs=_spans(witnessed, "isr", origin, seconds),
         controllers=_spans(witnessed, "controller", origin, seconds).get("", []),
-        brokers=_spans(witnessed, "broker", origin, seconds),
+        processes=_spans(
+            [{**line, "what": "process"} for line in _json_lines(run / PROCESSES)],
+            "process",
+            origin,
+            seconds,
+        ),
+        registrations=_spans(witnessed, "broker", origin, seconds),
         losses=losses,
         final_read_at=final_read_at,
         gap=gap,
@@ -227,13 +241,21 @@ def _states(line: dict[str, Any], what: str, rows: dict[str, list[Span]]) -> lis
     if kind != what:
         return []
     if what == "broker":
-        registered = {f"broker {number}" for number in line.get("brokers", [])}
+        registered = {f"broker-{number}" for number in line.get("brokers", [])}
         return [(name, name in registered) for name in sorted(registered | rows.keys())]
+    if what == "process":
+        return [(str(line.get("member")), line.get("state"))]
     return [("", line.get("controller"))]
 
 
+def _natural(member: str) -> tuple[bool, int, str]:
+    """ZooKeeper, then broker-2 before broker-10."""
+    number = member.rpartition("-")[2]
+    return member.startswith("broker"), int(number) if number.isdigit() else 0, member
+
+
 def _note(line: dict[str, Any]) -> str:
-    skipped = ("t_ns", "t", "what", "topic", "partition")
+    skipped = ("t_ns", "t", "what", "topic", "partition", "member")
     return ", ".join(f"{k} {_text(v)}" for k, v in line.items() if k not in skipped)
 
 

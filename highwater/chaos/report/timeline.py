@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from highwater.chaos.checks.headline import MENDING
 from highwater.chaos.report.data import BINS, ReportData, Span
 
 WIDTH, LEFT, RIGHT = 1180, 150, 12
 PLOT = WIDTH - LEFT - RIGHT
 RATE_HEIGHT, READ_HEIGHT, LATENCY_HEIGHT, ROW_HEIGHT, GAP = 120, 44, 50, 15, 16
-
-MENDING = ("start", "resume", "heal", "release", "start_all", "wait")
-"""Verbs that end a fault."""
 
 
 class Canvas:
@@ -73,8 +71,13 @@ def draw(data: ReportData) -> str:
         _isr_strip(canvas, isr)
     if data.controllers:
         _row(canvas, "controller", data.controllers, lambda state: _broker_class(state, brokers))
-    for name, spans in data.brokers.items():
-        _row(canvas, name, spans, lambda state: "up" if state else "down")
+    for member in data.members():
+        _row(canvas, f"{member} process", data.processes.get(member, []), str)
+        if member in data.registrations:
+            spans = data.registrations[member]
+            kind = {True: "registered", False: "unregistered"}
+            _row(canvas, "in ZooKeeper", spans, kind.__getitem__, height=ROW_HEIGHT - 2)
+        canvas.y += 3
     _faults(canvas, data, top)
     _axis(canvas, top)
     height = canvas.y + 24
@@ -160,16 +163,22 @@ def _latency(canvas: Canvas, data: ReportData) -> None:
     canvas.y = base + GAP
 
 
-def _row(canvas: Canvas, name: str, spans: list[Span], kind_of: Callable[[Any], str]) -> None:
-    canvas.text(LEFT - 8, canvas.y + ROW_HEIGHT - 4, name)
+def _row(
+    canvas: Canvas,
+    name: str,
+    spans: list[Span],
+    kind_of: Callable[[Any], str],
+    height: int = ROW_HEIGHT,
+) -> None:
+    canvas.text(LEFT - 8, canvas.y + height - 4, name)
     for span in spans:
         x, width = canvas.x(span.begin), canvas.x(span.end) - canvas.x(span.begin)
         title = f"{span.begin:.2f}-{span.end:.2f} s: {span.note}"
-        canvas.rect(x, canvas.y, width, ROW_HEIGHT - 3, kind_of(span.state), title)
+        canvas.rect(x, canvas.y, width, height - 3, kind_of(span.state), title)
         if width > 16 and isinstance(span.state, int) and not isinstance(span.state, bool):
             text = str(span.state) if span.state >= 0 else "none"
-            canvas.text(x + 4, canvas.y + ROW_HEIGHT - 5, text, "inside", "start")
-    canvas.y += ROW_HEIGHT
+            canvas.text(x + 4, canvas.y + height - 5, text, "inside", "start")
+    canvas.y += height
 
 
 def _isr_strip(canvas: Canvas, spans: list[Span]) -> None:

@@ -38,7 +38,17 @@ def run(tmp_path: Path) -> Path:
         {"t_ns": 0, "what": "broker", "brokers": [1, 2]},
         {"t_ns": 500, "what": "broker", "brokers": [2]},
     ]
-    for name, lines in (("faults", faults), ("witness", witness)):
+    processes = [
+        {"t_ns": 0, "member": "zookeeper", "state": "up"},
+        {"t_ns": 0, "member": "broker-1", "state": "up"},
+        {"t_ns": 110, "member": "broker-1", "state": "down"},
+        {"t_ns": 300, "member": "broker-1", "state": "up"},
+        {"t_ns": 0, "member": "broker-2", "state": "up"},
+        {"t_ns": 600, "member": "broker-2", "state": "paused"},
+        {"t_ns": 700, "member": "broker-2", "state": "up"},
+    ]
+    files = {"faults": faults, "witness": witness, "cluster/processes": processes}
+    for name, lines in files.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text)
     checks.run(tmp_path, "duckdb", lambda line: None)
@@ -69,7 +79,8 @@ def test_the_timeline_is_well_formed(run: Path) -> None:
     root = ET.fromstring(svg.group(0))
     kinds = {e.get("class") for e in root.iter()}
     assert {"acked", "unsafe", "fault", "fault unseen", "loss", "expected-loss"} <= kinds
-    assert {"broker-0", "broker-1", "isr-0", "isr-1", "isr-2", "nobody", "up", "down"} <= kinds
+    assert {"broker-0", "broker-1", "isr-0", "isr-1", "isr-2", "nobody"} <= kinds
+    assert {"up", "paused", "down", "registered", "unregistered"} <= kinds
 
 
 def test_states_last_until_the_next_line_of_the_witness(run: Path) -> None:
@@ -79,8 +90,34 @@ def test_states_last_until_the_next_line_of_the_witness(run: Path) -> None:
     assert first.end == second.begin
     assert second.end == data.seconds
     assert [s.state for s in data.isrs["safe-0"]] == [[1, 2, 3], [1, 2], [2]]
-    assert [s.state for s in data.brokers["broker 1"]] == [True, False]
-    assert [s.state for s in data.brokers["broker 2"]] == [True]
+    assert [s.state for s in data.registrations["broker-1"]] == [True, False]
+    assert [s.state for s in data.registrations["broker-2"]] == [True]
+
+
+def test_a_lane_is_red_for_as_long_as_the_process_was_down(run: Path) -> None:
+    """And the registration, which outlives it, stands beside it under a name of its own."""
+    data = gather(run)
+    first = json.loads((run / "history.jsonl").read_text().splitlines()[0])["t_ns"]
+    up, down, again = data.processes["broker-1"]
+    assert (up.state, down.state, again.state) == ("up", "down", "up")
+    assert (down.begin, down.end) == ((110 - first) / 1e9, (300 - first) / 1e9)
+    assert data.registrations["broker-1"][0].end > down.end, "the znode went later than the process"
+    page = report.write(run).read_text()
+    labels = re.findall(r'<text class="label"[^>]*>([^<]*)</text>', page)
+    lanes = [label for label in labels if "process" in label or "ZooKeeper" in label]
+    broker = ["broker-1 process", "in ZooKeeper", "broker-2 process", "in ZooKeeper"]
+    assert lanes == ["zookeeper process", *broker]
+
+
+def test_one_sentence_stands_on_top(run: Path) -> None:
+    page = report.write(run).read_text()
+    (sentence,) = re.findall(r'<p class="headline">(.*?)</p>', page)
+    assert page.index("headline") < page.index("<svg")
+    told = "and is in no read."
+    assert sentence.startswith("record 6 of t")
+    assert sentence.endswith(told)
+    done = CliRunner().invoke(verify_command, [str(run), "--engine", "duckdb", "--no-report"])
+    assert done.stdout.splitlines()[0] + "." == sentence
 
 
 def test_rates_add_up_to_the_operations(run: Path) -> None:
