@@ -6,8 +6,10 @@ than others, and a client that was answered in between met "unknown partition", 
 configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
 Kafka's own requests, until they show the same.
 
-A broker that does not answer is passed over: it delays an answer by `PATIENCE_S` at most, and
-nothing by more than the request's time-out.  Apache Kafka's brokers are asked like ours.  Deviation
+A broker that does not answer is passed over: it delays an answer by `PATIENCE_S` at most.  One that
+answers and does not come to agree delays it by `LIMIT_MS`, or by three quarters of the request's
+time-out where that is less: a client that gave up at the time-out would ask once more, and be told
+that the topic exists.  Apache Kafka's brokers are asked like ours.  Deviation
 from Apache Kafka, which answers as soon as the answering broker itself shows it.
 """
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LIMIT_MS = 5000
+"""For an answer as a whole; less where the request's own time-out is nearer."""
 PATIENCE_S = 1.0
 """So long a broker may leave one question without an answer."""
 MOST_ASKED = 100
@@ -142,16 +146,17 @@ class Agreement:
         finally:
             self._nursery = None
 
-    def begin(self, question: Question, limit_ms: int, settled: Callable[[], None]) -> Asking:
+    def begin(self, question: Question, timeout_ms: int, settled: Callable[[], None]) -> Asking:
         """Asks every registered broker but this one; calls `settled` when that is over, unless it
         is at once.
         """
+        limit_s = min(LIMIT_MS, timeout_ms * 3 / 4) / 1000
         others = sorted(b for b in self._metadata.brokers() if b != self._config.broker_id)
         if self._nursery is None or not others or self._under_way >= MOST_ASKED:
             return Asking(over=True)
         asking = Asking(over=False)
         self._under_way += 1
-        self._nursery.start_soon(self._ask_all, others, question, limit_ms / 1000, asking, settled)
+        self._nursery.start_soon(self._ask_all, others, question, limit_s, asking, settled)
         return asking
 
     async def _ask_all(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.admin.agreement import Asking, about_configs, about_topics
+from broker.admin.agreement import LIMIT_MS, Asking, about_configs, about_topics
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import DelayedOperation
 from broker.response import Response
@@ -89,7 +89,7 @@ class ConfigWait(DelayedOperation):
     """
 
     kind: ClassVar[str] = "topic"
-    timeout_ms = 5000
+    timeout_ms = 2 * LIMIT_MS
 
     def __init__(self, services: Services, topics: Iterable[str], answer: Response) -> None:
         self._own = object()

@@ -18,7 +18,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -454,15 +454,7 @@ class ProcessCluster:
             "bootstrap": self.bootstrap,
             "zookeeper": self.zookeeper_connect,
             "zookeeper_port": self._zookeeper_port,
-            "ports": {
-                n: {
-                    "bound": p.bound,
-                    "advertised": p.advertised,
-                    "zookeeper": p.zookeeper,
-                    "metrics": p.metrics,
-                }
-                for n, p in self._ports.items()
-            },
+            "ports": {n: asdict(ports) for n, ports in self._ports.items()},
             "metrics": {n: self.metrics_address(n) for n in self._ports},
             "processes": {
                 name: child.pid.as_json() for name, child in self._children.items() if child.running
