@@ -93,7 +93,9 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
     assert fetcher.states[broken].truncating, "a new term brings it in line first"
 
 
-async def test_the_first_delays_are_short(tmp_path: Path) -> None:
+async def test_the_first_delays_are_short(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
     """A follower often hears of a leader before that one does, and acks=all waits for it."""
     manager = await replica_manager(tmp_path)
     partition = hosted(manager, TopicPartition("t", 0))
