@@ -4,10 +4,10 @@
 broker wins over the default, and both over what its file says; taken away again, the file's value
 is back.  Every broker follows /config/changes and reads both znodes anew.
 
-`DYNAMIC` holds what takes effect here.  Kafka lists more: listeners and security, compression and
-preallocation, background.threads and the number of recovery threads.  They are refused rather than
-stored unheeded, as nothing here would follow.  Deviation: queued.max.requests and
-queued.max.request.bytes can be changed too, which Kafka reads once.
+`DYNAMIC` holds what takes effect here.  Kafka lists more: listeners, security, background.threads
+and the number of recovery threads.  They are refused rather than stored unheeded, as nothing here
+would follow.  Deviation: queued.max.requests and queued.max.request.bytes can be changed too, which
+Kafka reads once.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
@@ -60,6 +60,10 @@ SOCKETS = (
     "queued.max.request.bytes",
 )
 LOGS = (
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
     "log.cleaner.delete.retention.ms",
     "log.cleaner.max.compaction.lag.ms",
     "log.cleaner.min.cleanable.ratio",
@@ -69,9 +73,14 @@ LOGS = (
     "log.flush.interval.ms",
     "log.index.interval.bytes",
     "log.index.size.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.difference.max.ms",
     "log.message.timestamp.type",
+    "log.preallocate",
     "log.retention.bytes",
     "log.retention.ms",
+    "log.roll.jitter.ms",
     "log.roll.ms",
     "log.segment.bytes",
     "log.segment.delete.delay.ms",

@@ -317,3 +317,35 @@ def test_levels_of_loggers(in_broker: Any) -> None:
             logger.setLevel(logging.NOTSET)
 
     in_broker(body)
+
+
+def test_the_default_of_every_property_of_logs_changes_while_they_run(in_broker: Any) -> None:
+    """Each property of topics whose default a broker may change, but for those of one broker."""
+    wanted = {
+        "log.cleaner.delete.retention.ms": ("7", "delete_retention_ms", 7),
+        "log.cleaner.max.compaction.lag.ms": ("8", "max_compaction_lag_ms", 8),
+        "log.cleaner.min.cleanable.ratio": ("0.25", "min_cleanable_dirty_ratio", 0.25),
+        "log.cleaner.min.compaction.lag.ms": ("3", "min_compaction_lag_ms", 3),
+        "log.cleanup.policy": ("compact", "cleanup_policy", "compact"),
+        "compression.type": ("zstd", "compression_type", "zstd"),
+        "compression.gzip.level": ("9", "gzip_level", 9),
+        "compression.lz4.level": ("3", "lz4_level", 3),
+        "compression.zstd.level": ("7", "zstd_level", 7),
+        "log.message.timestamp.before.max.ms": ("11", "oldest_ms", 11),
+        "log.message.timestamp.after.max.ms": ("12", "latest_ms", 12),
+        "log.preallocate": ("true", "preallocate", True),
+        "log.roll.jitter.ms": ("13", "segment_jitter_ms", 13),
+        "log.roll.ms": ("1000", "segment_ms", 1000),
+        "log.retention.ms": ("99", "retention_ms", 99),
+        "log.segment.bytes": ("4096", "segment_bytes", 4096),
+        "message.max.bytes": ("555", "max_message_bytes", 555),
+    }
+
+    async def body(b: Any) -> None:
+        for name, (value, attribute, becomes) in wanted.items():
+            assert await alter(b, "", (name, SET, value)) == ("NONE", None), name
+            await follower(b).load()
+            b.services.logs.reconfigure()
+            assert getattr(b.services.logs.default_config, attribute) == becomes, name
+
+    in_broker(body)
