@@ -1,0 +1,121 @@
+"""The rules that only the simulation can check: what brokers hold, on their disks and in memory.
+
+What clients can see (C, T, G and the rest of L) is defined by the SQL files in spark/checks, and
+the simulation checks most of it as well.  docs/rules.md has both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """`promise` is what holds at every moment; `source` is where Kafka says so."""
+
+    id: str
+    name: str
+    promise: str
+    source: str
+
+
+RULES = (
+    Rule(
+        "R1",
+        "strong ISR",
+        "All that a leader counts as committed, the batches below its high watermark, stands "
+        "on every member of the ISR that ZooKeeper has, byte for byte.",
+        "KIP-497; Partition.maybeIncrementLeaderHW",
+    ),
+    Rule(
+        "R2",
+        "leader in the ISR",
+        "The leader that ZooKeeper names is a member of the ISR there, or there is none (-1);"
+        " the ISR is a part of the assigned replicas.",
+        "LeaderAndIsr; PartitionStateMachine",
+    ),
+    Rule(
+        "R3",
+        "valid high watermark",
+        "A high watermark is at most the log end offset of its own log, and of every member "
+        "of the maximal ISR: the members there are, and those that a pending change would "
+        "add.",
+        "KIP-497",
+    ),
+    Rule(
+        "R4",
+        "leader completeness",
+        "Whoever is elected holds every record that was acknowledged with acks=all. Unclean "
+        "elections, and a leader that was alone when it lost its power, are set apart.",
+        "KIP-101; Election",
+    ),
+    Rule(
+        "R5",
+        "log matching",
+        "Two replicas hold the same batches below the lower of their high watermarks, and "
+        "everywhere once the cluster is whole. Compacted topics are compared by the records "
+        "that survive.",
+        "KIP-101, KIP-279",
+    ),
+    Rule(
+        "R6",
+        "what was read stays",
+        "A record that a consumer was given is on every later leader at that offset.",
+        "KIP-320",
+    ),
+    Rule(
+        "R7",
+        "epochs and cuts",
+        "One broker leads in a leader epoch, and epochs never fall. A replica's high "
+        "watermark falls by a restart or an election alone, and nobody cuts away what was "
+        "committed.",
+        "KIP-101, KIP-279",
+    ),
+    Rule(
+        "R8",
+        "epoch cache",
+        "Entries rise in epoch and in offset; each stands where the log has the first batch "
+        "of its epoch; a leader writes its own before its first append.",
+        "KIP-101, KIP-279; LeaderEpochFileCache",
+    ),
+    Rule(
+        "R9",
+        "who joins, and when the mark moves",
+        "A follower joins the ISR at or above the high watermark and the start of the "
+        "leader's epoch. With fewer than min.insync.replicas members the high watermark "
+        "stands still.",
+        "KIP-207, KIP-966; Partition.maybeExpandIsr",
+    ),
+    Rule(
+        "R10",
+        "control plane",
+        "The controller epoch rises by one with each move, and survives a restart of "
+        "everything. A request with an older controller, leader or broker epoch is refused.",
+        "KIP-320, KIP-380; KafkaController",
+    ),
+    Rule(
+        "R11",
+        "checkpoint",
+        "After a restart a high watermark is at or above the last one that was written down.",
+        "ReplicaManager.checkpointHighWatermarks",
+    ),
+    Rule(
+        "T1",
+        "reads of one's own",
+        "A transaction does not read, under read_committed, what it has itself sent.",
+        "KIP-98",
+    ),
+    Rule(
+        "L2",
+        "health",
+        "No broker dies by itself, and once all faults are healed every partition has its "
+        "full ISR, and every broker's metadata say what ZooKeeper says.",
+        "",
+    ),
+    Rule(
+        "L5",
+        "control latency",
+        "A LeaderAndIsr is applied within a second of virtual time, however full the data channel"
+        " is.",
+        "KIP-291",
+    ),
+)

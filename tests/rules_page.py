@@ -1,0 +1,120 @@
+"""docs/rules.md: every rule, its promise, where it is checked, and what shows that it can fail.
+
+python -m tests.rules_page > docs/rules.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from highwater.chaos.checks.location import catalog, spark_folder
+from highwater.chaos.checks.planted_stories import PLANTS
+from highwater.chaos.simulated.rule_list import RULES, Rule
+from tests.simulation.mutation import all_mutants
+
+PAGE = Path(__file__).parents[1] / "docs" / "rules.md"
+SIMULATED = Path(__file__).parents[1] / "highwater" / "chaos" / "simulated"
+
+HEAD = """\
+# The rules
+
+Made by `python -m tests.rules_page > docs/rules.md` from the heads of the SQL files, the list of
+the simulation's own rules, the planted histories and the mutants.
+
+A rule is a promise and what breaks it. Rules C, T, G and L are about what clients can see: they
+are SQL files in `spark/checks`, run by Spark and by DuckDB on the folder of a run, and the
+simulation checks most of them as it goes. Rules R are about what brokers hold, on their disks and
+in memory: the simulation checks them after each step. A number that is missing is not used.
+
+A *planted history* is a small run with one known fault: the rule must flag it, in both engines. A
+*mutant* is a broken broker: [mutants-sim.md](mutants-sim.md) says how many seeds it takes to find
+it. The numbers of the mutants here are those whose list of rules names the rule.
+"""
+NEEDS = {
+    "": "",
+    "full read": "a full read at the end",
+    "final read": "the harness's own read at the end",
+    "segments": "the brokers' segments",
+}
+NO_PLANT = "none: it is about a whole run, and has unit tests"
+
+
+def in_words(sql: str) -> str:
+    """The sentences at the head of a SQL file, without its settings."""
+    head = sql.split("-- :examined")[0].splitlines()[1:]
+    lines = [line.removeprefix("--").strip() for line in head]
+    settings = re.compile(r"(required|needs|verdict): ")
+    text = "\n".join(line for line in lines if not settings.match(line)).strip()
+    return text.replace("  ", " ")
+
+
+def plants_of(rule: str) -> list[str]:
+    return sorted(plant.name for plant in PLANTS if rule in plant.violations)
+
+
+def mutants_of(rule: str) -> list[int]:
+    return sorted(mutant.id for mutant in all_mutants() if rule in mutant.rules)
+
+
+def simulated_ids() -> set[str]:
+    """Every rule that the simulation can report as broken."""
+    text = "\n".join(path.read_text() for path in sorted(SIMULATED.rglob("*.py")))
+    return set(re.findall(r'(?:broken|hold|Violation)\(\s*(?:[^()"]*,\s*)?"([CTGLR]\d+)"', text))
+
+
+def modules_of(rule: str) -> list[str]:
+    """The modules of the simulation that report it as broken."""
+    files = [
+        path for path in SIMULATED.rglob("*.py") if path.stem not in ("rule_list", "self_test")
+    ]
+    return sorted(path.stem for path in files if f'"{rule}"' in path.read_text())
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"- {name}: {value}\n" for name, value in pairs if value)
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def clients_rules() -> Iterator[str]:
+    simulated = simulated_ids()
+    for check in catalog().checks():
+        sql = (spark_folder() / "checks" / f"{check.id}.sql").read_text()
+        also = ", and in the simulation" if check.id in simulated else ""
+        facts = [
+            ("checked in", f"`spark/checks/{check.id}.sql`{also}"),
+            ("needs", NEEDS[check.needs]),
+            ("planted histories", ", ".join(plants_of(check.id)) or NO_PLANT),
+            ("mutants", _numbers(mutants_of(check.id))),
+        ]
+        yield f"### {check.id} {check.name}\n\n{in_words(sql)}\n\n{_facts(facts)}"
+
+
+def brokers_rule(rule: Rule) -> str:
+    modules = ", ".join(f"`{name}`" for name in modules_of(rule.id))
+    facts = [
+        ("source", rule.source),
+        ("checked in", f"highwater/chaos/simulated: {modules}"),
+        ("mutants", _numbers(mutants_of(rule.id))),
+    ]
+    return f"### {rule.id} {rule.name}\n\n{rule.promise}\n\n{_facts(facts)}"
+
+
+def render() -> str:
+    return "\n".join(
+        [
+            HEAD,
+            "## What clients see\n",
+            *clients_rules(),
+            "## What brokers hold\n",
+            *map(brokers_rule, RULES),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(render(), end="")
