@@ -52,6 +52,12 @@ def test_the_story_of_a_lost_record(tmp_path: Path) -> None:
     )
 
 
+def test_a_loss_that_is_allowed_is_not_the_anomaly(tmp_path: Path) -> None:
+    """Both are findings of C4, and the allowed one comes first."""
+    told = headline(tmp_path, BY_NAME["expected-loss-of-acks-1"], BY_NAME["lost-at-the-end"])
+    assert " of t01-lost-at-the-end-0 was acknowledged to " in told
+
+
 def test_a_cluster_that_stayed_broken(tmp_path: Path) -> None:
     told = headline(tmp_path, BY_NAME["clean"], problems=["broker-2 ended with code 1: no space"])
     assert told == "broker-2 ended with code 1: no space"
