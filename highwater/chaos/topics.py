@@ -56,7 +56,7 @@ async def create_topics(
                 if bad:
                     code = code_of(bad[0].error_code)
                     last = f"{bad[0].name}: {code.name}"
-                    if code not in RETRIABLE:
+                    if code not in RETRIABLE and not _may_yet(cluster, code, topics):
                         raise _Refused(f"{last} ({bad[0].error_message or 'no further word'})")
                 else:
                     while last := await _unknown(cluster, topics):
@@ -68,6 +68,13 @@ async def create_topics(
                 last = str(error)
             await trio.sleep(0.2)
     raise ClusterError(f"the topics could not be created within {timeout_s:g} s: {last}")
+
+
+def _may_yet(cluster: Cluster, code: ErrorCode, topics: list[TopicInfo]) -> bool:
+    """Too few brokers for the replicas may be so because some that run have not registered yet."""
+    running = sum(cluster.running(broker(number)) for number in cluster.brokers)
+    enough = max(topic.replication_factor for topic in topics) <= running
+    return code is ErrorCode.INVALID_REPLICATION_FACTOR and enough
 
 
 async def _unknown(cluster: Cluster, topics: list[TopicInfo]) -> str:

@@ -8,7 +8,6 @@ kill -9 loses no page cache, so nothing of this needs fsync; power loss is the s
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -87,10 +86,9 @@ def create_topic(bootstrap: str) -> None:
 
 async def kill_all(cluster: ProcessCluster) -> None:
     """ZooKeeper and all brokers within the same millisecond."""
-    for pid in [cluster.pid(member) for member in cluster.members()]:
-        os.kill(pid, signal.SIGKILL)
-    for member in cluster.members():
-        await cluster.kill(member)
+    async with trio.open_nursery() as nursery:
+        for member in cluster.members():
+            nursery.start_soon(cluster.kill, member)
 
 
 async def test_whole_cluster_killed_ten_times_under_load(tmp_path: Path) -> None:

@@ -63,7 +63,16 @@ def test_spark_reads_the_cluster_itself(
     folder.create()
     topics = [TopicInfo(TOPIC, 3, 3, 2)]
     folder.write_info(
-        RunInfo("r", 1, "process", 1.0, bootstrap=bootstrap, topics=topics, healed=True)
+        RunInfo(
+            "r",
+            1,
+            "process",
+            1.0,
+            bootstrap=bootstrap,
+            topics=topics,
+            healed=True,
+            finished=True,
+        )
     )
     writer = HistoryWriter(folder.history, run="r", seed=1)
     produce(bootstrap, writer)

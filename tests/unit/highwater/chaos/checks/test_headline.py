@@ -72,7 +72,7 @@ def test_why_a_run_is_void(tmp_path: Path) -> None:
 
 
 def test_why_a_run_is_undecided(tmp_path: Path) -> None:
-    told = headline(tmp_path, BY_NAME["clean"], final_read=False)
+    told = headline(tmp_path, BY_NAME["clean-transfers"], final_read=False)
     assert told.startswith("this run decides nothing: no full read at the end reached all offsets")
 
 

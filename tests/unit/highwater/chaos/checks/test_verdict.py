@@ -180,9 +180,16 @@ def test_an_independent_full_read_decides_what_needs_no_transactions(tmp_path: P
         planted_stories.sound(s)
         s.spark_reads()
 
-    verdict = judge(tmp_path, told(read_by_spark), final_read=False)
-    undecided = [i for i, c in verdict.checks.items() if c.status == "unknown"]
-    assert undecided == ["T3", "T4", "T5", "T7"]
+    def transactions_too(s: Story) -> None:
+        BY_NAME["clean-transfers"].story(s)
+        s.spark_reads()
+
+    def undecided(story: Any, folder: str) -> list[str]:
+        verdict = judge(tmp_path / folder, told(story), final_read=False)
+        return [i for i, c in verdict.checks.items() if c.status == "unknown"]
+
+    assert undecided(transactions_too, "with") == ["T3", "T4", "T5", "T7"]
+    assert undecided(read_by_spark, ".") == []
     (tmp_path / "consumed" / "_temporary").mkdir()  # Spark was killed as it wrote
     verdict = checks.run(tmp_path, "duckdb", lambda line: None)
     assert verdict.checks["C15"].status == "unknown"
