@@ -33,7 +33,7 @@ from broker.log.parts import (
 from broker.log.producers import ProducerStates
 from broker.log.replay import replay
 from broker.log.retention import above_age, above_size, below_log_start
-from broker.log.segment import MAX_RELATIVE_OFFSET, Segment
+from broker.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
 from broker.log.timestamps import find_max_timestamp, find_timestamp
 from broker.log.txnindex import AbortedTransaction
 from broker.log.verification import Verification
@@ -41,8 +41,6 @@ from highwater.common.errors import ApiError, ErrorCode
 from highwater.common.types import TopicPartition
 from highwater.common.wire.records import BatchHeader, marker_of
 from highwater.common.world.api import Clock, Disk
-
-NO_TIMESTAMP = -1
 
 
 class Log:

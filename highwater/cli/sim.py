@@ -94,20 +94,11 @@ def sim(
     trace: bool,
     keep_going: bool,
     finds: int,
-    faults: bool,
-    power_loss: bool,
-    flush: bool,
-    compacted: bool,
-    trimmed: bool,
-    transactions: bool,
-    groups: bool,
-    unclean: bool,
-    cold_reads: bool,
-    stalls: bool,
     scenario: str | None,
     shrink: bool,
     only: str | None,
     log_file: Path | None,
+    **switched: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R11 after each step.
 
@@ -131,18 +122,9 @@ def sim(
     options = Options(
         seconds=seconds,
         pace=pace,
-        faults=faults,
-        power_loss=power_loss,
-        flush=flush,
-        compacted=compacted,
-        trimmed=trimmed,
-        transactions=transactions,
-        groups=groups,
-        unclean=unclean,
-        cold_reads=cold_reads,
-        stalls=stalls,
         only=_numbers(only),
         trace=click.echo if trace else None,
+        **switched,
     )
     if shrink and replay is not None:
         _shrink(replay, options)
