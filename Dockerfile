@@ -33,4 +33,4 @@ WORKDIR /var/lib/kafka
 VOLUME /var/lib/kafka/data
 EXPOSE 9092
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["/opt/highwater/bin/python", "-I", "-u", "-m", "broker"]
+ENTRYPOINT ["/opt/highwater/bin/python", "-I", "-u", "-m", "highwater.broker"]

@@ -1,4 +1,4 @@
-"""`python -I -m broker --config FILE [--override name=value] [--profile test]`: one broker process.
+"""One broker process: `python -I -m highwater.broker --config FILE [--override name=value]`.
 
 Without --config the environment configures it, as it does the apache/kafka image: KAFKA_* variables
 over /mnt/shared/config/server.properties, where that exists; --environment applies them over files,
@@ -22,22 +22,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.services import Services
-    from highwater.common.config import Config
+    from highwater.broker.services import Services
+    from highwater.kafka.config import Config
 
 SHARED_FILE = "/mnt/shared/config/server.properties"
 OK, FATAL, BAD_CONFIG = 0, 1, 2
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
 
-log = logging.getLogger("broker")
+log = logging.getLogger("highwater.broker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a broker until it is told to stop; the process's exit code."""
     options = _parser().parse_args(arguments)
     _set_up_logging(options.log_level)
-    from highwater.common.config_checks import ConfigError
+    from highwater.kafka.config.checks import ConfigError
 
     try:
         config = _configuration(options)
@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m broker",
+        prog="python -m highwater.broker",
         description="One Kafka-compatible broker.",
-        epilog="example: python -I -m broker --config server.properties --override broker.id=2",
+        epilog="example: python -I -m highwater.broker --config server.properties",
     )
     parser.add_argument(
         "--config",
@@ -113,9 +113,9 @@ def _set_levels(loggers: str) -> None:
 
 def _configuration(options: argparse.Namespace) -> Config:
     """The configuration that holds; raises ConfigError."""
-    from highwater.common.config_checks import ConfigError
-    from highwater.common.config_sources import load
-    from highwater.common.world.real.disk import RealDisk
+    from highwater.kafka.config.checks import ConfigError
+    from highwater.kafka.config.sources import load
+    from highwater.world.real.disk import RealDisk
 
     paths: list[str] = options.config
     if not paths and os.path.exists(SHARED_FILE):
@@ -149,7 +149,7 @@ def _run(config: Config) -> int:
     signal.signal(signal.SIGTERM, stopped_early)
     import trio
 
-    from highwater.common.wire.codecs_only import load_codecs_only
+    from highwater.kafka.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
     _prepare_codecs()
@@ -166,8 +166,9 @@ def _run(config: Config) -> int:
 
 def _prepare_codecs() -> None:
     """Those with which a controller begins, and what clients ask first."""
-    from broker.handlers import metadata
-    from highwater.common.wire import codec, control
+    from highwater.broker.handlers import metadata
+    from highwater.kafka.wire import codec
+    from highwater.kafka.wire import controller_messages as control
 
     codec.prepare(
         (metadata.API.key, metadata.API.versions[1]),
@@ -180,17 +181,12 @@ def _prepare_codecs() -> None:
 async def _serve(config: Config) -> None:
     import trio
 
-    from broker.garbage import Collector
-    from broker.loop_steps import StepInstrument
-    from broker.server import serve
-    from highwater.common.world.real import RealWorld
-    from highwater.common.world.real.clock import (
-        StolenTime,
-        cpu_wait_clock,
-        this_thread,
-        thread_time_ns,
-    )
-    from highwater.common.world.real.process import process_numbers
+    from highwater.base.loop_steps import StepInstrument
+    from highwater.broker.measure.garbage import Collector
+    from highwater.broker.server import serve
+    from highwater.world.real import RealWorld
+    from highwater.world.real.clock import StolenTime, cpu_wait_clock, this_thread, thread_time_ns
+    from highwater.world.real.process import process_numbers
 
     shutdown, started = trio.Event(), trio.Event()
     world = RealWorld()
@@ -243,9 +239,9 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _report(config: Config, error: BaseException) -> int:
     """One line for what was foreseen; for anything else the traceback, and one line."""
-    from broker.registration import BrokerError
-    from highwater.common.config_checks import ConfigError
-    from highwater.common.config_listeners import ListenerError
+    from highwater.broker.membership.registration import BrokerError
+    from highwater.kafka.config.checks import ConfigError
+    from highwater.kafka.config.listeners import ListenerError
 
     known = (ConfigError, ListenerError, BrokerError, OSError)
     causes = list(_leaves(error))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.response import NoResponse, Response
+from highwater.broker.request.response import NoResponse, Response
 
 if TYPE_CHECKING:
-    from broker.purgatory import DelayedOperation
-    from broker.services import Services
+    from highwater.broker.request.purgatory import DelayedOperation
+    from highwater.broker.services import Services
 
 
 class Plane(Enum):

@@ -21,28 +21,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
-from broker import handlers
-from broker.admin.broker_config import CLEANER_THREADS, LOGS, SOCKETS, THREADS, UNCLEAN_ELECTION
-from broker.admin.dynamic_config import DynamicConfigWatcher
-from broker.admin.producer_ids import ProducerIds
-from broker.broker_metrics import BrokerState, register_broker_metrics
-from broker.controlled_shutdown import leave_cluster
-from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.group.metrics import register_group_metrics
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.dir_failures import DirFailures
-from broker.log.cleaner import LogCleaner
-from broker.log.cleaner_metrics import register_cleaner_metrics
-from broker.log.manager import LogDirectoryError, LogManager
-from broker.metadata_cache import MetadataCache
-from broker.metrics import Metrics
-from broker.network.metrics_server import open_metrics_server
-from broker.network.socket_server import SocketServer
-from broker.network.tracing import trace
-from broker.purgatory import CompletionSink, Purgatories, trio_now_ms
-from broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
-from broker.quota.manager import CONNECTION_RATE
-from broker.registration import (
+from highwater.broker import handlers
+from highwater.broker.admin.leaving import leave_cluster
+from highwater.broker.admin.producer_ids import ProducerIds
+from highwater.broker.coordinator.group.coordinator import GroupCoordinator
+from highwater.broker.coordinator.group.group_metrics import register_group_metrics
+from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from highwater.broker.log.cleaner.cleaner import LogCleaner
+from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
+from highwater.broker.log.log_manager import LogDirectoryError, LogManager
+from highwater.broker.measure.broker_metrics import BrokerState, register_broker_metrics
+from highwater.broker.measure.metrics_server import open_metrics_server
+from highwater.broker.measure.zookeeper_metrics import ZooKeeperMetrics
+from highwater.broker.membership.dir_failures import DirFailures
+from highwater.broker.membership.registration import (
     BrokerError,
     HaltError,
     StartError,
@@ -52,21 +44,29 @@ from broker.registration import (
     register,
     stored_cluster,
 )
-from broker.replica.manager import ReplicaManager
-from broker.services import Services
-from broker.session_watch import SessionWatch
-from broker.zookeeper_metrics import ZooKeeperMetrics
-from controller.candidate import Candidate
-from highwater.common import znodes
-from highwater.common.config import Config
-from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
-from highwater.common.world.api import (
-    ConnectionLoss,
-    SessionExpired,
-    World,
-    ZkError,
-    ZooKeeper,
+from highwater.broker.membership.session_watch import SessionWatch
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.network.socket_server import SocketServer
+from highwater.broker.network.tracing import trace
+from highwater.broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
+from highwater.broker.quota.quota_manager import CONNECTION_RATE
+from highwater.broker.replica.replica_manager import ReplicaManager
+from highwater.broker.request.purgatory import CompletionSink, Purgatories, trio_now_ms
+from highwater.broker.request.request_metrics import Metrics
+from highwater.broker.services import Services
+from highwater.broker.settings.config_changes import DynamicConfigWatcher
+from highwater.broker.settings.dynamic_broker_config import (
+    CLEANER_THREADS,
+    LOGS,
+    SOCKETS,
+    THREADS,
+    UNCLEAN_ELECTION,
 )
+from highwater.controller.shell.candidate import Candidate
+from highwater.kafka import znodes
+from highwater.kafka.config import Config
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
+from highwater.world.api import ConnectionLoss, SessionExpired, World, ZkError, ZooKeeper
 
 __all__ = ["BrokerError", "HaltError", "StartError", "serve"]
 

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from broker.admin.agreement import Agreement
-from broker.admin.broker_config import DynamicBrokerConfig
-from broker.admin.dynamic_config import TopicConfigs
-from broker.quota.manager import Quotas
+from highwater.broker.membership.agreement import Agreement
+from highwater.broker.quota.quota_manager import Quotas
+from highwater.broker.settings.config_changes import TopicConfigs
+from highwater.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 
 if TYPE_CHECKING:
-    from broker.coordinator.group.coordinator import GroupCoordinator
-    from broker.coordinator.transaction.coordinator import TransactionCoordinator
-    from broker.log.manager import LogManager
-    from broker.metadata_cache import MetadataCache
-    from broker.metrics import Metrics
-    from broker.purgatory import CompletionSink, Purgatories
-    from broker.replica.manager import ReplicaManager
-    from broker.session_watch import SessionWatch
-    from highwater.common.config import Config
-    from highwater.common.errors import ErrorCode
-    from highwater.common.reassignment import Reassignment
-    from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
-    from highwater.common.world.api import World, ZooKeeper
+    from highwater.broker.coordinator.group.coordinator import GroupCoordinator
+    from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
+    from highwater.broker.log.log_manager import LogManager
+    from highwater.broker.membership.session_watch import SessionWatch
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.broker.replica.replica_manager import ReplicaManager
+    from highwater.broker.request.purgatory import CompletionSink, Purgatories
+    from highwater.broker.request.request_metrics import Metrics
+    from highwater.kafka.config import Config
+    from highwater.kafka.errors import ErrorCode
+    from highwater.kafka.replica_assignment import Reassignment
+    from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
+    from highwater.world.api import World, ZooKeeper
 
 
 class ControllerPort(Protocol):
@@ -82,7 +82,9 @@ class Services:
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
     controller_connection: tuple[int, int] = -1, -1
-    """The controller's epoch, and the newest connection that it has used (`control.overtaken`)."""
+    """The controller's epoch, and the newest connection that it has used
+    (`controller_requests.overtaken`).
+    """
     metadata_lock: trio.Lock = field(default_factory=trio.Lock)
     """Held while an UpdateMetadata is applied, which is done in steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)
@@ -102,7 +104,7 @@ class Services:
         """
         away = self.session_watch is not None and not self.session_watch.connected
         if self.session is None or self.session.expired or away:
-            from highwater.common.errors import ApiError, ErrorCode
+            from highwater.kafka.errors import ApiError, ErrorCode
 
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper cannot be reached just now")
         return self.session
@@ -111,7 +113,7 @@ class Services:
     def controller(self) -> ControllerPort:
         """Raises ApiError(NOT_CONTROLLER) while no candidate runs (no ZooKeeper session)."""
         if self.candidate is None:
-            from highwater.common.errors import ApiError, ErrorCode
+            from highwater.kafka.errors import ApiError, ErrorCode
 
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         return self.candidate

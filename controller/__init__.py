@@ -1,8 +1,7 @@
 """The controller: one broker of the cluster decides about leaders, topics and replicas for all.
 
-What is decided is pure (`state`, `election`, `partitions`, `replicas`, `topic_deletion`,
-`reassignment`, `brokers`, `failover`, put together by `machine`): events in, effects out.  Three
-thin shells do what is decided: `candidate` races for /controller, `runtime` feeds the machine and
+What is decided is pure (`rules`, put together by `rules.machine`): events in, effects out.  Thin
+shells do what is decided (`shell`): `candidate` races for /controller, `term` feeds the machine and
 executes its effects, `sender` brings requests to each broker in order.
 
 A procedure such as the failure of a broker asks ZooKeeper several times on its way.  It is written

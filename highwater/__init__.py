@@ -1,0 +1,1 @@
+"""Highwater: a Kafka-compatible cluster that one person can run, break and check."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from highwater.chaos.clusters.background import BackgroundCluster
+    from highwater.cluster.background import BackgroundCluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +34,7 @@ def highwater_session(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BackgroundCluster]:
     """The cluster itself; tests use `highwater_cluster`."""
-    from highwater.chaos.clusters.background import BackgroundCluster
+    from highwater.cluster.background import BackgroundCluster
 
     folder = tmp_path_factory.mktemp("highwater")
     with BackgroundCluster(folder, request.config.getoption("--highwater-brokers")) as cluster:

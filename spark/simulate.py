@@ -4,7 +4,7 @@
     spark-submit --master spark://host:7077 spark/simulate.py --seeds 0..9999 --out run.jsonl
 
 Seeds depend on nothing, so each task is a small range of them.  The result is the log of a run, as
-`highwater sim --log` writes it: `python -m highwater.chaos.simulated.run_log run.jsonl` renders it,
+`highwater sim --log` writes it: `python -m highwater.simulation.run_log run.jsonl` renders it,
 and a log that is there already is gone on with.  Executors need Highwater and what it depends on: a
 clone at the same path as here, or an installation.
 """
@@ -27,9 +27,9 @@ def simulate(seeds: Iterable[int], asked: dict[str, Any], root: str) -> Iterator
     """Runs in an executor: one line of the log for each seed."""
     if importlib.util.find_spec("highwater") is None:
         sys.path.insert(0, root)
-    from highwater.chaos.simulated.run import Options
-    from highwater.chaos.simulated.run import simulate as run
-    from highwater.chaos.simulated.seeds import replay_command
+    from highwater.simulation.seed_run import Options
+    from highwater.simulation.seed_run import simulate as run
+    from highwater.simulation.seeds import replay_command
 
     options = Options(**asked)
     for seed in seeds:
@@ -56,9 +56,9 @@ def main() -> int:
     sys.path.insert(0, ROOT)
     from pyspark.sql import SparkSession
 
-    from highwater.chaos.simulated.run import Options, Outcome
-    from highwater.chaos.simulated.run_log import RunLog, asked
-    from highwater.chaos.simulated.seeds import Summary
+    from highwater.simulation.run_log import RunLog, asked
+    from highwater.simulation.seed_run import Options, Outcome
+    from highwater.simulation.seeds import Summary
 
     options = Options(seconds=args.seconds)
     log = RunLog(Path(args.out), options)

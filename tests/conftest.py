@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from highwater.chaos.clusters.ports import SETTING, share_of_ports
+from highwater.cluster.ports import SETTING, share_of_ports
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ[SETTING] = share_of_ports(

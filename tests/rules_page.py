@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from highwater.chaos.checks.location import catalog, spark_folder
-from highwater.chaos.checks.planted_stories import PLANTS
-from highwater.chaos.simulated.rule_list import RULES, Rule
+from highwater.simulation.rules.rule_list import RULES, Rule
+from highwater.verdict.location import catalog, spark_folder
+from highwater.verdict.planted_stories import PLANTS
 from tests.simulation.mutation import all_mutants
 
 PAGE = Path(__file__).parents[1] / "docs" / "rules.md"
-SIMULATED = Path(__file__).parents[1] / "highwater" / "chaos" / "simulated"
+SIMULATED = Path(__file__).parents[1] / "highwater" / "simulation"
 
 HEAD = """\
 # The rules
@@ -98,7 +98,7 @@ def brokers_rule(rule: Rule) -> str:
     modules = ", ".join(f"`{name}`" for name in modules_of(rule.id))
     facts = [
         ("source", rule.source),
-        ("checked in", f"highwater/chaos/simulated: {modules}"),
+        ("checked in", f"highwater/simulation: {modules}"),
         ("mutants", _numbers(mutants_of(rule.id))),
     ]
     return f"### {rule.id} {rule.name}\n\n{rule.promise}\n\n{_facts(facts)}"

@@ -1,6 +1,6 @@
-"""What the administrative APIs share: topics and their names, placement, configuration, producer
-ids.
+"""Changes that a client asks for and ZooKeeper records: topics, partitions, configurations.
 
-Pure modules first (`topic_names`, `assignment`, `topic_config`, `broker_config`); `topics`,
-`configs`, `producer_ids` and `dynamic_config` reach ZooKeeper through the broker's session.
+`assignment` is pure.  `topic_znodes`, `configs` and `producer_ids` write through the broker's
+session, `topic_waits` answers once every broker shows the change, and `leaving` asks the controller
+to move this broker's leaders before it stops.
 """

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.kafka.errors import ApiError, ErrorCode
 
 Assignment = dict[int, tuple[int, ...]]
 

@@ -3,8 +3,8 @@ form share.
 
 A value has a source: set on the topic, set for this broker or for all while they run, given in this
 broker's file, or a default; and synonyms: the other places that would give it, in order of
-precedence.  What of a broker can be changed while it runs is in `broker_config`, the levels of its
-loggers in `broker_loggers`.
+precedence.  What of a broker can be changed while it runs is in `dynamic_broker_config`, the levels
+of its loggers in `broker_loggers`.
 
 Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server.ZkAdminManager.
 """
@@ -17,29 +17,29 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker.admin import broker_loggers
-from broker.admin.broker_config import (
+from highwater.broker.metadata.topic_names import check_name
+from highwater.broker.replica.throttles import RATES
+from highwater.broker.settings import broker_loggers
+from highwater.broker.settings.client_quotas import write_entity
+from highwater.broker.settings.dynamic_broker_config import (
     DEFAULT,
     DYNAMIC,
     DynamicBrokerConfig,
     is_foreign,
     is_sensitive,
 )
-from broker.admin.client_quotas import write_entity
-from broker.admin.topic_config import PROPERTIES, check_overrides, effective
-from broker.admin.topic_names import check_name
-from broker.admin.topics import zookeeper_errors
-from broker.replica.throttles import RATES
-from highwater.common import config_documentation as documentation
-from highwater.common import znodes
-from highwater.common.config_checks import kind_of, known_properties
-from highwater.common.config_sources import text_of
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
+from highwater.broker.settings.topic_config import PROPERTIES, check_overrides, effective
+from highwater.broker.settings.zookeeper_errors import zookeeper_errors
+from highwater.kafka import znodes
+from highwater.kafka.config import documentation
+from highwater.kafka.config.checks import kind_of, known_properties
+from highwater.kafka.config.sources import text_of
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 
 if TYPE_CHECKING:
-    from broker.services import Services
-    from highwater.common.config import Config
+    from highwater.broker.services import Services
+    from highwater.kafka.config import Config
 
 
 class ResourceType(IntEnum):

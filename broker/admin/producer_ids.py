@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import trio
 
-from highwater.common import znodes
-from highwater.common.config import LONG_MAX
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import BrokerId, ProducerId
-from highwater.common.world.api import BadVersion, ConnectionLoss, NoNode, ZooKeeper
-from highwater.common.znodes import ProducerIdBlock
+from highwater.kafka import znodes
+from highwater.kafka.config import LONG_MAX
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerId, ProducerId
+from highwater.kafka.znodes import ProducerIdBlock
+from highwater.world.api import BadVersion, ConnectionLoss, NoNode, ZooKeeper
 
 BLOCK_SIZE = 1000
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.admin.agreement import LIMIT_MS, Asking, about_configs, about_topics
-from broker.metadata_cache import MetadataCache
-from broker.purgatory import DelayedOperation
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.membership.agreement import LIMIT_MS, Asking, about_configs, about_topics
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from highwater.broker.services import Services
 
 Outcome = tuple[ErrorCode, str | None]
 SUCCESS: Outcome = (ErrorCode.NONE, None)

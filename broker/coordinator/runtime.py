@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import trio
 
-from broker.coordinator.loading import Loaded, LoadError, load
-from broker.coordinator.shard import Shard, partition_for
-from broker.coordinator.waiting import DelayedWrite, Pending, Waiting
-from broker.replica.manager import monotonic_ms
-from broker.replica.partition import Role
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.partition_loading import Loaded, LoadError, load
+from highwater.broker.coordinator.pending import DelayedWrite, Pending, Waiting
+from highwater.broker.coordinator.shard import Shard, partition_for
+from highwater.broker.replica.partition import Role
+from highwater.broker.replica.replica_manager import monotonic_ms
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
-    from broker.purgatory import Purgatories
-    from broker.replica.manager import ReplicaManager
-    from broker.replica.partition import Partition
-    from highwater.common.config import Config
-    from highwater.common.world.api import World
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.replica.replica_manager import ReplicaManager
+    from highwater.broker.request.purgatory import Purgatories
+    from highwater.kafka.config import Config
+    from highwater.world.api import World
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from broker.coordinator.loading import Loaded
-    from broker.replica.partition import Partition
+    from highwater.broker.coordinator.partition_loading import Loaded
+    from highwater.broker.replica.partition import Partition
 
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from broker.handlers import (
+from highwater.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_client_quotas,
@@ -63,7 +63,7 @@ from broker.handlers import (
     update_metadata,
     write_txn_markers,
 )
-from broker.network.handler_pool import handler_table
+from highwater.broker.network.handler_pool import handler_table
 
 HANDLERS: tuple[ModuleType, ...] = (
     # records

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.transaction.transaction import Identity
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import AddOffsetsToTxnResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import AddOffsetsToTxnResponse
 
 API = Api(key=25, name="AddOffsetsToTxn", versions=(0, 4))
 

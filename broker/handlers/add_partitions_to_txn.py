@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.transaction.transaction import Identity
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import AddPartitionsToTxnResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import AddPartitionsToTxnResponse
 
 API = Api(key=24, name="AddPartitionsToTxn", versions=(0, 5))
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin.client_quotas import Operation, alter
-from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import AlterClientQuotasResponse
+from highwater.broker.admin.mutations import error_names
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.broker.settings.client_quotas import Operation, alter
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import AlterClientQuotasResponse
 
 API = Api(key=49, name="AlterClientQuotas", versions=(0, 1))
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin import configs
-from broker.admin.requests import error_names
-from broker.admin.topic_waits import ConfigWait
-from broker.context import Api, Context, Delayed, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import AlterConfigsResponse
+from highwater.broker.admin import configs
+from highwater.broker.admin.mutations import error_names
+from highwater.broker.admin.topic_waits import ConfigWait
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import AlterConfigsResponse
 
 API = Api(key=33, name="AlterConfigs", versions=(0, 2))
 

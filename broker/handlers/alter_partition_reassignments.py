@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin.requests import by_topic, error_names
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import AlterPartitionReassignmentsResponse
+from highwater.broker.admin.mutations import by_topic, error_names
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import AlterPartitionReassignmentsResponse
 
 API = Api(key=45, name="AlterPartitionReassignments", versions=(0, 0))
 

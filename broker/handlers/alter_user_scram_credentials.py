@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import AlterUserScramCredentialsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import AlterUserScramCredentialsResponse
 
 API = Api(key=51, name="AlterUserScramCredentials", versions=(0, 0))
 

@@ -13,10 +13,10 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import ApiVersionsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import ApiVersionsResponse
 
 API = Api(key=18, name="ApiVersions", versions=(0, 4))
 
@@ -35,7 +35,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 @lru_cache
 def _encoded(version: int) -> bytes:
-    from broker.handlers import HANDLERS  # which lists this module, too
+    from highwater.broker.handlers import HANDLERS  # which lists this module, too
 
     keys = [_version_of(module.API) for module in HANDLERS]
     answer = ApiVersionsResponse(error_code=0, api_keys=sorted(keys, key=lambda k: k.api_key))

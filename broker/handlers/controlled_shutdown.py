@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Plane, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError
-from highwater.common.wire.control import ControlledShutdownResponse, RemainingPartition
+from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError
+from highwater.kafka.wire.controller_messages import ControlledShutdownResponse, RemainingPartition
 
 API = Api(key=7, name="ControlledShutdown", versions=(0, 3), plane=Plane.CONTROL)
 

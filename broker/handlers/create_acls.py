@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.handlers.describe_acls import NO_AUTHORIZER
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import CreateAclsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import CreateAclsResponse
 
 API = Api(key=30, name="CreateAcls", versions=(0, 3))
 

@@ -1,5 +1,5 @@
 """CreatePartitions, API 37, v0-3: grows topics, and waits until every broker shows the new
-partitions with leaders (`admin/agreement`).
+partitions with leaders (`membership/agreement`).
 
 Only the controller's broker does it.  `count` is the new total, and must be more than there are;
 without an assignment the new partitions continue the placement of the old ones.
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.admin import topics
-from broker.admin.requests import (
+from highwater.broker.admin import topic_znodes as topics
+from highwater.broker.admin.mutations import (
     error_names,
     is_controller,
     mutation_quota,
     repeated,
     throttled,
 )
-from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
-from broker.context import Api, Context, Delayed, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import CreatePartitionsResponse
+from highwater.broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import CreatePartitionsResponse
 
 API = Api(key=37, name="CreatePartitions", versions=(0, 3))
 

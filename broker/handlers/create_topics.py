@@ -1,5 +1,5 @@
 """CreateTopics, API 19, v0-7: creates topics, and waits until every broker shows their
-leaders (`admin/agreement`).
+leaders (`membership/agreement`).
 
 Only the controller's broker does it (NOT_CONTROLLER otherwise).  The topics are independent of each
 other: each has its own error.  A time-out of 0 does not wait: the topic is created, the answer
@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.admin import topics
-from broker.admin.configs import topic_entries
-from broker.admin.requests import (
+from highwater.broker.admin import topic_znodes as topics
+from highwater.broker.admin.configs import topic_entries
+from highwater.broker.admin.mutations import (
     error_names,
     is_controller,
     mutation_quota,
     repeated,
     throttled,
 )
-from broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
-from broker.admin.topics import NewTopic
-from broker.context import Api, Context, Delayed, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import CreateTopicsResponse
+from highwater.broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
+from highwater.broker.admin.topic_znodes import NewTopic
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import CreateTopicsResponse
 
 API = Api(key=19, name="CreateTopics", versions=(0, 7))
 

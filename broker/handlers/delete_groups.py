@@ -11,11 +11,11 @@ from typing import Any
 
 import trio
 
-from broker.context import Api, Context, Reply
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import DeleteGroupsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import DeleteGroupsResponse
 
 API = Api(key=42, name="DeleteGroups", versions=(0, 2))
 

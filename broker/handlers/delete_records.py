@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.purgatory import DelayedOperation
-from broker.replica.partition import Partition, lowest_start
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import DeleteRecordsResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.replica.partition import Partition, lowest_start
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import DeleteRecordsResponse
 
 API = Api(key=21, name="DeleteRecords", versions=(0, 2))
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.admin import topics
-from broker.admin.requests import error_names, is_controller, mutation_quota, throttled
-from broker.admin.topic_waits import GONE, SUCCESS, TIMED_OUT, Outcome, TopicWait
-from broker.context import Api, Context, Delayed, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import DeleteTopicsResponse
+from highwater.broker.admin import topic_znodes as topics
+from highwater.broker.admin.mutations import error_names, is_controller, mutation_quota, throttled
+from highwater.broker.admin.topic_waits import GONE, SUCCESS, TIMED_OUT, Outcome, TopicWait
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import DeleteTopicsResponse
 
 API = Api(key=20, name="DeleteTopics", versions=(0, 6))
 

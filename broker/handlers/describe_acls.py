@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import DescribeAclsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import DescribeAclsResponse
 
 API = Api(key=29, name="DescribeAcls", versions=(0, 3))
 

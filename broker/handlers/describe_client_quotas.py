@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin.client_quotas import Component, describe
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import DescribeClientQuotasResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.broker.settings.client_quotas import Component, describe
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import DescribeClientQuotasResponse
 
 API = Api(key=48, name="DescribeClientQuotas", versions=(0, 1))
 

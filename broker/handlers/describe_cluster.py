@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.metadata_encoding import CLUSTER_OPERATIONS
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import DescribeClusterResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.metadata.metadata_encoding import CLUSTER_OPERATIONS
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import DescribeClusterResponse
 
 API = Api(key=60, name="DescribeCluster", versions=(0, 1))
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin import configs
-from broker.admin.configs import Entry, Source
-from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import DescribeConfigsResponse
+from highwater.broker.admin import configs
+from highwater.broker.admin.configs import Entry, Source
+from highwater.broker.admin.mutations import error_names
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import DescribeConfigsResponse
 
 API = Api(key=32, name="DescribeConfigs", versions=(0, 4))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.coordinator.group.group import Group, State
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import DescribeGroupsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.coordinator.group.group import Group, State
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import DescribeGroupsResponse
 
 API = Api(key=15, name="DescribeGroups", versions=(0, 5))
 

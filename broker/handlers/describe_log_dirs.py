@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.requests import by_topic, error_names
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import DescribeLogDirsResponse
+from highwater.broker.admin.mutations import by_topic, error_names
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import DescribeLogDirsResponse
 
 if TYPE_CHECKING:
-    from broker.log.manager import LogManager
+    from highwater.broker.log.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin.requests import error_names
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import DescribeProducersResponse
+from highwater.broker.admin.mutations import error_names
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import DescribeProducersResponse
 
 API = Api(key=61, name="DescribeProducers", versions=(0, 0))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.coordinator.transaction.transaction import Transaction
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.messages import DescribeTransactionsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.coordinator.transaction.transaction import Transaction
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.messages import DescribeTransactionsResponse
 
 API = Api(key=65, name="DescribeTransactions", versions=(0, 0))
 

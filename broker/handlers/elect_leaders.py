@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.admin.requests import by_topic, error_names
-from broker.admin.topic_waits import ElectionWait, Outcome
-from broker.context import Api, Context, Delayed, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import ElectLeadersResponse
+from highwater.broker.admin.mutations import by_topic, error_names
+from highwater.broker.admin.topic_waits import ElectionWait, Outcome
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import ElectLeadersResponse
 
 API = Api(key=43, name="ElectLeaders", versions=(0, 2))
 

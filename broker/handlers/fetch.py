@@ -29,17 +29,17 @@ from typing import ClassVar, NamedTuple
 
 import trio
 
-from broker.cold_reads import read_at_once, read_loaded
-from broker.context import Api, Context, Delayed, Reply
-from broker.purgatory import DelayedOperation, trio_now_ms
-from broker.quota.manager import user_of
-from broker.replica.fetch_sessions import FetchSession
-from broker.replica.reading import counted_bytes, in_older_segment
-from broker.response import FileSlice, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.codec import BadMessage
-from highwater.common.wire.fetch import (
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.log.cold_reads import read_at_once, read_loaded
+from highwater.broker.quota.quota_manager import user_of
+from highwater.broker.replica.fetch_sessions import FetchSession
+from highwater.broker.replica.reading import counted_bytes, in_older_segment
+from highwater.broker.request.purgatory import DelayedOperation, trio_now_ms
+from highwater.broker.request.response import FileSlice, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import BadMessage
+from highwater.kafka.wire.fetch import (
     CONSUMER_REPLICA_ID,
     MIN_VERSION,
     FetchedPartition,
@@ -48,7 +48,7 @@ from highwater.common.wire.fetch import (
     parse_fetch,
     response_parts,
 )
-from highwater.common.world.api import ColdRead
+from highwater.world.api import ColdRead
 
 API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from broker.admin.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from broker.admin.topics import auto_create
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import Endpoint
-from highwater.common.wire.messages import FindCoordinatorResponse
+from highwater.broker.admin.topic_znodes import auto_create
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import Endpoint
+from highwater.kafka.wire.messages import FindCoordinatorResponse
 
 API = Api(key=10, name="FindCoordinator", versions=(0, 6))
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.admin.topics import zookeeper_errors
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.transaction.transaction import Identity
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from highwater.common.wire.messages import InitProducerIdResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.request.response import Response
+from highwater.broker.settings.zookeeper_errors import zookeeper_errors
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from highwater.kafka.wire.messages import InitProducerIdResponse
 
 API = Api(key=22, name="InitProducerId", versions=(0, 5))
 

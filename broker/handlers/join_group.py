@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.protocol import Join, Joined
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import JoinGroupResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.group.protocol import Join, Joined
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import JoinGroupResponse
 
 API = Api(key=11, name="JoinGroup", versions=(0, 9))
 

@@ -13,13 +13,16 @@ from typing import Any
 
 import trio
 
-from broker.admin.dynamic_config import load_new_topics
-from broker.context import Api, Context, Plane, Reply
-from broker.control import check_broker_epoch, overtaken
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
+from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.request.response import NoResponse, Response
+from highwater.broker.settings.config_changes import load_new_topics
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.controller_messages import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+)
 
 API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
 AT_ONCE = 500

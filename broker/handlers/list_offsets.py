@@ -14,13 +14,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from broker.cold_reads import PLACES, read_at_once, read_loaded
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import ListOffsetsResponse
-from highwater.common.world.api import ColdRead
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.log.cold_reads import PLACES, read_at_once, read_loaded
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import ListOffsetsResponse
+from highwater.world.api import ColdRead
 
 API = Api(key=2, name="ListOffsets", versions=(1, 7))
 

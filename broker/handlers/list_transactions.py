@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.coordinator.transaction.transaction import Transaction
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import ListTransactionsResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.coordinator.transaction.transaction import Transaction
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import ListTransactionsResponse
 
 API = Api(key=66, name="ListTransactions", versions=(0, 1))
 

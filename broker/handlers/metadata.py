@@ -15,19 +15,19 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, ClassVar
 
-from broker.admin.topics import auto_create
-from broker.context import Api, Context, Delayed, Reply
-from broker.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
-from broker.metadata_encoding import (
+from highwater.broker.admin.topic_znodes import auto_create
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.metadata.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
+from highwater.broker.metadata.metadata_encoding import (
     EncodedTopics,
     encode_answer,
     encode_topic,
     operations_of_topic,
     unknown_topic_id,
 )
-from broker.purgatory import DelayedOperation
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
 
 API = Api(key=3, name="Metadata", versions=(0, 12))
 

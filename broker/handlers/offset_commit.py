@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.commit_requests import Errors, answer, offsets_of
-from broker.coordinator.group.records import NO_TIMESTAMP
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import OffsetCommitResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.group.commit_requests import Errors, answer, offsets_of
+from highwater.broker.coordinator.group.records import NO_TIMESTAMP
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import OffsetCommitResponse
 
 API = Api(key=8, name="OffsetCommit", versions=(0, 9))
 
@@ -27,7 +27,8 @@ def handle(ctx: Context, request: Any) -> Reply:
     now = services.world.clock.wall_ms()
     retention = request.retention_time_ms
     expire_ms = NO_TIMESTAMP if retention is None or retention < 0 else now + retention
-    offsets, errors = offsets_of(ctx, request, expire_ms)
+    longest = services.config.offset_metadata_max_bytes
+    offsets, errors = offsets_of(request, services.metadata, longest, now, expire_ms)
     ticket = Waiting(lambda code: _response(request, errors, code))
     services.groups.commit(
         request.group_id,

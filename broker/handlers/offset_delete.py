@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import OffsetDeleteResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import OffsetDeleteResponse
 
 API = Api(key=47, name="OffsetDelete", versions=(0, 0))
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.records import CommittedOffset
-from broker.coordinator.group.shard import CommitsOnTheirWay
-from broker.purgatory import DelayedOperation
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import OffsetFetchResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.group.records import CommittedOffset
+from highwater.broker.coordinator.group.shard import CommitsOnTheirWay
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import OffsetFetchResponse
 
 API = Api(key=9, name="OffsetFetch", versions=(0, 9))
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Reply
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import OffsetForLeaderEpochResponse
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import OffsetForLeaderEpochResponse
 
 API = Api(key=23, name="OffsetForLeaderEpoch", versions=(0, 4))
 

@@ -23,20 +23,20 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.transaction.transaction import Identity
-from broker.log.config import LogConfig
-from broker.log.validation import takes_time, validated
-from broker.log.verification import Verification
-from broker.purgatory import DelayedOperation
-from broker.replica.manager import ReplicaManager
-from broker.replica.partition import Partition
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode, RecordsRefused
-from highwater.common.types import BrokerId, TopicPartition
-from highwater.common.wire.codec import BadMessage
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.produce import (
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.validation import takes_time, validated
+from highwater.broker.log.verification import Verification
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.replica_manager import ReplicaManager
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode, RecordsRefused
+from highwater.kafka.types import BrokerId, TopicPartition
+from highwater.kafka.wire.codec import BadMessage
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.produce import (
     MIN_VERSION,
     TELLS_LEADER,
     NodeEndpoint,
@@ -46,7 +46,7 @@ from highwater.common.wire.produce import (
     parse_produce,
     produce_response,
 )
-from highwater.common.wire.records import (
+from highwater.kafka.wire.records import (
     HEADER_SIZE,
     MAGIC,
     BatchHeader,

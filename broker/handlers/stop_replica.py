@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Plane, Reply
-from broker.control import check_broker_epoch, overtaken
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.control import StopReplicaPartitionError, StopReplicaResponse
+from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.controller_messages import StopReplicaPartitionError, StopReplicaResponse
 
 API = Api(key=5, name="StopReplica", versions=(0, 3), plane=Plane.CONTROL)
 

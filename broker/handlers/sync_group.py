@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.protocol import Sync, Synced
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import SyncGroupResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.group.protocol import Sync, Synced
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import SyncGroupResponse
 
 API = Api(key=14, name="SyncGroup", versions=(0, 5))
 

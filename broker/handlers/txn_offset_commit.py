@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import Api, Context, Delayed, Reply
-from broker.coordinator.group.commit_requests import Errors, answer, offsets_of
-from broker.coordinator.group.offsets import commit_error
-from broker.coordinator.transaction.transaction import Identity
-from broker.coordinator.waiting import Waiting
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import TxnOffsetCommitResponse
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.coordinator.group.commit_requests import Errors, answer, offsets_of
+from highwater.broker.coordinator.group.offsets import commit_error
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import TxnOffsetCommitResponse
 
 API = Api(key=28, name="TxnOffsetCommit", versions=(0, 4))
 
@@ -31,7 +31,8 @@ _Partition = _Topic.TxnOffsetCommitResponsePartition
 
 def handle(ctx: Context, request: Any) -> Reply:
     services = ctx.services
-    offsets, errors = offsets_of(ctx, request)
+    longest, now = services.config.offset_metadata_max_bytes, services.world.clock.wall_ms()
+    offsets, errors = offsets_of(request, services.metadata, longest, now)
     if not offsets:
         return _response(request, errors, ErrorCode.NONE)
     producer = Identity(request.producer_id, request.producer_epoch)

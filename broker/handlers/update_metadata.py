@@ -13,13 +13,13 @@ from typing import Any
 
 import trio
 
-from broker.context import Api, Context, Plane, Reply
-from broker.control import check_broker_epoch, overtaken
-from broker.metadata_cache import FIRST_NEWS
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import ControllerEpoch, TopicPartition
-from highwater.common.wire.control import UpdateMetadataResponse
+from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.metadata.metadata_cache import FIRST_NEWS
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import ControllerEpoch, TopicPartition
+from highwater.kafka.wire.controller_messages import UpdateMetadataResponse
 
 API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
 

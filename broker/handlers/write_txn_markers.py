@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from broker.admin.topic_names import GROUP_METADATA_TOPIC
-from broker.context import Api, Context, Delayed, Reply
-from broker.handlers.produce import ALL, Wait
-from broker.purgatory import DelayedOperation
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import WriteTxnMarkersResponse
-from highwater.common.wire.records import Marker, build_marker, parse_header
+from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.handlers.produce import ALL, Wait
+from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import WriteTxnMarkersResponse
+from highwater.kafka.wire.records import Marker, build_marker, parse_header
 
 API = Api(key=27, name="WriteTxnMarkers", versions=(0, 1))
 

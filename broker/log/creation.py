@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.log.config import LogConfig
-from broker.log.loading import load_log
-from broker.log.log import Log
-from highwater.common.types import TopicPartition
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.recovery import load_log
+from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.log.manager import LogManager
+    from highwater.broker.log.log_manager import LogManager
 
 CREATED_AT_ONCE = 10
 """What one call of the worker thread makes."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from broker.log import checkpoints
-from highwater.common.types import TopicPartition
-from highwater.common.world.api import Disk, Lock
+from highwater.broker.log import checkpoints
+from highwater.kafka.types import TopicPartition
+from highwater.world.api import Disk, Lock
 
 logger = logging.getLogger(__name__)
 

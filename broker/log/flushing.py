@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log import checkpoints
+from highwater.broker.log import checkpoints
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from highwater.broker.log.log import Log
 
 
 class Flusher:

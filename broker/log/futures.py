@@ -20,16 +20,16 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.log.loading import load_log
-from highwater.common.types import TopicPartition
+from highwater.broker.log.recovery import load_log
+from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.log.config import LogConfig
-    from broker.log.log import Log
-    from broker.log.manager import LogManager
-    from highwater.common.world.api import File
+    from highwater.broker.log.log import Log
+    from highwater.broker.log.log_config import LogConfig
+    from highwater.broker.log.log_manager import LogManager
+    from highwater.world.api import File
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.log.directory import LogDirectory
-    from broker.log.log import Log
-    from broker.log.manager import LogManager
+    from highwater.broker.log.directory import LogDirectory
+    from highwater.broker.log.log import Log
+    from highwater.broker.log.log_manager import LogManager
 
 
 class Guard:

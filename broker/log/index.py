@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Protocol
 
-from highwater.common.world.api import Disk
+from highwater.world.api import Disk
 
 _TIME_ENTRY = Struct(">qi")
 _SWAP = sys.byteorder == "little"

@@ -18,10 +18,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from broker.log.config import LogConfig
-from broker.log.epochs import EpochCache
-from broker.log.flushing import Flusher
-from broker.log.parts import (
+from highwater.broker.log.epochs import EpochCache
+from highwater.broker.log.flushing import Flusher
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import (
     AppendInfo,
     LogHooks,
     LogSlice,
@@ -30,21 +30,21 @@ from broker.log.parts import (
     part_of,
     split_by_segment,
 )
-from broker.log.producers import ProducerStates
-from broker.log.replay import replay
-from broker.log.retention import above_age, above_size, below_log_start
-from broker.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
-from broker.log.timestamps import find_max_timestamp, find_timestamp
-from broker.log.txnindex import AbortedTransaction
-from broker.log.verification import Verification
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import BatchHeader, marker_of
-from highwater.common.world.api import Clock, Disk
+from highwater.broker.log.producers import ProducerStates
+from highwater.broker.log.replay import replay
+from highwater.broker.log.retention import above_age, above_size, below_log_start
+from highwater.broker.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
+from highwater.broker.log.timestamps import find_max_timestamp, find_timestamp
+from highwater.broker.log.txnindex import AbortedTransaction
+from highwater.broker.log.verification import Verification
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import BatchHeader, marker_of
+from highwater.world.api import Clock, Disk
 
 
 class Log:
-    """Made by `loading.load_log`; one writer, the trio thread."""
+    """Made by `recovery.load_log`; one writer, the trio thread."""
 
     def __init__(
         self,

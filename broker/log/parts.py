@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import (
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import (
     LOG_APPEND_TIME,
     BatchHeader,
     set_base_offset_and_epoch,
     set_log_append_time,
 )
-from highwater.common.world.api import Buffer, File
+from highwater.world.api import Buffer, File
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from highwater.broker.log.log import Log
 
 
 class AppendInfo(NamedTuple):

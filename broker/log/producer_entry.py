@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from highwater.common.wire.records import MAX_SEQUENCE, crc32c
+from highwater.kafka.wire.records import MAX_SEQUENCE, crc32c
 
 NO_EPOCH = -1
 VERSION = 1

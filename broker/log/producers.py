@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.log.producer_entry import (
+from highwater.broker.log.producer_entry import (
     NO_EPOCH,
     Batch,
     CorruptSnapshotError,
@@ -37,17 +37,11 @@ from broker.log.producer_entry import (
     decode_snapshot,
     encode_snapshot,
 )
-from broker.log.txnindex import AbortedTransaction
-from broker.log.verification import Verifications
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import (
-    CONTROL,
-    MAX_SEQUENCE,
-    TRANSACTIONAL,
-    BatchHeader,
-    Marker,
-)
-from highwater.common.world.api import Disk
+from highwater.broker.log.txnindex import AbortedTransaction
+from highwater.broker.log.verification import Verifications
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import CONTROL, MAX_SEQUENCE, TRANSACTIONAL, BatchHeader, Marker
+from highwater.world.api import Disk
 
 BATCHES_KEPT = 5
 

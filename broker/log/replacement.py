@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.log.cleaner_work import CLEANED, SWAP, Group
-from broker.log.segment import Segment, segment_path
+from highwater.broker.log.cleaner.work import CLEANED, SWAP, Group
+from highwater.broker.log.segment import Segment, segment_path
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from highwater.broker.log.log import Log
 
 
 def stand_unchanged(log: Log, segments: Sequence[Segment], truncations: int) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.log.producers import ProducerStates
-from broker.log.segment import Segment
-from highwater.common.wire.records import BatchHeader, Marker, marker_of
+from highwater.broker.log.producers import ProducerStates
+from highwater.broker.log.segment import Segment
+from highwater.kafka.wire.records import BatchHeader, Marker, marker_of
 
 
 def marker_in(segment: Segment, header: BatchHeader) -> Marker | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from highwater.broker.log.log import Log
 
 
 def below_log_start(log: Log, now_ms: int) -> int:

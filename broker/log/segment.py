@@ -17,16 +17,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from broker.log.index import IndexFile, OffsetIndex, TimeIndex
-from broker.log.txnindex import TransactionIndex
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import (
-    HEADER_SIZE,
-    MAGIC,
-    BatchHeader,
-    parse_header,
-)
-from highwater.common.world.api import Buffer, Disk, File
+from highwater.broker.log.index import IndexFile, OffsetIndex, TimeIndex
+from highwater.broker.log.txnindex import TransactionIndex
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import HEADER_SIZE, MAGIC, BatchHeader, parse_header
+from highwater.world.api import Buffer, Disk, File
 
 TAIL_BATCHES = 2048
 READERS = 64

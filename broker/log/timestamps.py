@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.log.segment import Segment
-from highwater.common.wire.records import BatchHeader, Record, records_of_batch
+from highwater.broker.log.segment import Segment
+from highwater.kafka.wire.records import BatchHeader, Record, records_of_batch
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch (-1: unknown)."""

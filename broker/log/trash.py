@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import trio
 
-from highwater.common.world.api import Clock, Disk, File
+from highwater.world.api import Clock, Disk, File
 
 
 @dataclass(order=True, slots=True)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.log.config import LogConfig
-from highwater.common.config import LONG_MAX
-from highwater.common.errors import ErrorCode, RecordsRefused
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.record_codec import NO_TIMESTAMP, Record
-from highwater.common.wire.records import BatchHeader, recompressed, records_of_batch
+from highwater.broker.log.log_config import LogConfig
+from highwater.kafka.config import LONG_MAX
+from highwater.kafka.errors import ErrorCode, RecordsRefused
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.record_codec import NO_TIMESTAMP, Record
+from highwater.kafka.wire.records import BatchHeader, recompressed, records_of_batch
 
 CODECS = {
     "uncompressed": Compression.NONE,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.kafka.errors import ApiError, ErrorCode
 
 
 class Verification:

@@ -29,13 +29,13 @@ from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.response import FileSlice, Part
-from highwater.common.wire.header import API_VERSIONS
+from highwater.broker.request.response import FileSlice, Part
+from highwater.kafka.wire.header import API_VERSIONS
 
 if TYPE_CHECKING:
-    from broker.network.processor import Processor
-    from broker.network.request import Request
-    from highwater.common.world.api import Buffer, Connection
+    from highwater.broker.network.processor import Processor
+    from highwater.broker.network.request import Request
+    from highwater.world.api import Buffer, Connection
 
 _SIZE = Struct(">i")
 SCRATCH_BYTES = 65536

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from broker.context import Api, Context, Delayed, Handler, Plane, Reply
-from broker.loop_steps import NOTED_NS
-from broker.metrics import ApiMetrics, Metrics
-from broker.network.connection import api_versions_error
-from broker.network.request import Request
-from broker.network.request_channel import RequestChannel
-from broker.network.request_log import RequestLog
-from broker.quota.manager import user_of
-from broker.quota.throttling import throttled
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.waker import Waker
-from highwater.common.wire.codec import BadMessage, UnknownApi, decode_request, response_class
-from highwater.common.wire.header import API_VERSIONS, api_name
+from highwater.base.loop_steps import NOTED_NS
+from highwater.base.waker import Waker
+from highwater.broker.context import Api, Context, Delayed, Handler, Plane, Reply
+from highwater.broker.network.connection import api_versions_error
+from highwater.broker.network.request import Request
+from highwater.broker.network.request_channel import RequestChannel
+from highwater.broker.network.request_log import RequestLog
+from highwater.broker.quota.quota_manager import user_of
+from highwater.broker.quota.throttling import throttled
+from highwater.broker.request.request_metrics import ApiMetrics, Metrics
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_request, response_class
+from highwater.kafka.wire.header import API_VERSIONS, api_name
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from highwater.broker.services import Services
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.context import Plane
-from highwater.common.metrics import Labels, labels
+from highwater.base.metrics import Labels, labels
+from highwater.broker.context import Plane
 
 if TYPE_CHECKING:
-    from broker.network.processor import Processor
-    from broker.network.request_channel import RequestChannel
-    from broker.network.socket_server import PlaneServer, SocketServer
+    from highwater.broker.network.processor import Processor
+    from highwater.broker.network.request_channel import RequestChannel
+    from highwater.broker.network.socket_server import PlaneServer, SocketServer
 
 SOCKETS = "kafka_network_socketserver_"
 Gauge = Callable[..., None]

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from highwater.common.waker import Waker
+from highwater.base.waker import Waker
 
 if TYPE_CHECKING:
-    from highwater.common.world.api import Connection, Network
+    from highwater.world.api import Connection, Network
 
 READ: Final = 1
 WRITE: Final = 4

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.network.connection import (
+from highwater.base.buffers import BufferPool
+from highwater.base.waker import Waker
+from highwater.broker.network.connection import (
     SCRATCH_BYTES,
     BrokerConnection,
     FrameError,
@@ -30,15 +32,13 @@ from broker.network.connection import (
     SegmentChanged,
     Sent,
 )
-from broker.network.poller import READ, WRITE, Poller, open_poller
-from broker.network.request import Request
-from highwater.common.buffers import BufferPool
-from highwater.common.waker import Waker
-from highwater.common.wire.header import BadHeader, parse_request_header
+from highwater.broker.network.poller import READ, WRITE, Poller, open_poller
+from highwater.broker.network.request import Request
+from highwater.kafka.wire.header import BadHeader, parse_request_header
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import RequestChannel
-    from highwater.common.world.api import Network
+    from highwater.broker.network.request_channel import RequestChannel
+    from highwater.world.api import Network
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from broker.response import Extra, FileSlice, Part, Response
-from highwater.common.wire.codec import encode_response
-from highwater.common.wire.header import RequestHeader, api_name, response_header
+from highwater.broker.request.response import Extra, FileSlice, Part, Response
+from highwater.kafka.wire.codec import encode_response
+from highwater.kafka.wire.header import RequestHeader, api_name, response_header
 
 if TYPE_CHECKING:
-    from broker.metrics import ApiMetrics
-    from broker.network.connection import BrokerConnection, Frame
+    from highwater.broker.network.connection import BrokerConnection, Frame
+    from highwater.broker.request.request_metrics import ApiMetrics
 
 _SIZE = Struct(">i")
 

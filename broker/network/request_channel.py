@@ -24,11 +24,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from highwater.common.waker import Waker
+from highwater.base.waker import Waker
 
 if TYPE_CHECKING:
-    from broker.network.connection import BrokerConnection
-    from broker.network.request import Request
+    from highwater.broker.network.connection import BrokerConnection
+    from highwater.broker.network.request import Request
 
 
 UNBOUNDED = 1 << 62

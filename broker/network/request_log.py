@@ -18,18 +18,18 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.topic_config import PROPERTIES
-from broker.response import FileSlice, Part
-from highwater.common.config_checks import HIDDEN, is_secret, known_properties
-from highwater.common.wire.codec import BadMessage, UnknownApi
-from highwater.common.wire.header import api_name
-from highwater.common.wire.json_form import message_json, request_json, response_json
+from highwater.broker.request.response import FileSlice, Part
+from highwater.broker.settings.topic_config import PROPERTIES
+from highwater.kafka.config.checks import HIDDEN, is_secret, known_properties
+from highwater.kafka.wire.codec import BadMessage, UnknownApi
+from highwater.kafka.wire.header import api_name
+from highwater.kafka.wire.json_form import message_json, request_json, response_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.network.request import Request
-    from broker.response import Response
+    from highwater.broker.network.request import Request
+    from highwater.broker.request.response import Response
 
 LOGGER = "kafka.request.logger"
 log = logging.getLogger(LOGGER)

@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.context import Plane
-from broker.network.connection import BrokerConnection, ListenerInfo
-from broker.network.connection_limits import ConnectionLimits, TooManyConnections
-from broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
-from broker.network.network_metrics import register_network_metrics
-from broker.network.processor import Processor
-from broker.network.request import Request
-from broker.network.request_channel import RequestChannel
-from broker.network.request_log import RequestLog
-from broker.network.tracing import Tracer, tracing
-from broker.purgatory import trio_now_ms
-from highwater.common.types import Endpoint
+from highwater.broker.context import Plane
+from highwater.broker.network.connection import BrokerConnection, ListenerInfo
+from highwater.broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
+from highwater.broker.network.network_metrics import register_network_metrics
+from highwater.broker.network.processor import Processor
+from highwater.broker.network.request import Request
+from highwater.broker.network.request_channel import RequestChannel
+from highwater.broker.network.request_log import RequestLog
+from highwater.broker.network.tracing import Tracer, tracing
+from highwater.broker.quota.connection_limits import ConnectionLimits, TooManyConnections
+from highwater.broker.request.purgatory import trio_now_ms
+from highwater.kafka.types import Endpoint
 
 if TYPE_CHECKING:
-    from broker.metrics import Metrics
-    from broker.services import Services
-    from highwater.common.config import Config
-    from highwater.common.world.api import Connection, Listener, World
+    from highwater.broker.request.request_metrics import Metrics
+    from highwater.broker.services import Services
+    from highwater.kafka.config import Config
+    from highwater.world.api import Connection, Listener, World
 
 __all__ = ["BindError", "HandlerTable", "SocketServer", "handler_table"]
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from highwater.common.errors import ApiError
-from highwater.common.types import TopicPartition
-from highwater.common.wire.fetch import parse_fetch
-from highwater.common.wire.header import api_name
-from highwater.common.wire.produce import parse_produce
+from highwater.kafka.errors import ApiError
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import parse_fetch
+from highwater.kafka.wire.header import api_name
+from highwater.kafka.wire.produce import parse_produce
 
 if TYPE_CHECKING:
-    from broker.network.connection import BrokerConnection
-    from broker.network.request import Request
-    from broker.network.socket_server import SocketServer
+    from highwater.broker.network.connection import BrokerConnection
+    from highwater.broker.network.request import Request
+    from highwater.broker.network.socket_server import SocketServer
 
 _PRODUCE, _FETCH = 0, 1
 _LISTENERS = 4

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from broker.response import Response
+    from highwater.broker.request.response import Response
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 _FLEXIBLE_PRODUCE = 9

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.log.parts import UnexpectedOffsetError
-from broker.replica.fetch_state import truncation_step
-from broker.replica.partition import Partition, Role
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import validate_fetched
+from highwater.broker.log.parts import UnexpectedOffsetError
+from highwater.broker.replica.fetch_state import truncation_step
+from highwater.broker.replica.partition import Partition, Role
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import validate_fetched
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from broker.replica.manager import ReplicaManager
+    from highwater.broker.log.log import Log
+    from highwater.broker.replica.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICT_AFTER_MS = 120_000

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.common.types import LeaderEpoch
+from highwater.kafka.types import LeaderEpoch
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
+    from highwater.broker.log.log import Log
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -21,26 +21,26 @@ from zlib import crc32
 
 import trio
 
-from broker.log.parts import UnexpectedOffsetError
-from broker.quota.rates import SampledRate
-from broker.replica.fetch_state import FetchState, truncation_step
-from broker.replica.follower_session import FollowerSession
-from highwater.common.client.connection import ClientConnection
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.fetch import (
+from highwater.broker.log.parts import UnexpectedOffsetError
+from highwater.broker.quota.rates import SampledRate
+from highwater.broker.replica.fetch_state import FetchState, truncation_step
+from highwater.broker.replica.follower_session import FollowerSession
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import (
     FetchAnswer,
     FetchedPartition,
     FetchPartition,
     build_fetch,
     parse_fetch_answer,
 )
-from highwater.common.wire.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from highwater.common.wire.records import validate_fetched
+from highwater.kafka.wire.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from highwater.kafka.wire.records import validate_fetched
 
 if TYPE_CHECKING:
-    from broker.replica.manager import ReplicaManager
-    from broker.replica.partition import Partition
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.replica.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 

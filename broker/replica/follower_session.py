@@ -7,8 +7,8 @@ partitions.
 
 from __future__ import annotations
 
-from highwater.common.types import TopicPartition
-from highwater.common.wire.fetch import FetchAnswer, FetchPartition, FetchRequest
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, FetchRequest
 
 INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF

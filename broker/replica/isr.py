@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from highwater.common.types import ANY_VERSION, ZkVersion
+from highwater.kafka.types import ANY_VERSION, ZkVersion
 
 
 @dataclass(slots=True)

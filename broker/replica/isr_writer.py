@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.replica.partition import IsrChange
-from highwater.common import znodes
-from highwater.common.types import BrokerId, TopicPartition, ZkVersion
-from highwater.common.world.api import (
+from highwater.broker.replica.partition import IsrChange
+from highwater.kafka import znodes
+from highwater.kafka.types import BrokerId, TopicPartition, ZkVersion
+from highwater.world.api import (
     BadVersion,
     ConnectionLoss,
     NoNode,
@@ -35,7 +35,7 @@ from highwater.common.world.api import (
 )
 
 if TYPE_CHECKING:
-    from broker.replica.manager import ReplicaManager
+    from highwater.broker.replica.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 

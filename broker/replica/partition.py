@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.replica.follower import Follower
-from broker.replica.isr import Isr
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import (
+from highwater.broker.replica.follower import Follower
+from highwater.broker.replica.isr import Isr
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import (
     NO_LEADER,
     BrokerId,
     ControllerEpoch,
@@ -37,10 +37,10 @@ from highwater.common.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.log.log import Log
-    from broker.log.parts import AppendInfo
-    from broker.log.verification import Verification
-    from highwater.common.wire.records import BatchHeader
+    from highwater.broker.log.log import Log
+    from highwater.broker.log.parts import AppendInfo
+    from highwater.broker.log.verification import Verification
+    from highwater.kafka.wire.records import BatchHeader
 
 
 class Role(Enum):

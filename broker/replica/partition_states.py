@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.replica.partition import LeaderAndIsr
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 
 States = list[tuple[TopicPartition, LeaderAndIsr]]
 

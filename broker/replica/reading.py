@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.kafka.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from broker.log.parts import LogSlice
-    from broker.replica.partition import Partition
-    from highwater.common.wire.fetch import FetchPartition
+    from highwater.broker.log.log import Log
+    from highwater.broker.log.parts import LogSlice
+    from highwater.broker.replica.partition import Partition
+    from highwater.kafka.wire.fetch import FetchPartition
 
 
 @dataclass(frozen=True, slots=True)

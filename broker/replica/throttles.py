@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.quota.rates import SampledRate
-from highwater.common.config import LONG_MAX, Config
-from highwater.common.types import TopicPartition
+from highwater.broker.quota.rates import SampledRate
+from highwater.kafka.config import LONG_MAX, Config
+from highwater.kafka.types import TopicPartition
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"

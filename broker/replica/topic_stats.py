@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.metrics import Family, Sample, labels
+from highwater.base.metrics import Family, Sample, labels
+from highwater.kafka.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection

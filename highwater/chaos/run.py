@@ -25,28 +25,29 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.clusters.api import PATIENCE_S, Cluster
-from highwater.chaos.clusters.process import Settings, process_cluster
-from highwater.chaos.clusters.processes import StartError
-from highwater.chaos.clusters.programs import Highwater, Program
 from highwater.chaos.faults import forms
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.schedule import generate
 from highwater.chaos.faults.stage import Stage
-from highwater.chaos.history import LineLog, encode_line
 from highwater.chaos.progress import Progress
-from highwater.chaos.run_folder import RunFolder, RunInfo, TopicInfo
-from highwater.chaos.topics import create_topics
-from highwater.chaos.witnesses import disk, rules
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.witnesses.zookeeper import ZooKeeperWitness
-from highwater.chaos.workloads.control import Workload
+from highwater.chaos.witnesses.znode_watch import ZooKeeperWitness
 from highwater.chaos.workloads.crew import Crew
 from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.chaos.workloads.workload_process import Workload
+from highwater.child_processes import StartError
+from highwater.cluster.interface import PATIENCE_S, Cluster
+from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
+from highwater.cluster.run_topics import create_topics
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.verdict.history import LineLog, encode_line
 
 TRANSACTIONS, GROUPS = "transactions", "groups"
 BROKERS = (1, 2, 3)
@@ -82,7 +83,7 @@ def choose_runtime(wish: str) -> str:
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
     properties = {"log.segment.bytes": "1048576", **options.properties}
     if options.runtime == "compose":
-        from highwater.chaos.clusters.compose import compose_cluster
+        from highwater.cluster.compose_cluster import compose_cluster
 
         return compose_cluster(folder.cluster, properties)
     settings = Settings(
@@ -126,7 +127,7 @@ class Run:
         )
 
     async def execute(self) -> Any:
-        """The verdict (`highwater.chaos.checks.Verdict`)."""
+        """The verdict (`highwater.verdict.Verdict`)."""
         self.folder.create()
         self.folder.write_info(self.info)
         self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")
@@ -308,7 +309,8 @@ class Run:
 
     async def _check(self) -> Any:
         """SPARK's part: the checks, while the cluster still runs, so that Spark can read it too."""
-        from highwater.chaos import checks, report
+        from highwater import verdict as checks
+        from highwater.verdict import report
 
         self.progress.phase("checking")
         engine: Any = self.options.engine

@@ -63,7 +63,7 @@ def produce(
     Example:
       highwater bench produce --against apache --json bench.json
     """
-    from highwater.chaos.bench.produce import BATCHES, KIB, Plan, run
+    from highwater.bench.produce import BATCHES, KIB, Plan, run
 
     plan = Plan(
         batches=tuple(b * KIB for b in batches) or BATCHES,
@@ -103,8 +103,8 @@ def compaction(
     Example:
       highwater bench compaction --records 10000000 --keys 100000 --against apache
     """
-    from highwater.chaos.bench.compaction import Plan, run
-    from highwater.chaos.bench.keyed import Keyed
+    from highwater.bench.compaction import Plan, run
+    from highwater.bench.loads.keyed import Keyed
 
     plan = Plan(Keyed(records, keys), segment_mib << 20, rounds)
     compare(run, plan, against=against, json_file=json_file, folder=folder)

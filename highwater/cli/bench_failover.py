@@ -52,8 +52,8 @@ def failover(
       highwater bench failover --swap --kills 10 --retry-backoff-ms 10
       highwater bench failover --against apache --markdown docs/failover.md
     """
-    from highwater.chaos.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
-    from highwater.chaos.bench.writes import CLIENTS
+    from highwater.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
+    from highwater.bench.loads.writes import CLIENTS
 
     kinds = (SWAP,) if swap else (LEADER,) if no_controller else (LEADER, CONTROLLER)
     plan = Plan(kills, their_kills, clients or CLIENTS, kinds, backoff_ms=backoff_ms)
@@ -95,7 +95,7 @@ def control(
       highwater bench control --against apache --json control.json
       highwater bench control --against apache --markdown docs/failover.md
     """
-    from highwater.chaos.bench.control import Plan, run
+    from highwater.bench.control import Plan, run
 
     plan = Plan(create, in_all, replicas, rounds=rounds)
     title = "Many partitions"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench_options import Page, compare, comparing, markdown_option, write_json
-from highwater.cli.errors import clear_errors
+from highwater.cli.error_lines import clear_errors
 
 
 @click.command("fetch-wait")
@@ -49,7 +49,7 @@ def fetch_wait(
       highwater bench fetch-wait --client librdkafka --against apache
       highwater bench fetch-wait --against apache --markdown docs/bench.md
     """
-    from highwater.chaos.bench.fetch_wait import CLIENTS, Plan, kcat_program, run, too_slow
+    from highwater.bench.fetch_wait import CLIENTS, Plan, kcat_program, run, too_slow
 
     if "kcat" in (clients or CLIENTS):
         with clear_errors():

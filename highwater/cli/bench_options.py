@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from highwater.cli.errors import clear_errors
+from highwater.cli.error_lines import clear_errors
 
 if TYPE_CHECKING:
-    from highwater.chaos.bench.rows import Row
-    from highwater.chaos.bench.sides import Progress, Side
+    from highwater.bench.figures.rows import Row
+    from highwater.bench.figures.sides import Progress, Side
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
@@ -70,9 +70,9 @@ def compare(
     """Runs a plan on Highwater, and on what it is compared with, and shows the rows it gives."""
     import trio
 
-    from highwater.chaos.bench.sides import Side
-    from highwater.chaos.clusters import apache
-    from highwater.chaos.clusters.programs import Highwater
+    from highwater.bench.figures.sides import Side
+    from highwater.cluster import apache
+    from highwater.cluster.programs import Highwater
 
     with working(folder) as work:
         sides = [Side("Highwater", Highwater(), work / "ours")]
@@ -95,7 +95,7 @@ class Page:
     title: str
 
     def put(self, rows: Sequence[Row], theirs: str) -> None:
-        from highwater.chaos.bench.markdown import put, section
+        from highwater.bench.figures.markdown import put, section
 
         command = " ".join(["highwater", *sys.argv[1:]])
         command = re.sub(r" --(markdown|json|dir)[ =]\S+", "", command)
@@ -131,7 +131,7 @@ def working(folder: Path | None) -> Iterator[Path]:
 
 
 def show_rows(rows: Sequence[Row], theirs: str, json_file: Path | None) -> None:
-    from highwater.chaos.bench.rows import table
+    from highwater.bench.figures.rows import table
 
     click.echo(table(rows, theirs))
     write_json(json_file, {"rows": [r.as_json() for r in rows]})

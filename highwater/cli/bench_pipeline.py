@@ -45,7 +45,7 @@ def control_plane(
     """
     import trio
 
-    from highwater.chaos.bench import control_plane as bench
+    from highwater.bench import control_plane as bench
 
     names = {"separate": bench.SEPARATE, "shared": bench.SHARED, "priorities": bench.PRIORITY}
     chosen = tuple(names[arm] for arm in arms) or bench.ARMS
@@ -79,7 +79,7 @@ def connections(
     """
     import trio
 
-    from highwater.chaos.bench.connections import Plan, run, table
+    from highwater.bench.connections import Plan, run, table
 
     plan = Plan(idle=idle, busy=busy, rate=rate, seconds=seconds)
     with working(folder) as work:
@@ -111,7 +111,7 @@ def overload(
     """
     import trio
 
-    from highwater.chaos.bench.overload import Plan, run, table
+    from highwater.bench.overload import Plan, run, table
 
     lasts = seconds if minutes is None else minutes * 60
     plan = Plan(seconds=lasts, times=times, bound_mib=bound_mib)
@@ -140,7 +140,7 @@ def purgatory(sizes: tuple[int, ...], rounds: int, json_file: Path | None) -> No
     Example:
       highwater bench purgatory --json purgatory.json
     """
-    from highwater.chaos.bench.purgatory import SIZES, run, table
+    from highwater.bench.purgatory import SIZES, run, table
 
     found = run(sizes or SIZES, rounds, say)
     click.echo(table(found))

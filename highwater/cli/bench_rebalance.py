@@ -28,7 +28,7 @@ def rebalance(
     Example:
       highwater bench rebalance --members 8 --against apache
     """
-    from highwater.chaos.bench.rebalance import Plan, run
+    from highwater.bench.rebalance import Plan, run
 
     plan = Plan(members, partitions, rounds)
     compare(run, plan, against=against, json_file=json_file, folder=folder)

@@ -28,7 +28,7 @@ def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> No
     Example:
       highwater bench sim --json sim.json
     """
-    from highwater.chaos.bench.simulation import Broken, Plan, run
+    from highwater.bench.simulation import Broken, Plan, run
 
     plan = Plan(seeds, rounds, seconds)
     try:

@@ -46,8 +46,8 @@ def steps(
     """
     import trio
 
-    from highwater.chaos.bench import steps as bench
-    from highwater.chaos.bench.steps_loads import Load
+    from highwater.bench import steps as bench
+    from highwater.bench.loads.steps_loads import Load
 
     amounts = Load(seconds=seconds, partitions=partitions, members=members)
     plan = bench.Plan(loads or _LOADS, amounts, above_ms)

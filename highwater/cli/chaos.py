@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from highwater.cli.errors import clear_errors
+from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,9 +145,9 @@ def _run(
     json_file: Path | None,
 ) -> None:
     from highwater.chaos import run as chaos_run
-    from highwater.chaos.clusters.programs import ApacheKafka, Highwater, Program
     from highwater.chaos.faults.model import load
     from highwater.chaos.progress import Progress
+    from highwater.cluster.programs import ApacheKafka, Highwater, Program
 
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
@@ -178,7 +178,7 @@ def _run(
 def _show(verdict: Any, out: Path) -> None:
     from rich.console import Console
 
-    from highwater.chaos.report.table import example_lines, verdict_table
+    from highwater.verdict.report.table import example_lines, verdict_table
 
     console = Console()
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from highwater.chaos.clusters.probe import view
+from highwater.cluster.serving import view
 
 
 def check(host: str, port: int, broker_id: int | None, timeout_s: float = 2.0) -> str | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from highwater.chaos import report as html
-from highwater.chaos.checks.tables import RunUnreadable
+from highwater.verdict import report as html
+from highwater.verdict.tables import RunUnreadable
 
 
 @click.command()

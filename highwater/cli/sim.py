@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from highwater.chaos.simulated.run import Options, Outcome
-    from highwater.chaos.simulated.run_log import RunLog
-    from highwater.chaos.simulated.seeds import Summary
+    from highwater.simulation.run_log import RunLog
+    from highwater.simulation.seed_run import Options, Outcome
+    from highwater.simulation.seeds import Summary
 
 
 MANY = 100
@@ -112,8 +112,8 @@ def sim(
       highwater sim --scenario kip-279 --trace
       highwater sim --seeds 0..9999 --jobs 0 --keep-going --log run.jsonl
     """
-    from highwater.chaos.simulated.run import Options
-    from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
+    from highwater.simulation.seed_run import Options
+    from highwater.simulation.seeds import run_seeds, usual_jobs
 
     if scenario is not None:
         sys.exit(_scenarios(scenario, trace=trace))
@@ -149,7 +149,7 @@ def _refuse(*options: tuple[str, object]) -> None:
 
 
 def _log(file: Path | None, options: Options) -> RunLog | None:
-    from highwater.chaos.simulated.run_log import LogProblem, RunLog
+    from highwater.simulation.run_log import LogProblem, RunLog
 
     try:
         return RunLog(file, options) if file is not None else None
@@ -168,7 +168,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 def _scenarios(name: str, *, trace: bool) -> int:
     """Plays one, or all; gives the exit code."""
-    from highwater.chaos.simulated.scenarios import ALL, play
+    from highwater.simulation.scenarios import ALL, play
 
     if name == "list":
         for each in ALL.values():
@@ -194,8 +194,8 @@ def _shrink(seed: int, options: Options) -> None:
     """Finds the smallest schedule, tells it, and ends the program."""
     from dataclasses import replace
 
-    from highwater.chaos.simulated.seeds import replay_command
-    from highwater.chaos.simulated.shrink import shrink
+    from highwater.simulation.seeds import replay_command
+    from highwater.simulation.shrink import shrink
 
     try:
         outcome = shrink(seed, options, tell=click.echo)
@@ -223,7 +223,7 @@ def _progress(options: Options, kept: RunLog | None, summary: Summary, outcome: 
 
 
 def _tell_broken(outcome: Outcome, options: Options) -> None:
-    from highwater.chaos.simulated.seeds import replay_command
+    from highwater.simulation.seeds import replay_command
 
     click.echo(f"seed {outcome.seed}: {outcome.violation}")
     if options.trace is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.errors import clear_errors, leaves
+from highwater.cli.error_lines import clear_errors, leaves
 from highwater.cli.up import default_folder, listens
 
 
@@ -48,7 +48,7 @@ def trace(
     """
     import trio
 
-    from highwater.chaos.tracing import Wanted
+    from highwater.cluster.trace_reader import Wanted
 
     sends = not wait and not connections and api == "Produce"
     limit = float("inf") if connections and seconds == 60 else seconds
@@ -79,14 +79,14 @@ def _until_nobody_reads() -> Iterator[None]:
 
 
 async def _follow(ports: dict[int, int], bootstrap: str, wanted: object) -> bool:
-    from highwater.chaos.tracing import Wanted, follow
+    from highwater.cluster.trace_reader import Wanted, follow
 
     assert isinstance(wanted, Wanted)
     return await follow(ports, bootstrap, wanted, click.echo)
 
 
 async def _follow_own(wanted: object) -> bool:
-    from highwater.chaos.clusters.process import Settings, process_cluster
+    from highwater.cluster.process_cluster import Settings, process_cluster
 
     with tempfile.TemporaryDirectory(prefix="highwater-trace-") as work:
         settings = Settings(Path(work) / "cluster", quick_end=True)

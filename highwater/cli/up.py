@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from highwater.cli.errors import clear_errors
+from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
 
 FIRST_PORT = 9092
@@ -130,7 +130,7 @@ def up(
 
 def _up_compose(detach: bool) -> None:
     with clear_errors():
-        from highwater.chaos.clusters.compose import compose_up
+        from highwater.cluster.compose_cluster import compose_up
 
         compose_up(detach)
 
@@ -138,9 +138,9 @@ def _up_compose(detach: bool) -> None:
 def _up_here(wish: Wish) -> None:
     import trio
 
-    from highwater.chaos.clusters import apache
-    from highwater.chaos.clusters.process import Settings, process_cluster
-    from highwater.chaos.clusters.programs import Highwater
+    from highwater.cluster import apache
+    from highwater.cluster.process_cluster import Settings, process_cluster
+    from highwater.cluster.programs import Highwater
 
     async def supervise() -> None:
         settings = Settings(
@@ -239,11 +239,11 @@ def down(delete: bool, runtime: str, folder: Path | None) -> None:
     """
     if runtime == "compose":
         with clear_errors():
-            from highwater.chaos.clusters.compose import compose_down
+            from highwater.cluster.compose_cluster import compose_down
 
             compose_down(delete)
         return
-    from highwater.chaos.clusters.processes import Pid, kill_listed
+    from highwater.child_processes import Pid, kill_listed
 
     folder = (folder or default_folder()).absolute()
     state = read_state(folder)
@@ -272,7 +272,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
     Example:
       highwater status --json status.json
     """
-    from highwater.chaos.clusters.processes import Pid
+    from highwater.child_processes import Pid
 
     folder = (folder or default_folder()).absolute()
     state = read_state(folder)

@@ -10,12 +10,13 @@ from typing import cast
 import click
 from rich.console import Console
 
-from highwater.chaos import checks, report
-from highwater.chaos.checks.location import ChecksMissing
-from highwater.chaos.checks.runner import Engine
-from highwater.chaos.checks.tables import RunUnreadable
-from highwater.chaos.report.table import example_lines, verdict_table
-from highwater.chaos.spark_submit import SparkFailed, SparkMissing
+from highwater import verdict as checks
+from highwater.verdict import report
+from highwater.verdict.location import ChecksMissing
+from highwater.verdict.report.table import example_lines, verdict_table
+from highwater.verdict.runner import Engine
+from highwater.verdict.spark_submit import SparkFailed, SparkMissing
+from highwater.verdict.tables import RunUnreadable
 
 
 @click.command()

@@ -19,12 +19,12 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
-from highwater.chaos.clusters import zookeeper
-from highwater.chaos.clusters.ports import free_ports
-from highwater.chaos.clusters.processes import StartError
-from highwater.common.world.api import World, ZooKeeper
-from highwater.common.world.real import RealWorld
-from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from highwater.child_processes import StartError
+from highwater.cluster import zookeeper_process as zookeeper
+from highwater.cluster.ports import free_ports
+from highwater.world.api import World, ZooKeeper
+from highwater.world.real import RealWorld
+from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
 from tests.waiting import eventually
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from highwater.common.world.api import Disk, Pace
+from highwater.world.api import Disk, Pace
 from tests.contract.conftest import Case, Env
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from highwater.common.world.api import Buffer, Connection, Listener
+from highwater.world.api import Buffer, Connection, Listener
 from tests.contract.conftest import Case, Env
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from highwater.common.world.api import (
+from highwater.world.api import (
     BadVersion,
     Check,
     Create,

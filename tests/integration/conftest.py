@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.ports import free_ports
+from highwater.cluster import apache
+from highwater.cluster.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -17,7 +17,7 @@ import confluent_kafka
 import pytest
 import trio
 
-from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
 from tests.integration.reading import read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]

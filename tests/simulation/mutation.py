@@ -101,9 +101,9 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="highwater-mutant-") as folder:
         tree = Path(folder)
         for package in PACKAGES:
-            shutil.copytree(
-                ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            caches = shutil.ignore_patterns("__pycache__")
+            # the links in highwater/ stay links, so that what is broken is what is imported
+            shutil.copytree(ROOT / package, tree / package, symlinks=True, ignore=caches)
         if mutant is not None:
             apply(mutant, tree)
         yield tree

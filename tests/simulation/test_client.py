@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 import trio
 
-from highwater.chaos.simulated.cluster import PORT, Shape, SimCluster
-from highwater.common.client.admin import Admin
-from highwater.common.client.consumer import Consumer
-from highwater.common.client.metadata import Cluster
-from highwater.common.client.producer import Delivery, Outcome, Producer
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.world.sim import Kernel, run_simulation
+from highwater.kafka.client.admin import Admin
+from highwater.kafka.client.consumer import Consumer
+from highwater.kafka.client.metadata import Cluster
+from highwater.kafka.client.producer import Delivery, Outcome, Producer
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.cluster import PORT, Shape, SimCluster
+from highwater.world.sim import Kernel, run_simulation
 
 Scenario = Callable[[SimCluster, "Clients"], Awaitable[None]]
 

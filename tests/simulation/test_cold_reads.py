@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.handlers import fetch
-from broker.log import segment
-from highwater.chaos.simulated.run import Options, simulate
-from highwater.common.wire.fetch import FetchPartition
+from highwater.broker.handlers import fetch
+from highwater.broker.log import segment
+from highwater.kafka.wire.fetch import FetchPartition
+from highwater.simulation.seed_run import Options, simulate
 
 
 @pytest.mark.timeout(240)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.chaos.simulated.book import Book
-from highwater.chaos.simulated.cluster import SimCluster
-from highwater.chaos.simulated.compacted import TP, CompactedTopic
-from highwater.chaos.simulated.run import Options, simulate
-from highwater.chaos.simulated.truth import PartitionTruth
+from highwater.simulation.cluster import SimCluster
+from highwater.simulation.rules.agreed_log import PartitionTruth
+from highwater.simulation.rules.findings import Book
+from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.workloads.compacted import TP, CompactedTopic
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,12 +13,12 @@ from functools import partial
 import pytest
 import trio
 
-from highwater.chaos.simulated.client import Failed, SimClient
-from highwater.chaos.simulated.cluster import DATA, PORT, Shape, SimCluster
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import Record, build_batch
-from highwater.common.world.sim import Kernel, run_simulation
-from highwater.common.world.sim.disk import SimDisk
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import Record, build_batch
+from highwater.simulation.cluster import DATA, PORT, Shape, SimCluster
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.world.sim import Kernel, run_simulation
+from highwater.world.sim.disk import SimDisk
 
 TPS = [TopicPartition("safe", p) for p in range(3)]
 Change = Callable[[SimDisk], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.chaos.simulated.run import Options, simulate
+from highwater.simulation.seed_run import Options, simulate
 
 
 @pytest.mark.parametrize("seed", range(2))

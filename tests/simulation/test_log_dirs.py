@@ -15,12 +15,12 @@ from functools import partial
 import pytest
 import trio
 
-from broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
-from highwater.chaos.simulated.cluster import DATA, Shape, SimCluster
-from highwater.common.errors import ApiError
-from highwater.common.types import TopicPartition
-from highwater.common.world.sim import Kernel, run_simulation
-from highwater.common.world.sim.disk import SimDisk
+from highwater.broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
+from highwater.kafka.errors import ApiError
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.cluster import DATA, Shape, SimCluster
+from highwater.world.sim import Kernel, run_simulation
+from highwater.world.sim.disk import SimDisk
 from tests.simulation.test_disk_faults import TPS, Scenario, client, heal, whole
 
 SPARE = "/spare"

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from broker.log.epochs import EpochCache
-from broker.log.manager import LogManager
-from broker.replica.partition import LeaderAndIsr, Partition, Role
-from highwater.chaos.simulated.cluster import DATA, Shape
-from highwater.chaos.simulated.rules import Rules
-from highwater.chaos.simulated.run import Options, simulate
-from highwater.chaos.simulated.trace import Trace
-from highwater.chaos.simulated.truth import PartitionTruth
-from highwater.common.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
-from highwater.common.wire.record_codec import Record
-from highwater.common.wire.records import batches, build_batch
-from highwater.common.world.sim import Kernel, Simulation, run_simulation
+from highwater.broker.log.epochs import EpochCache
+from highwater.broker.log.log_manager import LogManager
+from highwater.broker.replica.partition import LeaderAndIsr, Partition, Role
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import batches, build_batch
+from highwater.simulation.cluster import DATA, Shape
+from highwater.simulation.last_events import Trace
+from highwater.simulation.rules.agreed_log import PartitionTruth
+from highwater.simulation.rules.cluster_rules import Rules
+from highwater.simulation.seed_run import Options, simulate
+from highwater.world.sim import Kernel, Simulation, run_simulation
 
 TP = TopicPartition("t", 0)
 

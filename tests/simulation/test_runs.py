@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from highwater.chaos.simulated import run_log, shrink
-from highwater.chaos.simulated.book import Violation
-from highwater.chaos.simulated.faults import Fault
-from highwater.chaos.simulated.run import Options, Outcome
-from highwater.chaos.simulated.run_log import LogProblem, RunLog
-from highwater.chaos.simulated.seeds import Summary
 from highwater.cli.sim import sim
+from highwater.simulation import run_log, shrink
+from highwater.simulation.faults.random_faults import Fault
+from highwater.simulation.rules.findings import Violation
+from highwater.simulation.run_log import LogProblem, RunLog
+from highwater.simulation.seed_run import Options, Outcome
+from highwater.simulation.seeds import Summary
 
 
 @pytest.mark.timeout(240)

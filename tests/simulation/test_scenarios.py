@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.chaos.simulated.cluster import Shape
-from highwater.chaos.simulated.scenarios import ALL, Scenario, play
-from highwater.chaos.simulated.scenarios.stage import Stage
+from highwater.simulation.cluster import Shape
+from highwater.simulation.scenarios import ALL, Scenario, play
+from highwater.simulation.scenarios.script import Stage
 from tests.simulation.mutation import all_mutants
 from tests.simulation.mutation import play as play_mutant
 

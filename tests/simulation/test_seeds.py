@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from highwater.chaos.simulated.run import Options, simulate
-from highwater.chaos.simulated.seeds import run_seeds, usual_jobs
+from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seeds import run_seeds, usual_jobs
 
 SEEDS = range(200)
 SECONDS = 10.0
@@ -39,7 +39,7 @@ def test_nothing_is_lost_with_power_where_every_batch_is_flushed() -> None:
 
 _ONE = """
 import json
-from highwater.chaos.simulated.run import Options, simulate
+from highwater.simulation.seed_run import Options, simulate
 print(json.dumps([(o.digest, o.steps) for o in
                   (simulate(seed, Options(seconds=6.0)) for seed in (3, 11))]))
 """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos import spark_submit
-from highwater.chaos.simulated import run_log
-from highwater.chaos.simulated.run import Options, simulate
+from highwater.simulation import run_log
+from highwater.simulation.seed_run import Options, simulate
+from highwater.verdict import spark_submit
 
 ROOT = Path(__file__).parents[2]
 

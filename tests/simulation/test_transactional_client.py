@@ -7,14 +7,14 @@ from contextlib import suppress
 import pytest
 import trio
 
-from highwater.chaos.simulated.cluster import SimCluster
-from highwater.common.client.admin import Admin
-from highwater.common.client.consumer import Consumer
-from highwater.common.client.metadata import Cluster
-from highwater.common.client.transactions import State, TransactionalProducer
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.messages import OffsetFetchRequest
+from highwater.kafka.client.admin import Admin
+from highwater.kafka.client.consumer import Consumer
+from highwater.kafka.client.metadata import Cluster
+from highwater.kafka.client.transactions import State, TransactionalProducer
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import OffsetFetchRequest
+from highwater.simulation.cluster import SimCluster
 from tests.simulation.test_client import Clients, read_all, simulate, whole
 
 TPS = [TopicPartition("t", p) for p in range(3)]

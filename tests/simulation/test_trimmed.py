@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from highwater.chaos.simulated.book import Book
-from highwater.chaos.simulated.run import Options, simulate
-from highwater.chaos.simulated.trimmed import TPS, TrimmedTopic
-from highwater.chaos.simulated.truth import PartitionTruth, Replica
+from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+from highwater.simulation.rules.findings import Book
+from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.workloads.trimmed import TPS, TrimmedTopic
 
 TP = TPS[0]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers import fetch
-from broker.replica import fetcher
-from controller import partitions, replicas, requests, state_znodes
-from controller.effects import Pause
-from controller.runtime import Runtime
-from highwater.chaos.simulated.run import Options, simulate
+from highwater.broker.handlers import fetch
+from highwater.broker.replica import fetcher
+from highwater.controller.rules import partitions, replicas, state_znodes
+from highwater.controller.rules import request_batch as requests
+from highwater.controller.rules.effects import Pause
+from highwater.controller.shell.term import Runtime
+from highwater.simulation.seed_run import Options, simulate
 
 
 @pytest.mark.timeout(240)

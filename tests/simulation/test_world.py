@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from highwater.common.world.api import Connection, ConnectionLoss, SessionState
-from highwater.common.world.sim import (
+from highwater.world.api import Connection, ConnectionLoss, SessionState
+from highwater.world.sim import (
     ZOOKEEPER,
     Host,
     Kernel,
@@ -234,7 +234,7 @@ def test_a_watch_survives_a_lost_connection() -> None:
 _DIGEST = """
 import trio
 from tests.simulation.test_world import _joined
-from highwater.common.world.sim import Simulation, run_simulation
+from highwater.world.sim import Simulation, run_simulation
 async def main(kernel):
     simulation = Simulation(kernel)
     a, b, wa, wb, near, far = await _joined(simulation)

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.process import Settings
-from highwater.chaos.clusters.programs import Highwater
-from highwater.chaos.clusters.zookeeper import cache_dir
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.process_cluster import Settings
+from highwater.cluster.programs import Highwater
+from highwater.cluster.zookeeper_process import cache_dir
 from tests.suites.result import Result, from_go, from_junit
 
 FRANZ_GO, SARAMA, TOXIPROXY = "v1.22.2", "v1.61.1", "v2.5.0"

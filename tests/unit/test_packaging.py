@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BROKER = ("broker", "controller", "highwater/common")
-HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/chaos/clusters/probe.py")
-OURS = {"broker", "controller", "highwater"}
+BROKER = ("broker", "controller", "highwater/base", "highwater/kafka", "highwater/world")
+HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/cluster/serving.py")
+OURS = {"highwater"}
 DISTRIBUTION_OF = {"kafka": "kafka-python"}
 
 

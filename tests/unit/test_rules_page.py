@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from highwater.chaos.checks.location import catalog
-from highwater.chaos.simulated.rule_list import RULES
+from highwater.simulation.rules.rule_list import RULES
+from highwater.verdict.location import catalog
 from tests import rules_page
 
 

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import Context
-from broker.coordinator.group.records import NO_TIMESTAMP, CommittedOffset
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.group.records import NO_TIMESTAMP, CommittedOffset
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
 def offsets_of(
-    ctx: Context, request: Any, expire_ms: int = NO_TIMESTAMP
+    request: Any, metadata: MetadataCache, longest: int, now_ms: int, expire_ms: int = NO_TIMESTAMP
 ) -> tuple[dict[TopicPartition, CommittedOffset], Errors]:
-    """What can be committed, and why the rest cannot."""
-    services = ctx.services
-    now = services.world.clock.wall_ms()
-    longest = services.config.offset_metadata_max_bytes
+    """What can be committed, and why the rest cannot.
+
+    `longest` is offset.metadata.max.bytes; the times are wall clock.
+    """
     offsets: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
-            metadata = p.committed_metadata or ""
-            if services.metadata.partition(tp) is None:
+            text = p.committed_metadata or ""
+            if metadata.partition(tp) is None:
                 errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata.encode()) > longest:
+            elif len(text.encode()) > longest:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 epoch = p.committed_leader_epoch
                 offsets[tp] = CommittedOffset(
-                    p.committed_offset, -1 if epoch is None else epoch, metadata, now, expire_ms
+                    p.committed_offset, -1 if epoch is None else epoch, text, now_ms, expire_ms
                 )
     return offsets, errors
 

@@ -17,29 +17,41 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.admin.topic_names import GROUP_METADATA_TOPIC
-from broker.coordinator.group import offsets
-from broker.coordinator.group.group import REBALANCE, SESSION, Group, Outcome, State, Write
-from broker.coordinator.group.protocol import Join, Limits, Sync
-from broker.coordinator.group.rebalance import Rebalancing
-from broker.coordinator.group.records import CommittedOffset, GroupLogRecord, decode, encode
-from broker.coordinator.group.shard import (
+from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.group import (
+    REBALANCE,
+    SESSION,
+    Group,
+    Outcome,
+    State,
+    Write,
+)
+from highwater.broker.coordinator.group.protocol import Join, Limits, Sync
+from highwater.broker.coordinator.group.rebalance import Rebalancing
+from highwater.broker.coordinator.group.records import (
+    CommittedOffset,
+    GroupLogRecord,
+    decode,
+    encode,
+)
+from highwater.broker.coordinator.group.shard import (
     CommitsOnTheirWay,
     GroupShard,
     PendingMarker,
     PendingWrite,
 )
-from broker.coordinator.runtime import ALL, Coordinator
-from broker.coordinator.waiting import Waiting
-from broker.replica.manager import monotonic_ms
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.runtime import ALL, Coordinator
+from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
+from highwater.broker.replica.replica_manager import monotonic_ms
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
 
 if TYPE_CHECKING:
-    from broker.log.verification import Verification
-    from broker.replica.partition import Partition
+    from highwater.broker.log.verification import Verification
+    from highwater.broker.replica.partition import Partition
 
 log = logging.getLogger(__name__)
 

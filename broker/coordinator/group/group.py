@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from broker.coordinator.group.records import (
+from highwater.broker.coordinator.group.records import (
     NO_TIMESTAMP,
     CommittedOffset,
     GroupLogRecord,
@@ -34,8 +34,8 @@ from broker.coordinator.group.records import (
     StoredMember,
     subscribed_topics,
 )
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 Ticket = Hashable
 """Who waits for an answer; only the shell knows what is behind it."""

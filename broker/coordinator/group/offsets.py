@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker.coordinator.group.group import (
+from highwater.broker.coordinator.group.group import (
     CONSUMER,
     SESSION,
     Group,
@@ -29,15 +29,15 @@ from broker.coordinator.group.group import (
     one_less,
     one_more,
 )
-from broker.coordinator.group.records import (
+from highwater.broker.coordinator.group.records import (
     NO_TIMESTAMP,
     CommittedOffset,
     GroupLogRecord,
     GroupRecord,
     OffsetRecord,
 )
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 _COMMIT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

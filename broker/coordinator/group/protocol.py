@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from highwater.common.errors import ErrorCode
+from highwater.kafka.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

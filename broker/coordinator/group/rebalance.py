@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinator.group.group import (
+from highwater.broker.coordinator.group.group import (
     REBALANCE,
     SESSION,
     SYNC,
@@ -32,8 +32,8 @@ from broker.coordinator.group.group import (
     Ticket,
     Write,
 )
-from broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
-from highwater.common.errors import ErrorCode
+from highwater.broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
+from highwater.kafka.errors import ErrorCode
 
 _STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
-from highwater.common.types import TopicPartition
+from highwater.kafka.types import TopicPartition
 
 NO_TIMESTAMP = -1
 NO_EPOCH = -1

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordinator.group.group import Group, Write
-from broker.coordinator.group.records import GroupLogRecord
-from broker.coordinator.shard import Shard
+from highwater.broker.coordinator.group.group import Group, Write
+from highwater.broker.coordinator.group.records import GroupLogRecord
+from highwater.broker.coordinator.shard import Shard
 
 if TYPE_CHECKING:
-    from broker.coordinator.loading import Loaded
-    from broker.replica.partition import Partition
-    from broker.timing_wheel import TimerTask
+    from highwater.broker.coordinator.partition_loading import Loaded
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.request.timing_wheel import TimerTask
 
 
 @dataclass(slots=True)

@@ -19,27 +19,32 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.admin.topic_names import TRANSACTION_STATE_TOPIC
-from broker.coordinator.runtime import ALL, Coordinator
-from broker.coordinator.transaction import steps
-from broker.coordinator.transaction.markers import MarkerSender
-from broker.coordinator.transaction.records import TransactionRecord, decode, encode
-from broker.coordinator.transaction.shard import PendingWrite, TransactionShard
-from broker.coordinator.transaction.transaction import Identity, Outcome, Transaction, Write
-from broker.coordinator.transaction.verifier import Verifier
-from broker.replica.manager import monotonic_ms
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import Record, build_batch, parse_header
+from highwater.broker.coordinator.runtime import ALL, Coordinator
+from highwater.broker.coordinator.transaction import steps
+from highwater.broker.coordinator.transaction.markers import MarkerSender
+from highwater.broker.coordinator.transaction.records import TransactionRecord, decode, encode
+from highwater.broker.coordinator.transaction.shard import PendingWrite, TransactionShard
+from highwater.broker.coordinator.transaction.transaction import (
+    Identity,
+    Outcome,
+    Transaction,
+    Write,
+)
+from highwater.broker.coordinator.transaction.verifier import Verifier
+from highwater.broker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from highwater.broker.replica.replica_manager import monotonic_ms
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import Record, build_batch, parse_header
 
 if TYPE_CHECKING:
-    from broker.coordinator.waiting import Waiting
-    from broker.metadata_cache import MetadataCache
-    from broker.purgatory import Purgatories
-    from broker.replica.manager import ReplicaManager
-    from broker.replica.partition import Partition
-    from highwater.common.config import Config
-    from highwater.common.world.api import World
+    from highwater.broker.coordinator.pending import Waiting
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.replica.replica_manager import ReplicaManager
+    from highwater.broker.request.purgatory import Purgatories
+    from highwater.kafka.config import Config
+    from highwater.world.api import World
 
 log = logging.getLogger(__name__)
 

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.coordinator.transaction.records import State, StoredTransaction
-from broker.link import Link
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.codec import BadMessage, decode_response
-from highwater.common.wire.messages import WriteTxnMarkersRequest
+from highwater.broker.coordinator.transaction.records import State, StoredTransaction
+from highwater.broker.membership.peer_link import Link
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import BadMessage, decode_response
+from highwater.kafka.wire.messages import WriteTxnMarkersRequest
 
 if TYPE_CHECKING:
-    from broker.coordinator.transaction.shard import TransactionShard
-    from broker.coordinator.transaction.transaction import Transaction
-    from broker.metadata_cache import MetadataCache
-    from highwater.common.client.connection import Pending
-    from highwater.common.config import Config
-    from highwater.common.world.api import World
+    from highwater.broker.coordinator.transaction.shard import TransactionShard
+    from highwater.broker.coordinator.transaction.transaction import Transaction
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.kafka.client.connection import Pending
+    from highwater.kafka.config import Config
+    from highwater.world.api import World
 
 log = logging.getLogger(__name__)
 

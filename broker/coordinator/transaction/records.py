@@ -16,8 +16,8 @@ from enum import Enum
 from struct import Struct
 from struct import error as StructError
 
-from highwater.common.types import TopicPartition
-from highwater.common.wire.varint import read_compact_string, read_uvarint
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.varint import read_compact_string, read_uvarint
 
 NO_TIMESTAMP = -1
 NO_ID = -1

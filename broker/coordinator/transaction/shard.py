@@ -11,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordinator.shard import Shard
-from broker.coordinator.transaction.records import TransactionRecord
-from broker.coordinator.transaction.transaction import Transaction, Write
+from highwater.broker.coordinator.shard import Shard
+from highwater.broker.coordinator.transaction.records import TransactionRecord
+from highwater.broker.coordinator.transaction.transaction import Transaction, Write
 
 if TYPE_CHECKING:
-    from broker.coordinator.loading import Loaded
-    from broker.replica.partition import Partition
+    from highwater.broker.coordinator.partition_loading import Loaded
+    from highwater.broker.replica.partition import Partition
 
 
 @dataclass(slots=True)

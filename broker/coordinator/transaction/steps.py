@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from broker.coordinator.transaction.records import (
+from highwater.broker.coordinator.transaction.records import (
     NO_EPOCH,
     NO_ID,
     NO_TIMESTAMP,
@@ -26,7 +26,7 @@ from broker.coordinator.transaction.records import (
     StoredTransaction,
     TransactionRecord,
 )
-from broker.coordinator.transaction.transaction import (
+from highwater.broker.coordinator.transaction.transaction import (
     MAX_EPOCH,
     Identity,
     Outcome,
@@ -34,8 +34,8 @@ from broker.coordinator.transaction.transaction import (
     Transaction,
     Write,
 )
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 _WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -20,15 +20,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from broker.coordinator.transaction.records import (
+from highwater.broker.coordinator.transaction.records import (
     NO_EPOCH,
     NO_ID,
     State,
     StoredTransaction,
     TransactionRecord,
 )
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 Ticket = Hashable
 """Who waits for an answer; only the shell knows what is behind it."""

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
-from broker.coordinator.transaction.transaction import Identity
-from broker.link import Link
-from highwater.common.client.errors import code_of
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.codec import BadMessage
-from highwater.common.wire.messages import AddPartitionsToTxnRequest
+from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.membership.peer_link import Link
+from highwater.kafka.client.retries import code_of
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import BadMessage
+from highwater.kafka.wire.messages import AddPartitionsToTxnRequest
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
-    from highwater.common.config import Config
-    from highwater.common.world.api import World
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.kafka.config import Config
+    from highwater.world.api import World
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.clusters.api import ClusterError
-from highwater.chaos.clusters.processes import StartError
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.stage import Stage
 from highwater.chaos.faults.verbs import VERBS, Done
-from highwater.chaos.history import LineLog
+from highwater.child_processes import StartError
+from highwater.cluster.interface import ClusterError
+from highwater.verdict.history import LineLog
 
 RETRY_S = 30.0
 """How long a verb whose target is not there yet is tried again."""

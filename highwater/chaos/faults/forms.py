@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.chaos.clusters.api import ZOOKEEPER, broker
 from highwater.chaos.faults.model import Fault, ScheduleError
 from highwater.chaos.faults.targets import NUMBER, OF, OTHER_THAN, ROLES
-from highwater.chaos.links.rules import CLIENTS
-from highwater.chaos.links.zkframes import OPERATIONS
-from highwater.common.wire.header import APIS
+from highwater.cluster.interface import ZOOKEEPER, broker
+from highwater.cluster.links.link_rules import CLIENTS
+from highwater.cluster.links.zkframes import OPERATIONS
+from highwater.kafka.wire.header import APIS
 
 KAFKA_APIS = frozenset(name for name, _ in APIS.values())
 ZOOKEEPER_OPERATIONS = frozenset(OPERATIONS.values())

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from highwater.chaos.clusters.api import PATIENCE_S
 from highwater.chaos.faults.model import Fault
+from highwater.cluster.interface import PATIENCE_S
 
 Act = Callable[[random.Random, str], list[Fault]]
 

@@ -9,14 +9,14 @@ from typing import Protocol
 
 import trio
 
-from highwater.chaos.clusters.api import Cluster, ClusterError, broker
-from highwater.chaos.clusters.processes import Pid
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.targets import resolve
-from highwater.chaos.links.rules import Links, Rule
-from highwater.chaos.run_folder import TopicInfo
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.witnesses.zookeeper import ZooKeeperWitness
+from highwater.chaos.witnesses.znode_watch import ZooKeeperWitness
+from highwater.child_processes import Pid
+from highwater.cluster.interface import Cluster, ClusterError, broker
+from highwater.cluster.links.link_rules import Links, Rule
+from highwater.cluster.run_folder import TopicInfo
 
 
 class WorkloadControl(Protocol):

@@ -21,10 +21,10 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from highwater.chaos.clusters.api import ZOOKEEPER, ClusterError, broker
-from highwater.chaos.links.rules import CLIENTS
-from highwater.chaos.witnesses.zookeeper import PartitionState
-from highwater.common.types import TopicPartition
+from highwater.chaos.witnesses.znode_watch import PartitionState
+from highwater.cluster.interface import ZOOKEEPER, ClusterError, broker
+from highwater.cluster.links.link_rules import CLIENTS
+from highwater.kafka.types import TopicPartition
 
 OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(\d+)$", re.I)
 OTHER_THAN = "broker other than "

@@ -13,19 +13,13 @@ from dataclasses import dataclass
 
 import trio
 
-from highwater.chaos.clusters.api import (
-    PATIENCE_S,
-    ZOOKEEPER,
-    ClusterError,
-    broker,
-    broker_number,
-)
-from highwater.chaos.faults.admin import move_leader
 from highwater.chaos.faults.model import Fault, ScheduleError
 from highwater.chaos.faults.stage import Stage
-from highwater.chaos.links.rules import ANY, Action, Rule, Side
-from highwater.chaos.witnesses.zookeeper import PartitionState
-from highwater.common.types import TopicPartition
+from highwater.chaos.witnesses.znode_watch import PartitionState
+from highwater.cluster.interface import PATIENCE_S, ZOOKEEPER, ClusterError, broker, broker_number
+from highwater.cluster.leader_moves import move_leader
+from highwater.cluster.links.link_rules import ANY, Action, Rule, Side
+from highwater.kafka.types import TopicPartition
 
 ARRIVAL_S = 5.0
 """How long a released message may take to go on."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from highwater.chaos.witnesses import disk
-from highwater.chaos.witnesses.zookeeper import PartitionState
-from highwater.common.types import TopicPartition
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.chaos.witnesses.znode_watch import PartitionState
+from highwater.kafka.types import TopicPartition
 
 
 @dataclass(slots=True)

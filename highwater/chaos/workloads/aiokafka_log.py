@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from highwater.common.errors import ErrorCode
+from highwater.kafka.errors import ErrorCode
 
 LOGGER: Final = "aiokafka.conn"
 OFFSET_FETCH: Final = 9

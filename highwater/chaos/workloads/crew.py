@@ -15,8 +15,8 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.clusters.processes import Pid
-from highwater.chaos.workloads.groups import GroupRun
+from highwater.chaos.workloads.group_run import GroupRun
+from highwater.child_processes import Pid
 
 CLIENTS = ("kafka-python", "confluent-kafka")
 AT_FIRST, AT_MOST = 2, 3

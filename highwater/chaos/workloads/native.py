@@ -16,12 +16,12 @@ import trio
 
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
-from highwater.common.client.consumer import LATEST, Consumer
-from highwater.common.client.metadata import Cluster
-from highwater.common.client.producer import Delivery, Outcome, Producer
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.world.real import RealWorld
+from highwater.kafka.client.consumer import LATEST, Consumer
+from highwater.kafka.client.metadata import Cluster
+from highwater.kafka.client.producer import Delivery, Outcome, Producer
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.world.real import RealWorld
 
 CLIENT = "highwater"
 LIST_EVERY_S = 1.0

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.chaos.history import FAIL, INFO, INVOKE, OK, HistoryWriter, ending_of, make_value
+from highwater.verdict.history import FAIL, INFO, INVOKE, OK, HistoryWriter, ending_of, make_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from highwater.chaos.clusters.ports import free_ports
+from highwater.cluster.ports import free_ports
 
 ComposeStack = Callable[..., AbstractContextManager[Any]]
 

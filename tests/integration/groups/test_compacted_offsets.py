@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
-from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
+from highwater.cluster.background import BackgroundCluster
 from tests.waiting import eventually
 
 WITHIN_S = 60

@@ -18,8 +18,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import CommitFailedError
 
-from broker.coordinator.shard import partition_for
-from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.broker.coordinator.shard import partition_for
+from highwater.cluster.background import BackgroundCluster
 from tests import waiting
 
 PARTITIONS = 4

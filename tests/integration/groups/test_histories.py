@@ -20,10 +20,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 
-from broker.coordinator.group.records import GroupRecord, decode
-from highwater.chaos.checks import duck, tables
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.workloads.groups import JAVA, GroupRun, collect
+from highwater.broker.coordinator.group.records import GroupRecord, decode
+from highwater.chaos.workloads.group_run import JAVA, GroupRun, collect
+from highwater.cluster.background import BackgroundCluster
+from highwater.verdict import duck, tables
 from tests.integration.groups.test_groups import coordinator_of
 from tests.waiting import eventually
 

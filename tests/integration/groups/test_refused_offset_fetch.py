@@ -16,13 +16,13 @@ import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
-from broker.coordinator.shard import partition_for
-from highwater.chaos.checks import duck, tables
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.faults.admin import move_leader
-from highwater.chaos.links.rules import Action, Rule
-from highwater.chaos.workloads.groups import GroupRun, collect
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.shard import partition_for
+from highwater.chaos.workloads.group_run import GroupRun, collect
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.leader_moves import move_leader
+from highwater.cluster.links.link_rules import Action, Rule
+from highwater.kafka.types import TopicPartition
+from highwater.verdict import duck, tables
 from tests.integration.groups.test_groups import coordinator_of
 from tests.waiting import eventually
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from highwater.common.client.connection import ClientConnection, ConnectionLost, RequestTimedOut
-from highwater.common.wire.codec import BadMessage, decode_response, encode_request
-from highwater.common.wire.header import api_name
-from highwater.common.world.real.network import RealNetwork
+from highwater.kafka.client.connection import ClientConnection, ConnectionLost, RequestTimedOut
+from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
+from highwater.kafka.wire.header import api_name
+from highwater.world.real.network import RealNetwork
 from tests.integration.oracle.bodies import plain, request
 from tests.integration.oracle.rig import Mixed
 

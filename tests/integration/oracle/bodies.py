@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from highwater.common.wire.codec import request_class
+from highwater.kafka.wire.codec import request_class
 
 
 def request(api_key: int, version: int, body: Mapping[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from highwater.common.wire.header import api_name
+from highwater.kafka.wire.header import api_name
 from tests.integration.oracle.asking import Difference, Offered
 from tests.integration.oracle.bodies import request
 

@@ -10,15 +10,15 @@ from typing import Any
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.ask import ask, metadata
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.process import Settings
-from highwater.chaos.clusters.programs import ApacheKafka, Highwater, Program
-from highwater.chaos.faults import admin
-from highwater.chaos.witnesses import disk
-from highwater.common.types import TopicPartition
-from highwater.common.wire import records
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.cluster import apache
+from highwater.cluster import leader_moves as admin
+from highwater.cluster.ask import ask, metadata
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.process_cluster import Settings
+from highwater.cluster.programs import ApacheKafka, Highwater, Program
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire import records
 from tests import waiting
 
 PARTITIONS = 6

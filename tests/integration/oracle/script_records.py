@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.records import Record, build_batch
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.records import Record, build_batch
 from tests.integration.oracle.asking import Case
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, EPOCH_END = 0, 1, 2, 3, 23
@@ -33,7 +33,7 @@ def broken_batch() -> bytes:
 
 def counted_wrong() -> bytes:
     """A batch whose header names one record more than it holds; its CRC is right."""
-    from highwater.common.wire.records import crc32c
+    from highwater.kafka.wire.records import crc32c
 
     data = bytearray(batch())
     data[57:61] = struct.pack(">i", 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 from tests.integration.oracle import script_admin
 from tests.integration.oracle.asking import Case
 

@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
-from broker.log.cleaner import LogCleaner
-from broker.log.cleaner_filter import DELETE_HORIZON
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.manager import LogManager
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.process import Settings
-from highwater.common.config import Config
-from highwater.common.types import TopicPartition
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.records import (
+from highwater.broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
+from highwater.broker.log.cleaner.cleaner import LogCleaner
+from highwater.broker.log.cleaner.record_filter import DELETE_HORIZON
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.log_manager import LogManager
+from highwater.cluster import apache
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.process_cluster import Settings
+from highwater.kafka.config import Config
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.records import (
     TRANSACTIONAL,
     Marker,
     Record,
@@ -39,9 +39,9 @@ from highwater.common.wire.records import (
     build_marker,
     records_of_batch,
 )
-from highwater.common.world.chance import seeded
-from highwater.common.world.real.clock import RealClock
-from highwater.common.world.real.disk import RealDisk
+from highwater.world.chance import seeded
+from highwater.world.real.clock import RealClock
+from highwater.world.real.disk import RealDisk
 
 pytestmark = [
     pytest.mark.integration,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.common.wire import messages
+from highwater.kafka.wire import messages
 from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import APACHE, HIGHWATER, PARTITIONS, Mixed, eventually
 from tests.integration.reading import read_all

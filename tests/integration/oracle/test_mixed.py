@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from highwater.chaos.witnesses import disk
-from highwater.common.wire import records
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.kafka.wire import records
 from tests.integration.oracle.dump import dump
 from tests.integration.oracle.load import Load, lost
 from tests.integration.oracle.rig import (

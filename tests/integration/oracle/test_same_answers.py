@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import trio
 
-from highwater.common.config_sources import profile_properties
-from highwater.common.config_unserved import refused, unserved
-from highwater.common.wire.header import request_header
+from highwater.kafka.config.sources import profile_properties
+from highwater.kafka.config.unserved import refused, unserved
+from highwater.kafka.wire.header import request_header
 from tests.integration.oracle import (
     differences,
     script_admin,

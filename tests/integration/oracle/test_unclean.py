@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from highwater.common.wire import messages
+from highwater.kafka.wire import messages
 from tests.integration.oracle.rig import HIGHWATER, Mixed, eventually
 from tests.integration.reading import read_all
 

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.zookeeper import find_java
+from highwater.cluster import apache
+from highwater.cluster.zookeeper_process import find_java
 from tests.integration.conftest import _not_installed
 from tests.integration.robustness.conftest import brokers, zookeeper
 

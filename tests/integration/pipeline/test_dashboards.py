@@ -19,9 +19,9 @@ import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.chaos.clusters.ask import ask
-from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
-from highwater.common.wire import messages
+from highwater.cluster.ask import ask
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.kafka.wire import messages
 from tests.integration.robustness.test_metrics import get
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos.bench.steps import Plan, as_json, run, too_long
-from highwater.chaos.bench.steps_loads import Load
+from highwater.bench.loads.steps_loads import Load
+from highwater.bench.steps import Plan, as_json, run, too_long
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

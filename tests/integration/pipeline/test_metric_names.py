@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.ports import free_ports
-from highwater.chaos.clusters.process import Settings, process_cluster
-from highwater.chaos.clusters.programs import ApacheKafka, Highwater, Program
+from highwater.cluster import apache
+from highwater.cluster.ports import free_ports
+from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.programs import ApacheKafka, Highwater, Program
 from tests.integration.robustness.test_metrics import get
 
 pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(240)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos.clusters.ports import free_ports
+from highwater.cluster.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]

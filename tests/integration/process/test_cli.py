@@ -19,8 +19,8 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from highwater.chaos.clusters.ports import free_ports
-from highwater.chaos.clusters.processes import Pid
+from highwater.child_processes import Pid
+from highwater.cluster.ports import free_ports
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

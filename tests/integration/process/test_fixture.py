@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from highwater.chaos.clusters.api import ClusterError
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.processes import StartError
-from highwater.chaos.history import LineLog, read_lines
+from highwater.child_processes import StartError
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.interface import ClusterError
+from highwater.verdict.history import LineLog, read_lines
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -1,4 +1,8 @@
-"""The package without the clone: built, installed into an environment of its own, and used."""
+"""The package without the clone: built, installed into an environment of its own, and used.
+
+The project that uses it has packages `broker` and `controller` of its own, at its root and among
+what is installed: they fail when they are imported, so that nothing of ours may take them for ours.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.chaos.clusters.ports import free_ports
+from highwater.cluster.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,15 +46,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as archive:  # what pip does with a wheel of pure Python
         archive.extractall(packages)
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    for place in (packages, folder):
+        for name in ("broker", "controller"):
+            (place / name).mkdir()
+            (place / name / "__init__.py").write_text(f"raise RuntimeError('the user's {name}')\n")
     return folder
+
+
+def test_it_owns_one_name(installed: Path) -> None:
+    with zipfile.ZipFile(next(installed.glob("*.whl"))) as archive:
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"highwater"}
+
+
+@pytest.mark.parametrize("module", ["highwater.broker", "highwater.cli.main"])
+def test_entry_points_take_no_module_of_the_users(installed: Path, module: str) -> None:
+    python = installed / "venv" / "bin" / "python"
+    assert "--help" in run(python, "-m", module, "--help", cwd=installed)
 
 
 def test_up_status_and_down(installed: Path) -> None:
     highwater = (installed / "venv" / "bin" / "python", "-m", "highwater.cli.main")
     where = run(
-        installed / "venv" / "bin" / "python", "-c", "import broker; print(broker.__file__)",
+        installed / "venv" / "bin" / "python",
+        "-c",
+        "import highwater.broker; print(highwater.broker.__file__)",
         cwd=installed,
-    )  # fmt: skip
+    )
     assert str(installed) in where
     port = free_ports(1)[0]
     cluster = installed / "cluster"
@@ -89,3 +111,21 @@ def test_pytest_knows_the_fixture(installed: Path) -> None:
     assert "highwater_cluster" in run(
         python, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", cwd=installed
     )
+
+
+FAILOVER = """
+from pathlib import Path
+
+
+def test_a_leader_dies(highwater_cluster):
+    assert Path("broker").is_dir()
+    highwater_cluster.create_topic("orders", partitions=1)
+    highwater_cluster.kill(highwater_cluster.leader_of("orders", 0))
+"""
+
+
+def test_a_project_with_packages_of_these_names_uses_the_fixture(installed: Path) -> None:
+    (installed / "test_failover.py").write_text(FAILOVER)
+    python = installed / "venv" / "bin" / "python"
+    told = run(python, "-m", "pytest", "-p", "no:cacheprovider", "test_failover.py", cwd=installed)
+    assert "1 passed" in told

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.chaos.clusters.ask import brokers_known
-from highwater.chaos.clusters.process import Settings, process_cluster
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.stage import Stage
 from highwater.chaos.faults.verbs import VERBS
+from highwater.cluster.ask import brokers_known
+from highwater.cluster.process_cluster import Settings, process_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater.chaos import checks
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.history import HistoryWriter
-from highwater.chaos.run_folder import RunFolder, RunInfo, TopicInfo
+from highwater import verdict as checks
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
+from highwater.verdict.history import HistoryWriter
 
 pytestmark = [
     pytest.mark.integration,

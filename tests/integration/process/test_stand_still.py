@@ -10,13 +10,13 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from highwater.chaos.clusters.ask import brokers_known
-from highwater.chaos.clusters.process import ProcessCluster, Settings, process_cluster
-from highwater.chaos.clusters.processes import Pid
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.model import parse
 from highwater.chaos.faults.stage import Stage
-from highwater.chaos.history import LineLog, read_lines
+from highwater.child_processes import Pid
+from highwater.cluster.ask import brokers_known
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.verdict.history import LineLog, read_lines
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -7,10 +7,10 @@ import threading
 import pytest
 from confluent_kafka import Producer
 
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.links.rules import Action, Rule
-from highwater.chaos.witnesses import disk
-from highwater.common.types import TopicPartition as Tp
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.links.link_rules import Action, Rule
+from highwater.kafka.types import TopicPartition as Tp
 from tests.integration import reading
 from tests.integration.robustness.rig import metadata
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.cluster.background import BackgroundCluster
 from tests.integration.robustness.rig import metadata
 from tests.waiting import eventually
 

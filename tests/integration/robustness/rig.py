@@ -10,13 +10,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from highwater.chaos.clusters import zookeeper
-from highwater.chaos.clusters.ports import free_ports
-from highwater.chaos.clusters.processes import Child
-from highwater.chaos.clusters.programs import Highwater
-from highwater.common.wire import messages
-from highwater.common.wire.codec import decode_response, encode_request
-from highwater.common.wire.header import request_header, response_body_position
+from highwater.child_processes import Child
+from highwater.cluster import zookeeper_process as zookeeper
+from highwater.cluster.ports import free_ports
+from highwater.cluster.programs import Highwater
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.header import request_header, response_body_position
 from tests.waiting import eventually
 
 Address = tuple[str, int]
@@ -53,7 +53,7 @@ class ZooKeeper:
 
 
 class BrokerProcess:
-    """`python -I -m broker` in a folder of its own; nothing is started yet."""
+    """`python -I -m highwater.broker` in a folder of its own; nothing is started yet."""
 
     def __init__(
         self, folder: Path, zookeeper_connect: str, number: int = 1, **properties: str

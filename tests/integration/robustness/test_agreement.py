@@ -17,10 +17,10 @@ from confluent_kafka.admin import (
     NewPartitions,
 )
 
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import ProduceRequest
-from highwater.common.wire.records import Record, build_batch
+from highwater.cluster.background import BackgroundCluster
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import ProduceRequest
+from highwater.kafka.wire.records import Record, build_batch
 from tests.integration.robustness.rig import Address, call, metadata
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

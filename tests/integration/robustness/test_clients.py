@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.common.wire import messages
-from highwater.common.wire.header import request_header
-from highwater.common.wire.records import Record, build_batch
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.header import request_header
+from highwater.kafka.wire.records import Record, build_batch
 from tests.integration.robustness.rig import (
     BrokerProcess,
     ZooKeeper,

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.common.wire import messages
+from highwater.cluster.background import BackgroundCluster
+from highwater.kafka.wire import messages
 from tests.integration.robustness.load import (
     PARTITIONS,
     TOPIC,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.cluster.background import BackgroundCluster
 
 
 @pytest.fixture(scope="module")

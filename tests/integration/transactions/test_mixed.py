@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.chaos.clusters import apache
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.process import Settings
+from highwater.cluster import apache
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.process_cluster import Settings
 from tests.integration.transactions.test_transactions import (
     PARTITIONS,
     WITHIN_S,

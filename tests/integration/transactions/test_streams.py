@@ -20,16 +20,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from broker.coordinator.shard import partition_for
-from highwater.chaos.clusters.background import BackgroundCluster
-from highwater.chaos.clusters.maven import Artifact, fetch_jars
-from highwater.chaos.clusters.zookeeper import cache_dir, find_java
-from tests.integration.transactions.test_transactions import (
-    PARTITIONS,
-    Run,
-    eventually,
-    reader,
-)
+from highwater.broker.coordinator.shard import partition_for
+from highwater.cluster.background import BackgroundCluster
+from highwater.cluster.maven import Artifact, fetch_jars
+from highwater.cluster.zookeeper_process import cache_dir, find_java
+from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader
 
 pytestmark = [
     pytest.mark.integration,

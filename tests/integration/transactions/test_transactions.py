@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from broker.coordinator.shard import partition_for
-from highwater.chaos.clusters.background import BackgroundCluster
+from highwater.broker.coordinator.shard import partition_for
+from highwater.cluster.background import BackgroundCluster
 from tests import waiting
 
 pytestmark = pytest.mark.integration

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.__main__ import BAD_CONFIG, main
+from highwater.broker.__main__ import BAD_CONFIG, main
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.common.buffers import BufferPool
+from highwater.base.buffers import BufferPool
 
 
 def test_a_buffer_nobody_looks_into_comes_again() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controller.effects import (
+from highwater.controller.rules.effects import (
     Children,
     Get,
     GroupResult,
@@ -25,27 +25,15 @@ from controller.effects import (
     SendUpdateMetadata,
     WriteZk,
 )
-from controller.events import (
-    Answer,
-    Elected,
-    Event,
-    StopReplicaAnswered,
-    of_watch,
-)
-from controller.machine import Machine
-from controller.state import Settings
-from highwater.common import znodes
-from highwater.common.reassignment import ReplicaAssignment
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    Endpoint,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.world.api import Check, Create, NoNode, SetData, ZkError, ZkOp
-from highwater.common.world.sim.zookeeper_server import Ensemble
-from highwater.common.znodes import PartitionState, TopicState
+from highwater.controller.rules.events import Answer, Elected, Event, StopReplicaAnswered, of_watch
+from highwater.controller.rules.machine import Machine
+from highwater.controller.rules.state import Settings
+from highwater.kafka import znodes
+from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.types import BrokerId, ControllerEpoch, Endpoint, TopicPartition, ZkVersion
+from highwater.kafka.znodes import PartitionState, TopicState
+from highwater.world.api import Check, Create, NoNode, SetData, ZkError, ZkOp
+from highwater.world.sim.zookeeper_server import Ensemble
 
 
 def tp(name: str = "t", partition: int = 0) -> TopicPartition:

@@ -8,16 +8,16 @@ from typing import Any
 
 import trio
 
-from controller.candidate import Candidate
-from highwater.common import znodes
-from highwater.common.config import Config
-from highwater.common.reassignment import ReplicaAssignment
-from highwater.common.types import BrokerId, Endpoint, TopicPartition
-from highwater.common.wire import control
-from highwater.common.wire.codec import decode_request, encode_response
-from highwater.common.wire.header import parse_request_header, response_header
-from highwater.common.world.api import Connection, NodeExists, NoNode, ZooKeeper
-from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, SimWorld, run_simulation
+from highwater.controller.shell.candidate import Candidate
+from highwater.kafka import znodes
+from highwater.kafka.config import Config
+from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.types import BrokerId, Endpoint, TopicPartition
+from highwater.kafka.wire import controller_messages as control
+from highwater.kafka.wire.codec import decode_request, encode_response
+from highwater.kafka.wire.header import parse_request_header, response_header
+from highwater.world.api import Connection, NodeExists, NoNode, ZooKeeper
+from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, SimWorld, run_simulation
 
 PORT = 9092
 PLAINTEXT = "PLAINTEXT"

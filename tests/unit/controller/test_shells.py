@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from controller import sender
-from highwater.common import znodes
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import BrokerId, TopicPartition
+from highwater.controller.shell import sender
+from highwater.kafka import znodes
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerId, TopicPartition
 from tests.unit.controller.sim_cluster import Cluster, run
 
 T0 = TopicPartition("t", 0)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.admin.assignment import assign_replicas, check_assignment, rack_alternated
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.broker.admin.assignment import assign_replicas, check_assignment, rack_alternated
+from highwater.kafka.errors import ApiError, ErrorCode
 
 FIVE: dict[int, str | None] = dict.fromkeys(range(5))
 SIX_IN_THREE: dict[int, str | None] = {

@@ -16,38 +16,38 @@ from typing import Any
 import pytest
 import trio
 
-from broker.admin.producer_ids import ProducerIds
-from broker.context import Context, Delayed, Plane
-from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.handlers import update_metadata
-from broker.log.manager import LogManager
-from broker.metadata_cache import MetadataCache
-from broker.metrics import Metrics
-from broker.purgatory import CompletionSink, Purgatories
-from broker.registration import make_paths
-from broker.replica.manager import ReplicaManager
-from broker.response import Response
-from broker.services import Services
-from highwater.common import znodes
-from highwater.common.config import Config
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import BrokerEpoch, BrokerId, TopicPartition
-from highwater.common.wire.codec import (
+from highwater.broker.admin.producer_ids import ProducerIds
+from highwater.broker.context import Context, Delayed, Plane
+from highwater.broker.coordinator.group.coordinator import GroupCoordinator
+from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
+from highwater.broker.handlers import update_metadata
+from highwater.broker.log.log_manager import LogManager
+from highwater.broker.membership.registration import make_paths
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.replica.replica_manager import ReplicaManager
+from highwater.broker.request.purgatory import CompletionSink, Purgatories
+from highwater.broker.request.request_metrics import Metrics
+from highwater.broker.request.response import Response
+from highwater.broker.services import Services
+from highwater.kafka import znodes
+from highwater.kafka.config import Config
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
+from highwater.kafka.wire.codec import (
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from highwater.common.wire.control import (
+from highwater.kafka.wire.controller_messages import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from highwater.common.world.api import ZooKeeper
-from highwater.common.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from highwater.world.api import ZooKeeper
+from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
 
 
 @dataclass

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from broker.admin.broker_config import DYNAMIC
-from broker.admin.client_quotas import read_entity
-from broker.admin.dynamic_config import DynamicConfigWatcher, TopicConfigs
-from broker.admin.topic_config import PROPERTIES
-from broker.handlers import alter_configs, describe_configs, incremental_alter_configs
-from highwater.common import config_documentation as documentation
-from highwater.common.config_checks import known_properties
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import (
+from highwater.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from highwater.broker.settings.client_quotas import read_entity
+from highwater.broker.settings.config_changes import DynamicConfigWatcher, TopicConfigs
+from highwater.broker.settings.dynamic_broker_config import DYNAMIC
+from highwater.broker.settings.topic_config import PROPERTIES
+from highwater.kafka.config import documentation
+from highwater.kafka.config.checks import known_properties
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.admin.dynamic_config import DynamicConfigWatcher, TopicConfigs
-from broker.handlers import (
+from highwater.broker.handlers import (
     alter_client_quotas,
     create_partitions,
     create_topics,
     delete_topics,
     describe_client_quotas,
 )
-from broker.quota.entities import DEFAULT, Entity
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import (
+from highwater.broker.quota.entities import DEFAULT, Entity
+from highwater.broker.settings.config_changes import DynamicConfigWatcher, TopicConfigs
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import (
     AlterClientQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from broker.admin.producer_ids import ProducerIds
-from broker.handlers import (
+from highwater.broker.admin.producer_ids import ProducerIds
+from highwater.broker.handlers import (
     HANDLERS,
     alter_partition_reassignments,
     api_versions,
@@ -23,12 +23,12 @@ from broker.handlers import (
     stop_replica,
     update_metadata,
 )
-from broker.response import NoResponse, Response
-from highwater.common import znodes
-from highwater.common.errors import ErrorCode
-from highwater.common.reassignment import ReplicaAssignment
-from highwater.common.types import BrokerId, ControllerEpoch, TopicPartition
-from highwater.common.wire.control import (
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka import znodes
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.types import BrokerId, ControllerEpoch, TopicPartition
+from highwater.kafka.wire.controller_messages import (
     ControlledShutdownRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -38,7 +38,7 @@ from highwater.common.wire.control import (
     StopReplicaTopicState,
     UpdateMetadataRequest,
 )
-from highwater.common.wire.messages import (
+from highwater.kafka.wire.messages import (
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
     DescribeClusterRequest,

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import trio
 
-from broker.admin.dynamic_config import (
-    CHANGE_EXPIRATION_S,
-    DynamicConfigWatcher,
-    TopicConfigs,
-    load_new_topics,
-)
-from broker.handlers import (
+from highwater.broker.handlers import (
     alter_configs,
     create_topics,
     describe_configs,
     incremental_alter_configs,
 )
-from highwater.common import znodes
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import (
+from highwater.broker.settings.config_changes import (
+    CHANGE_EXPIRATION_S,
+    DynamicConfigWatcher,
+    TopicConfigs,
+    load_new_topics,
+)
+from highwater.kafka import znodes
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
     DescribeConfigsRequest,

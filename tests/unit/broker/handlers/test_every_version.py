@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import HANDLERS
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.codec import (
+from highwater.broker.handlers import HANDLERS
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.codec import (
     decode_request,
     decode_response,
     encode_request,

@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Delayed
-from broker.handlers import fetch
-from broker.replica.partition import LeaderAndIsr
-from broker.response import FileSlice, Response
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.fetch import FetchPartition, FetchRequest, build_fetch
-from highwater.common.wire.records import Record, build_batch, validate_produce
+from highwater.broker.context import Delayed
+from highwater.broker.handlers import fetch
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.broker.request.response import FileSlice, Response
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
+from highwater.kafka.wire.records import Record, build_batch, validate_produce
 
 TPS = [TopicPartition("t", number) for number in range(7)]
 BATCH = bytes(build_batch([Record(b"k", b"v", 1, ())]))

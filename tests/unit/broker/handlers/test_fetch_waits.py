@@ -6,21 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.context import Delayed
-from broker.handlers import fetch
-from broker.purgatory import trio_now_ms
-from broker.quota.entities import Entity
-from broker.replica.partition import LeaderAndIsr
-from broker.response import FileSlice, Response
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.fetch import FetchPartition, FetchRequest, build_fetch
-from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch, validate_produce
+from highwater.broker.context import Delayed
+from highwater.broker.handlers import fetch
+from highwater.broker.quota.entities import Entity
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.broker.request.purgatory import trio_now_ms
+from highwater.broker.request.response import FileSlice, Response
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch, validate_produce
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 BATCH = bytes(build_batch([Record(None, b"v" * 100, 1)]))

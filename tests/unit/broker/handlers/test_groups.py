@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.coordinator.group.metrics import register_group_metrics
-from broker.handlers import (
+from highwater.base.metrics import Registry, exposition
+from highwater.broker.coordinator.group.group_metrics import register_group_metrics
+from highwater.broker.handlers import (
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -21,16 +22,15 @@ from broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from highwater.common.errors import ErrorCode
-from highwater.common.metrics import Registry, exposition
-from highwater.common.types import TopicPartition
-from highwater.common.wire.control import (
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from highwater.common.wire.fetch import FetchPartition
-from highwater.common.wire.messages import (
+from highwater.kafka.wire.fetch import FetchPartition
+from highwater.kafka.wire.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,

@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import list_offsets
-from broker.replica.partition import LeaderAndIsr
-from broker.response import Response
-from highwater.common.errors import ErrorCode
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.messages import ListOffsetsRequest
-from highwater.common.wire.records import Record, build_batch, validate_produce
+from highwater.broker.handlers import list_offsets
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.messages import ListOffsetsRequest
+from highwater.kafka.wire.records import Record, build_batch, validate_produce
 
 RECORDS = 60
 SEGMENTS_AT_LEAST = 5

@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers import alter_replica_log_dirs, describe_log_dirs
-from broker.replica.partition import LeaderAndIsr
-from highwater.common.errors import ErrorCode
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from highwater.common.wire.records import validate_produce
+from highwater.broker.handlers import alter_replica_log_dirs, describe_log_dirs
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from highwater.kafka.wire.records import validate_produce
 from tests.unit.broker.log.conftest import batch
 
 T0 = TopicPartition("t", 0)

@@ -8,12 +8,12 @@ from typing import Any
 
 import trio
 
-from broker.handlers import metadata
-from broker.metadata_cache import MetadataCache
-from broker.purgatory import trio_now_ms
-from highwater.common.errors import ErrorCode
-from highwater.common.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
-from highwater.common.wire.messages import MetadataRequest
+from highwater.broker.handlers import metadata
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.request.purgatory import trio_now_ms
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
+from highwater.kafka.wire.messages import MetadataRequest
 
 
 def asked(*topics: str) -> Any:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import produce
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.codec import decode_response, encode_request
-from highwater.common.wire.compression import Compression, compress
-from highwater.common.wire.records import (
+from highwater.broker.handlers import produce
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.compression import Compression, compress
+from highwater.kafka.wire.records import (
     CRC_START,
     Record,
     batches,

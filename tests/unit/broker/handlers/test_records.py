@@ -7,32 +7,26 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers import (
+from highwater.broker.handlers import (
     delete_records,
     describe_producers,
     offset_for_leader_epoch,
     produce,
 )
-from broker.replica.partition import LeaderAndIsr
-from broker.response import Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.codec import decode_response, encode_request
-from highwater.common.wire.compression import Compression
-from highwater.common.wire.fetch import FetchPartition
-from highwater.common.wire.messages import (
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.broker.request.response import Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.compression import Compression
+from highwater.kafka.wire.fetch import FetchPartition
+from highwater.kafka.wire.messages import (
     DeleteRecordsRequest,
     DescribeProducersRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from highwater.common.wire.records import Record, build_batch
+from highwater.kafka.wire.records import Record, build_batch
 
 TP = TopicPartition("t", 0)
 _Topic = ProduceRequest.TopicProduceData

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers import create_partitions, create_topics, delete_topics, metadata
-from highwater.common import znodes
-from highwater.common.errors import ErrorCode
-from highwater.common.wire.messages import (
+from highwater.broker.handlers import create_partitions, create_topics, delete_topics, metadata
+from highwater.kafka import znodes
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     MetadataRequest,
 )
-from highwater.common.znodes import TopicState
+from highwater.kafka.znodes import TopicState
 
 _Topic = CreateTopicsRequest.CreatableTopic
 _More = CreatePartitionsRequest.CreatePartitionsTopic

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers import (
+from highwater.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_transactions,
@@ -22,15 +22,15 @@ from broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from highwater.common.client.produce_codec import parse_produce_response, produce_request
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.control import (
+from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from highwater.common.wire.messages import (
+from highwater.kafka.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
@@ -44,7 +44,7 @@ from highwater.common.wire.messages import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
-from highwater.common.wire.records import TRANSACTIONAL, Record, build_batch
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 
 TOPICS = ("__transaction_state", "__consumer_offsets", "t")
 STATE, OFFSETS, DATA = (TopicPartition(topic, 0) for topic in TOPICS)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.log.config import LogConfig
-from broker.log.index import OffsetIndex, TimeIndex
-from broker.log.loading import load_log
-from broker.log.log import Log
-from broker.log.parts import AppendInfo, LogSlice
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import (
+from highwater.broker.log.index import OffsetIndex, TimeIndex
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import AppendInfo, LogSlice
+from highwater.broker.log.recovery import load_log
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import (
     BatchHeader,
     Record,
     batches,
@@ -25,7 +25,7 @@ from highwater.common.wire.records import (
     validate_fetched,
     validate_produce,
 )
-from highwater.common.world.real.disk import RealDisk
+from highwater.world.real.disk import RealDisk
 
 START_MS = 1_700_000_000_000
 TP = TopicPartition("topic", 0)

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import trio
 
-from broker.log.cleaner import LogCleaner
-from broker.log.log import Log
-from broker.log.manager import LogManager
-from highwater.common.config import Config
-from highwater.common.types import TopicPartition
-from highwater.common.wire.records import TRANSACTIONAL, Marker, Record, build_batch, build_marker
-from highwater.common.world.sim import Kernel, Simulation, run_simulation
-from highwater.common.world.sim.disk import ProcessDisk, SimFile
-from highwater.common.world.sim.process import Process, ProcessCrashed
+from highwater.broker.log.cleaner.cleaner import LogCleaner
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_manager import LogManager
+from highwater.kafka.config import Config
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import TRANSACTIONAL, Marker, Record, build_batch, build_marker
+from highwater.world.sim import Kernel, Simulation, run_simulation
+from highwater.world.sim.disk import ProcessDisk, SimFile
+from highwater.world.sim.process import Process, ProcessCrashed
+from tests.unit.broker.log.cleaner.test_work import records_in
 from tests.unit.broker.log.conftest import START_MS, headers_of, lead
-from tests.unit.broker.log.test_cleaner_work import records_in
 
 TP = TopicPartition("t", 0)
 FOLDER = "/data"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.log.cleaner_plan import inspect
-from tests.unit.broker.log.test_cleaner_work import COMPACT, TP, Cleaned, cleaned
+from highwater.broker.log.cleaner.plan import inspect
+from tests.unit.broker.log.cleaner.test_work import COMPACT, TP, Cleaned, cleaned
 
 __all__ = ["cleaned"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from tests.unit.broker.log.test_cleaner_work import Cleaned
+from tests.unit.broker.log.cleaner.test_work import Cleaned
 
 
 async def settled(cleaned: Cleaned, threads: int) -> int:

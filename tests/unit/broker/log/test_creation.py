@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from highwater.common.types import TopicPartition
-from highwater.common.world.real.disk import RealDisk
-from tests.unit.broker.log.test_manager import Broker
+from highwater.broker.log.log_config import LogConfig
+from highwater.kafka.types import TopicPartition
+from highwater.world.real.disk import RealDisk
+from tests.unit.broker.log.test_log_manager import Broker
 
 MANY = {TopicPartition("t", n): LogConfig() for n in range(23)}
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.checkpoints import MalformedFileError, decode_epochs, encode_epochs
-from broker.log.epochs import Entry, EpochCache
+from highwater.broker.log.checkpoints import MalformedFileError, decode_epochs, encode_epochs
+from highwater.broker.log.epochs import Entry, EpochCache
 
 
 def cache(*entries: Entry) -> tuple[EpochCache, list[list[Entry]]]:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import segment as segment_module
-from broker.log.checkpoints import LEADER_EPOCHS, decode_epochs
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.parts import UnexpectedOffsetError
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import LOG_APPEND_TIME, BatchHeader, batches, check_crc
+from highwater.broker.log import segment as segment_module
+from highwater.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import UnexpectedOffsetError
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import LOG_APPEND_TIME, BatchHeader, batches, check_crc
 from tests.unit.broker.log.conftest import (
     START_MS,
     Logs,

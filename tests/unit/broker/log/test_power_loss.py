@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from broker.log.manager import LogManager
-from highwater.common.config import Config
-from highwater.common.types import TopicPartition
-from highwater.common.world.sim import Kernel, Simulation, run_simulation
+from highwater.broker.log.log_manager import LogManager
+from highwater.kafka.config import Config
+from highwater.kafka.types import TopicPartition
+from highwater.world.sim import Kernel, Simulation, run_simulation
 from tests.unit.broker.log.conftest import START_MS, batch, bytes_of, headers_of, lead, sequence_of
 
 TPS = [TopicPartition("a", 0), TopicPartition("b", 1)]

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.producer_entry import (
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.producer_entry import (
     Batch,
     CorruptSnapshotError,
     ProducerEntry,
     decode_snapshot,
     encode_snapshot,
 )
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import (
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import (
     MAX_SEQUENCE,
     TRANSACTIONAL,
     Marker,

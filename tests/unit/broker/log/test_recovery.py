@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.checkpoints import LEADER_EPOCHS
-from broker.log.config import LogConfig
-from broker.log.loading import UnsupportedFormatError
-from broker.log.log import Log
-from highwater.common.wire.records import TRANSACTIONAL, Marker, batches, build_marker
+from highwater.broker.log.checkpoints import LEADER_EPOCHS
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.recovery import UnsupportedFormatError
+from highwater.kafka.wire.records import TRANSACTIONAL, Marker, batches, build_marker
 from tests.unit.broker.log.conftest import (
     START_MS,
     Logs,

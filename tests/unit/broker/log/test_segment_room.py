@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.loading import load_log
-from broker.log.parts import NoHooks
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import NoHooks
+from highwater.broker.log.recovery import load_log
 from tests.unit.broker.log.conftest import START_MS, TP, Logs, batch, lead
 
 MIB = 1 << 20

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.txnindex import AbortedTransaction, TransactionIndex
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.records import (
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.txnindex import AbortedTransaction, TransactionIndex
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.records import (
     TRANSACTIONAL,
     Marker,
     batches,

@@ -11,19 +11,19 @@ from typing import Any, ClassVar, cast
 import pytest
 import trio
 
-from broker.context import Api, Context, Handler
-from broker.metrics import Metrics
-from broker.network.handler_pool import ErrorResponse, HandlerEntry
-from broker.network.socket_server import SocketServer
-from broker.purgatory import CompletionSink, DelayedOperation, Purgatories
-from broker.quota.manager import Quotas
-from broker.response import Response
-from highwater.common.config import Config
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.header import request_header
-from highwater.common.world.api import Connection, Listener
-from highwater.common.world.real.clock import RealClock
-from highwater.common.world.real.network import RealNetwork
+from highwater.broker.context import Api, Context, Handler
+from highwater.broker.network.handler_pool import ErrorResponse, HandlerEntry
+from highwater.broker.network.socket_server import SocketServer
+from highwater.broker.quota.quota_manager import Quotas
+from highwater.broker.request.purgatory import CompletionSink, DelayedOperation, Purgatories
+from highwater.broker.request.request_metrics import Metrics
+from highwater.broker.request.response import Response
+from highwater.kafka.config import Config
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.header import request_header
+from highwater.world.api import Connection, Listener
+from highwater.world.real.clock import RealClock
+from highwater.world.real.network import RealNetwork
 
 
 class PlainNetwork:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import trio
 
-from broker.context import Context, Delayed, Plane, Reply
-from broker.response import Response
+from highwater.broker.context import Context, Delayed, Plane, Reply
+from highwater.broker.request.response import Response
 
 from .conftest import Net, Wait, echo, entry, serving
 

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 import trio
 
-from broker.context import Context
-from broker.response import FileSlice, Response
-from highwater.common.world.api import File
-from highwater.common.world.real.disk import RealDisk, RealFile
+from highwater.broker.context import Context
+from highwater.broker.request.response import FileSlice, Response
+from highwater.world.api import File
+from highwater.world.real.disk import RealDisk, RealFile
 
 from .conftest import Net, entry, serving
 

@@ -8,10 +8,10 @@ from struct import pack
 import pytest
 import trio
 
-from broker.context import Context
-from broker.network.connection import SCRATCH_BYTES
-from broker.response import Response
-from highwater.common.world.real.network import RealNetwork
+from highwater.broker.context import Context
+from highwater.broker.network.connection import SCRATCH_BYTES
+from highwater.broker.request.response import Response
+from highwater.world.real.network import RealNetwork
 
 from .conftest import PlainNetwork, entry, serving
 

@@ -7,13 +7,13 @@ from struct import pack
 import pytest
 import trio
 
-from broker.context import Context, Delayed, Plane, Reply
-from broker.network.connection import SCRATCH_BYTES
-from broker.network.request_channel import RequestChannel
-from broker.response import Response
-from highwater.common.wire.codec import encode_request
-from highwater.common.wire.header import request_header
-from highwater.common.wire.messages import HeartbeatRequest, HeartbeatResponse
+from highwater.broker.context import Context, Delayed, Plane, Reply
+from highwater.broker.network.connection import SCRATCH_BYTES
+from highwater.broker.network.request_channel import RequestChannel
+from highwater.broker.request.response import Response
+from highwater.kafka.wire.codec import encode_request
+from highwater.kafka.wire.header import request_header
+from highwater.kafka.wire.messages import HeartbeatRequest, HeartbeatResponse
 
 from .conftest import Client, Net, PlainNetwork, Serving, entry, serving
 from .test_request_times import Overlapping

@@ -11,19 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.context import Context
-from broker.network.metrics_server import MetricsServer, open_metrics_server
-from broker.response import Response
-from highwater.common.config import Config
-from highwater.common.metrics import (
-    JMX_EXPORTER,
-    WINDOW_NS,
-    Registry,
-    TimeHistogram,
-    exposition,
-)
-from highwater.common.world.real.clock import RealClock
-from highwater.common.world.real.network import RealNetwork
+from highwater.base.metrics import JMX_EXPORTER, WINDOW_NS, Registry, TimeHistogram, exposition
+from highwater.broker.context import Context
+from highwater.broker.measure.metrics_server import MetricsServer, open_metrics_server
+from highwater.broker.request.response import Response
+from highwater.kafka.config import Config
+from highwater.world.real.clock import RealClock
+from highwater.world.real.network import RealNetwork
 
 from .conftest import entry, serving
 

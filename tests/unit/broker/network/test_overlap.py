@@ -8,12 +8,12 @@ from typing import ClassVar
 import pytest
 import trio
 
-from broker.context import Context, Delayed
-from broker.network.connection import PIPELINE
-from broker.purgatory import DelayedOperation
-from broker.response import Response
-from highwater.common.world.api import Buffer
-from highwater.common.world.real.network import RealConnection
+from highwater.broker.context import Context, Delayed
+from highwater.broker.network.connection import PIPELINE
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.response import Response
+from highwater.world.api import Buffer
+from highwater.world.real.network import RealConnection
 
 from .conftest import Net, entry, serving
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context
-from broker.quota.entities import Entity
-from broker.response import NoResponse, Response
-from highwater.common.types import TopicPartition
-from highwater.common.wire.codec import decode_response, encode_request
-from highwater.common.wire.messages import HeartbeatRequest, HeartbeatResponse
-from highwater.common.wire.produce import PartitionResult, produce_response
-from highwater.common.world.real.network import RealNetwork
+from highwater.broker.context import Context
+from highwater.broker.quota.entities import Entity
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.messages import HeartbeatRequest, HeartbeatResponse
+from highwater.kafka.wire.produce import PartitionResult, produce_response
+from highwater.world.real.network import RealNetwork
 
 from .conftest import entry, serving
 

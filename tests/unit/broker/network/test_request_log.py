@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context
-from broker.network.request_log import LOGGER, loggable
-from broker.response import FileSlice, NoResponse, Response
-from highwater.common.types import TopicPartition
-from highwater.common.wire.codec import encode_request
-from highwater.common.wire.fetch import FetchedPartition, response_parts
-from highwater.common.wire.messages import (
+from highwater.broker.context import Context
+from highwater.broker.network.request_log import LOGGER, loggable
+from highwater.broker.request.response import FileSlice, NoResponse, Response
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import encode_request
+from highwater.kafka.wire.fetch import FetchedPartition, response_parts
+from highwater.kafka.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -26,8 +26,8 @@ from highwater.common.wire.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from highwater.common.world.real.disk import RealDisk
-from highwater.common.world.real.network import RealNetwork
+from highwater.world.real.disk import RealDisk
+from highwater.world.real.network import RealNetwork
 
 from .conftest import Serving, entry, serving
 

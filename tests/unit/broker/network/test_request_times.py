@@ -10,14 +10,14 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.context import Context, Delayed, Plane, Reply
-from broker.loop_steps import LONG_NS, NOTED_NS, LoopSteps, StepInstrument
-from broker.metrics import ApiMetrics
-from broker.purgatory import DelayedOperation
-from broker.response import Extra, NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.metrics import WINDOW_NS
-from highwater.common.world.real.network import RealNetwork
+from highwater.base.loop_steps import LONG_NS, NOTED_NS, LoopSteps, StepInstrument
+from highwater.base.metrics import WINDOW_NS
+from highwater.broker.context import Context, Delayed, Plane, Reply
+from highwater.broker.request.purgatory import DelayedOperation
+from highwater.broker.request.request_metrics import ApiMetrics
+from highwater.broker.request.response import Extra, NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.world.real.network import RealNetwork
 
 from .conftest import PlainNetwork, entry, serving
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import trio
 
-from broker.context import Context, Delayed, Plane, Reply
-from broker.network.socket_server import BindError, SocketServer
-from broker.response import NoResponse, Response
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.wire.codec import BadMessage, decode_response, encode_request
-from highwater.common.wire.messages import ApiVersionsRequest, HeartbeatRequest
-from highwater.common.world.real.network import RealNetwork
+from highwater.broker.context import Context, Delayed, Plane, Reply
+from highwater.broker.network.socket_server import BindError, SocketServer
+from highwater.broker.request.response import NoResponse, Response
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
+from highwater.kafka.wire.messages import ApiVersionsRequest, HeartbeatRequest
+from highwater.world.real.network import RealNetwork
 
 from .conftest import Net, Wait, echo, entry, serving
 
@@ -223,7 +223,9 @@ async def test_garbage_closes_with_one_line(
             await client.stream.send_all(data)
             assert await client.closed()
             assert await good.call(b"fine") == b"<fine>"
-    lines = [r.getMessage() for r in caplog.records if r.name.startswith("broker.network")]
+    lines = [
+        r.getMessage() for r in caplog.records if r.name.startswith("highwater.broker.network")
+    ]
     assert len(lines) == 1
     assert words in lines[0]
     assert lines[0].startswith("closing connection 127.0.0.1:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.quota.rates import SampledRate, TokenBucket
+from highwater.broker.quota.rates import SampledRate, TokenBucket
 
 SAMPLES, WINDOW = 11, 1000
 

@@ -9,22 +9,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.log.manager import LogManager
-from broker.replica import dir_moves
-from broker.replica.manager import ReplicaManager
-from broker.replica.partition import LeaderAndIsr, Partition
-from broker.replica.throttles import LOG_DIRS_RATE
-from highwater.common.config import Config
-from highwater.common.errors import ApiError
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.records import validate_produce
-from highwater.common.world.real import RealWorld
+from highwater.broker.log.log_manager import LogManager
+from highwater.broker.replica import dir_moves
+from highwater.broker.replica.partition import LeaderAndIsr, Partition
+from highwater.broker.replica.replica_manager import ReplicaManager
+from highwater.broker.replica.throttles import LOG_DIRS_RATE
+from highwater.kafka.config import Config
+from highwater.kafka.errors import ApiError
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.records import validate_produce
+from highwater.world.real import RealWorld
 from tests.unit.broker.log.conftest import batch, bytes_of, largest_file, sequence_of
 
 SELF = BrokerId(1)

@@ -12,28 +12,22 @@ import pytest
 import trio
 import trio.testing
 
-from broker.log.manager import LogManager
-from broker.replica import fetcher as replica_fetcher
-from broker.replica.fetcher import ReplicaFetcher
-from broker.replica.manager import ReplicaManager
-from broker.replica.partition import LeaderAndIsr, Partition
-from highwater.common.client.connection import ClientConnection
-from highwater.common.config import Config
-from highwater.common.errors import ErrorCode
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.codec import decode_request, encode_response
-from highwater.common.wire.fetch import FetchedPartition
-from highwater.common.wire.header import parse_request_header, response_header
-from highwater.common.wire.messages import ListOffsetsResponse
-from highwater.common.wire.record_codec import Record
-from highwater.common.wire.records import build_batch
-from highwater.common.world.real import RealWorld
+from highwater.broker.log.log_manager import LogManager
+from highwater.broker.replica import fetcher as replica_fetcher
+from highwater.broker.replica.fetcher import ReplicaFetcher
+from highwater.broker.replica.partition import LeaderAndIsr, Partition
+from highwater.broker.replica.replica_manager import ReplicaManager
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.config import Config
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.codec import decode_request, encode_response
+from highwater.kafka.wire.fetch import FetchedPartition
+from highwater.kafka.wire.header import parse_request_header, response_header
+from highwater.kafka.wire.messages import ListOffsetsResponse
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import build_batch
+from highwater.world.real import RealWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

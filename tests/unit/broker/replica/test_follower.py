@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.replica.follower import Follower
+from highwater.broker.replica.follower import Follower
 
 LAG = 10_000
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replica.isr import Isr
-from highwater.common.types import ZkVersion
+from highwater.broker.replica.isr import Isr
+from highwater.kafka.types import ZkVersion
 
 
 def test_maximal_isr_counts_both_sides_of_a_pending_change() -> None:

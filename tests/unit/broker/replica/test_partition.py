@@ -6,22 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.loading import load_log
-from broker.replica.fetch_state import Truncation, truncation_step
-from broker.replica.partition import IsrChange, LeaderAndIsr, Partition
-from highwater.common.config import Config
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import (
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
-from highwater.common.wire.record_codec import Record
-from highwater.common.wire.records import build_batch, validate_fetched, validate_produce
-from highwater.common.world.real import RealWorld
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.recovery import load_log
+from highwater.broker.replica.fetch_state import Truncation, truncation_step
+from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition
+from highwater.kafka.config import Config
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import build_batch, validate_fetched, validate_produce
+from highwater.world.real import RealWorld
 
 TP = TopicPartition("t", 0)
 LAG = 10_000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replica.fetch_sessions import EVICT_AFTER_MS, FetchSessions
-from broker.replica.follower_session import FollowerSession
-from highwater.common.errors import ApiError, ErrorCode
-from highwater.common.types import TopicPartition
-from highwater.common.wire.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest
+from highwater.broker.replica.fetch_sessions import EVICT_AFTER_MS, FetchSessions
+from highwater.broker.replica.follower_session import FollowerSession
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest
 
 TPS = [TopicPartition("t", i) for i in range(4)]
 

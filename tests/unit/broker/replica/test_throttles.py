@@ -6,9 +6,9 @@ from pathlib import Path
 
 import trio
 
-from broker.replica.fetcher import ReplicaFetcher
-from broker.replica.partition import LeaderAndIsr
-from broker.replica.throttles import (
+from highwater.broker.replica.fetcher import ReplicaFetcher
+from highwater.broker.replica.partition import LeaderAndIsr
+from highwater.broker.replica.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -16,13 +16,8 @@ from broker.replica.throttles import (
     ReplicationQuota,
     ReplicationThrottles,
 )
-from highwater.common.config import LONG_MAX, Config
-from highwater.common.types import (
-    ControllerEpoch,
-    LeaderEpoch,
-    TopicPartition,
-    ZkVersion,
-)
+from highwater.kafka.config import LONG_MAX, Config
+from highwater.kafka.types import ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from tests.unit.broker.replica.test_fetcher import FOLLOWER, LEADER, hosted, replica_manager, sent
 
 T0, T1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)

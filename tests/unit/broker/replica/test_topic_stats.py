@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.replica.topic_stats import PREFIX, BrokerTopicStats
-from highwater.common.errors import ApiError, ErrorCode
+from highwater.broker.replica.topic_stats import PREFIX, BrokerTopicStats
+from highwater.kafka.errors import ApiError, ErrorCode
 
 
 def page(stats: BrokerTopicStats) -> dict[str, dict[str, float]]:

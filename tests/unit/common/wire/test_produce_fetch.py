@@ -10,8 +10,8 @@ from kafka.protocol.consumer import FetchResponse as TheirFetchResponse
 from kafka.protocol.producer import ProduceRequest as TheirProduce
 from kafka.protocol.producer import ProduceResponse as TheirProduceResponse
 
-from highwater.common.types import TopicPartition
-from highwater.common.wire import fetch, produce
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire import fetch, produce
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("bé", 0)
 

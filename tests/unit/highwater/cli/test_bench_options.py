@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from highwater.chaos.clusters.api import ClusterError
 from highwater.cli.bench_options import working
+from highwater.cluster.interface import ClusterError
 
 
 def test_the_folder_is_made_and_goes(tmp_path: Path) -> None:

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import offsets
-from broker.coordinator.group.group import REBALANCE, SESSION, SYNC, Group, Outcome, State, Write
-from broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
-from broker.coordinator.group.rebalance import Rebalancing
-from broker.coordinator.group.records import CommittedOffset, GroupLogRecord
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.group import (
+    REBALANCE,
+    SESSION,
+    SYNC,
+    Group,
+    Outcome,
+    State,
+    Write,
+)
+from highwater.broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
+from highwater.broker.coordinator.group.rebalance import Rebalancing
+from highwater.broker.coordinator.group.records import CommittedOffset, GroupLogRecord
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 """A consumer's, to topic `t`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.group import offsets
-from broker.coordinator.group.group import REBALANCE, Group, State
-from broker.coordinator.group.records import CommittedOffset, GroupRecord, OffsetRecord
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.group import REBALANCE, Group, State
+from highwater.broker.coordinator.group.records import CommittedOffset, GroupRecord, OffsetRecord
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("other", 0)

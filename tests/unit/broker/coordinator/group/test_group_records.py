@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.group.records import (
+from highwater.broker.coordinator.group.records import (
     BadRecordError,
     CommittedOffset,
     GroupRecord,
@@ -15,8 +15,8 @@ from broker.coordinator.group.records import (
     encode,
     subscribed_topics,
 )
-from broker.coordinator.shard import java_hash, partition_for
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.shard import java_hash, partition_for
+from highwater.kafka.types import TopicPartition
 
 TP = TopicPartition("t", 7)
 MEMBER = StoredMember("m", None, "c", "/h", 60000, 10000, b"sub", b"as")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinator.group.group import REBALANCE, SESSION, SYNC, Group, State
-from highwater.common.errors import ErrorCode
+from highwater.broker.coordinator.group.group import REBALANCE, SESSION, SYNC, Group, State
+from highwater.kafka.errors import ErrorCode
 
 
 def test_the_first_rebalance_waits_for_its_delay_and_the_leader_hears_all(make_table: Any) -> None:

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.transaction import steps
-from broker.coordinator.transaction.records import (
+from highwater.broker.coordinator.transaction import steps
+from highwater.broker.coordinator.transaction.records import (
     BadRecordError,
     State,
     StoredTransaction,
@@ -19,9 +19,14 @@ from broker.coordinator.transaction.records import (
     decode,
     encode,
 )
-from broker.coordinator.transaction.transaction import Identity, Outcome, Transaction, Write
-from highwater.common.errors import ErrorCode
-from highwater.common.types import TopicPartition
+from highwater.broker.coordinator.transaction.transaction import (
+    Identity,
+    Outcome,
+    Transaction,
+    Write,
+)
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 NAME = "payments"

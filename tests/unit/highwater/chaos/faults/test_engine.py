@@ -14,8 +14,8 @@ from highwater.chaos.faults.engine import FELT_S, Engine
 from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.stage import Stage
 from highwater.chaos.faults.verbs import VERBS
-from highwater.chaos.history import LineLog, read_lines
-from highwater.chaos.links.rules import Action, Links, Message, Rule, Side
+from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
+from highwater.verdict.history import LineLog, read_lines
 
 CUT = Fault("cut", lasts=2.0, params={"from": "broker-1", "to": "broker-2"})
 HOLD = Fault("hold", lasts=2.0, params={"from": "broker-1", "api": "Fetch", "side": "response"})

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from highwater.chaos.clusters.api import ClusterError
 from highwater.chaos.faults.targets import resolve
-from highwater.chaos.witnesses.zookeeper import PartitionState, count_changes
-from highwater.common.types import TopicPartition
+from highwater.chaos.witnesses.znode_watch import PartitionState, count_changes
+from highwater.cluster.interface import ClusterError
+from highwater.kafka.types import TopicPartition
 
 TP = TopicPartition("my-topic", 0)
 

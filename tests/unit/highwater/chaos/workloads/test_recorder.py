@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from highwater.chaos.history import HistoryWriter, check_value, read_lines
 from highwater.chaos.workloads.kafka_python import error_name
-from highwater.chaos.workloads.main import read_spec
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Spec, Topic
+from highwater.chaos.workloads.worker import read_spec
+from highwater.verdict.history import HistoryWriter, check_value, read_lines
 
 SAFE, LOSSY = Topic("safe", 3), Topic("lossy", 1, expect_loss=True)
 

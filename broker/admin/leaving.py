@@ -1,0 +1,79 @@
+"""A broker that is about to stop asks the controller to move its leaders first (KafkaServer's
+controlledShutdown).
+
+The controller answers with the partitions that it could not move (no other live member in their
+ISR).  The broker asks again, controlled.shutdown.max.retries times, and then goes anyway: their
+records are safe on its disk, as it flushes, but nobody serves them until it is back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.controller_messages import (
+    CONTROLLED_SHUTDOWN_VERSION,
+    ControlledShutdownRequest,
+)
+
+if TYPE_CHECKING:
+    from highwater.broker.services import Services
+
+log = logging.getLogger(__name__)
+
+
+async def leave_cluster(services: Services, listener: str) -> None:
+    """Returns when no partition is led here any more, or when it is pointless to wait longer."""
+    config = services.config
+    for attempt in range(config.controlled_shutdown_max_retries + 1):
+        if attempt:
+            await trio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+        if services.session is None or services.session.expired:
+            log.warning("controlled shutdown without ZooKeeper: leaders stay until they are missed")
+            return
+        try:
+            remaining = await _ask(services, listener)
+        except (OSError, ApiError) as e:
+            log.info("controlled shutdown, attempt %d: %s", attempt + 1, e)
+            continue
+        if not remaining:
+            return
+        log.info("controlled shutdown: %d partitions could not be moved", remaining)
+
+
+async def _ask(services: Services, listener: str) -> int:
+    """How many partitions are still led here."""
+    timeout_s = services.config.controller_socket_timeout_ms / 1000
+    controller = services.metadata.controller_id
+    if controller == services.broker_id:
+        left = await services.controller.controlled_shutdown(
+            services.broker_id, services.broker_epoch
+        )
+        return len(left)
+    endpoint = services.metadata.endpoint_of(controller, listener)
+    if endpoint is None:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"controller {controller} is not known")
+    connection = await ClientConnection.open(
+        services.world.network,
+        endpoint.host,
+        endpoint.port,
+        f"broker-{services.broker_id}-shutdown",
+        timeout_s=timeout_s,
+    )
+    try:
+        answer = await connection.call(
+            ControlledShutdownRequest(
+                broker_id=services.broker_id, broker_epoch=services.broker_epoch
+            ),
+            CONTROLLED_SHUTDOWN_VERSION,
+            timeout_s,
+        )
+    finally:
+        connection.close()
+    if answer.error_code:
+        raise ApiError(ErrorCode(answer.error_code))
+    return len(answer.remaining_partitions)

@@ -1,0 +1,470 @@
+"""All logs of a broker: loading at start, making and deleting, and what has to be done now and
+then.
+
+A log directory (log.dirs) fails as a whole: the first OSError from any log in it takes it offline,
+with all of its partitions, and the broker goes on with the others.  `on_dir_failure` tells, and the
+broker ends when none is left.
+
+The sign of a clean shutdown is looked for, and removed, before anything is opened.  With it, logs
+are opened as they are; without it each is recovered from its recovery point on (`recovery`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import trio
+
+from highwater.broker.log import checkpoints
+from highwater.broker.log.creation import LogCreation
+from highwater.broker.log.directory import LogDirectory, LogDirectoryError, Offsets
+from highwater.broker.log.futures import FutureLogs
+from highwater.broker.log.guard import Guard
+from highwater.broker.log.log import Log
+from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.recovery import UnsupportedFormatError, load_log
+from highwater.broker.log.trash import Trash
+from highwater.kafka.config import LONG_MAX, Config
+from highwater.kafka.types import TopicPartition
+from highwater.world.api import Clock, Disk, File
+
+__all__ = ["LogDirectoryError", "LogManager"]
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_EXPIRATION_CHECK_MS = 600_000
+FIRST_CHECK_MS = 30_000
+_PARTITION = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)$")
+_LEAVING = re.compile(r"^\S+-\d+\.\S+-(delete|future|stray)$")
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.LOG_STARTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.CLEANER_OFFSETS,
+)
+
+
+class LogManager:
+    """Also the surroundings (`LogHooks`) of each of its logs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        log_dirs: Sequence[str],
+        config: Config,
+        on_dir_failure: Callable[[str, OSError], None],
+        high_watermark: Callable[[TopicPartition], int] = lambda tp: 0,
+        below: Callable[[int], int] = lambda limit: 0,
+    ) -> None:
+        """`below` gives a number below its argument, by chance."""
+        self.disk = disk
+        self.clock = clock
+        self.logs: dict[TopicPartition, Log] = {}
+        self.high_watermarks: Offsets = {}
+        """As the checkpoints had them at `load`."""
+        self.cleaning: dict[TopicPartition, None] = {}
+        """Logs that a cleaner works on: their old segments stay until it is done."""
+        self.offline_dirs: set[str] = set()
+        self.default_config = LogConfig.of(config)
+        self.futures = FutureLogs(self)
+        self.creation = LogCreation(self)
+        self._config = config
+        self._on_dir_failure = on_dir_failure
+        self._high_watermark = high_watermark
+        self._below = below
+        self._dirs = {path: LogDirectory(disk, path) for path in log_dirs}
+        self._trash = Trash(disk, clock)
+        self._rolled: dict[TopicPartition, None] = {}
+        self._roll_seen = trio.Event()
+        self._planned = trio.Event()
+        self._deletions = 0
+        self._overrides: Mapping[str, Mapping[str, str]] = {}
+
+    def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The broker's defaults with a topic's properties over them."""
+        return self.default_config.with_overrides(overrides)
+
+    def reconfigure(self) -> None:
+        """The broker's defaults have changed; topics' settings are made of them anew."""
+        self.default_config = LogConfig.of(self._config)
+        for log in self.logs.values():
+            log.producers.expiration_ms = self._config.producer_id_expiration_ms
+
+    def dir_of(self, log: Log) -> str:
+        """The log directory that a log lives in."""
+        return log.dir.rpartition("/")[0]
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        return self.logs.get(tp)
+
+    def _in_dir(self, path: str) -> list[Log]:
+        return [log for _, log in sorted(self.logs.items()) if self.dir_of(log) == path]
+
+    def _live(self) -> list[LogDirectory]:
+        return [d for path, d in self._dirs.items() if path not in self.offline_dirs]
+
+    def live_dirs(self) -> list[str]:
+        return [directory.path for directory in self._live()]
+
+    # ------------------------------------------------------------------------------- loading
+
+    async def load(
+        self,
+        cluster_id: str,
+        broker_id: int,
+        overrides: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Opens every log; `overrides` are the topics' properties, as far as they are known.
+
+        Raises LogDirectoryError, one clear line, where the broker must not go on.
+        """
+        self._overrides = overrides or {}
+        try:
+            for directory in self._live():
+                with Guard(self, directory):
+                    directory.lock()
+                    await directory.claim(cluster_id, broker_id)
+            for directory in self._live():
+                with Guard(self, directory):
+                    await self._load_dir(directory)
+            await self.futures.load()
+        except LogDirectoryError:
+            for directory in self._live():
+                directory.release()
+            raise
+        if not self._live():
+            raise LogDirectoryError(
+                f"none of the log directories can be used: {', '.join(self._dirs)} "
+                "(each one's error is logged above)"
+            )
+
+    async def _load_dir(self, directory: LogDirectory) -> None:
+        await directory.take_clean_shutdown()
+        recovery, starts, marks, cleaned = map(directory.read, _CHECKPOINTS)
+        folders = self._folders(directory)
+        if folders and not directory.clean:
+            logger.info(
+                "%s was not shut down cleanly: recovering %d logs", directory.path, len(folders)
+            )
+        for tp, folder in folders:
+            found = tuple(offsets.get(tp, 0) for offsets in (recovery, starts, cleaned))
+            await self._load_one(directory, tp, folder, *found)
+            if tp in marks:
+                self.high_watermarks[tp] = marks[tp]
+        if not self.disk.exists(f"{directory.path}/{checkpoints.CLEANER_OFFSETS}"):
+            directory.write(checkpoints.CLEANER_OFFSETS, {})
+
+    async def _load_one(
+        self,
+        directory: LogDirectory,
+        tp: TopicPartition,
+        folder: str,
+        recovery: int,
+        start: int,
+        cleaned_to: int,
+    ) -> None:
+        other = self.logs.get(tp)
+        if other is not None:
+            raise LogDirectoryError(
+                f"partition {tp} is in {other.dir} and in {folder}: remove one of the two"
+            )
+        try:
+            log = await self.disk.run(
+                lambda: load_log(
+                    self.disk,
+                    self.clock,
+                    folder,
+                    tp,
+                    self.topic_config(self._overrides.get(tp.topic, {})),
+                    clean=directory.clean,
+                    recovery_point=recovery,
+                    log_start_offset=start,
+                    cleaned_to=cleaned_to,
+                    hooks=self,
+                )
+            )
+        except UnsupportedFormatError as error:
+            raise LogDirectoryError(str(error)) from error
+        self.logs[tp] = log
+
+    def _folders(self, directory: LogDirectory) -> list[tuple[TopicPartition, str]]:
+        found = []
+        for name in self.disk.list(directory.path):
+            folder = f"{directory.path}/{name}"
+            if not self.disk.is_dir(folder):
+                continue
+            leaving = _LEAVING.match(name)
+            match = _PARTITION.match(name)
+            if leaving is not None:
+                if leaving[1] == "delete":
+                    self._trash.add((), (folder,), 0)
+                elif not self.futures.found(folder):
+                    logger.warning("%s is left alone", folder)
+            elif match is not None:
+                found.append((TopicPartition(match["topic"], int(match["partition"])), folder))
+            else:
+                logger.warning("%s is left alone: it is no partition", folder)
+        return found
+
+    # --------------------------------------------------------------------- making, deleting
+
+    def get_or_create(self, tp: TopicPartition, config: LogConfig) -> Log:
+        """The partition's log.  Raises OSError."""
+        log = self.logs.get(tp)
+        return log if log is not None else self.creation.create_one(tp, config)
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Removes a log: at once from sight, later from the disk.  Raises OSError."""
+        self.futures.discard_one(tp)
+        self.remove(tp)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """As `delete`, of the current log alone."""
+        log = self.logs.pop(tp)
+        self.high_watermarks.pop(tp, None)
+        self._rolled.pop(tp, None)
+        path = self.dir_of(log)
+        self._deletions += 1
+        unique = f"{self.clock.wall_ms():016x}{self._deletions:016x}"
+        suffix = f"-{tp.partition}.{unique}-delete"
+        gone = f"{path}/{tp.topic[: 255 - len(suffix)]}{suffix}"
+        try:
+            self.disk.rename(log.dir, gone)
+            self.discard(log, [s.file for s in log.segments], (gone,))
+            log.deleted = True
+            # a topic of the same name must not find the offsets of this one
+            directory = self._dirs[path]
+            for name in _CHECKPOINTS:
+                known = directory.current(name)
+                if known.get(tp):
+                    directory.write(name, {k: v for k, v in known.items() if k != tp})
+        except OSError as error:
+            self.fail_dir(path, error)
+            raise
+
+    def fail_dir(self, path: str, error: OSError) -> None:
+        """Takes a directory offline, with every log in it.  Does nothing the second time."""
+        if path in self.offline_dirs:
+            return
+        self.offline_dirs.add(path)
+        gone = self._in_dir(path)
+        self._on_dir_failure(path, error)
+        for log in gone:
+            self.logs.pop(log.tp, None)
+            log.deleted = True
+            log.close_files()
+        self.futures.dir_failed(path, [log.tp for log in gone])
+        self._dirs[path].release()
+
+    # ------------------------------------------------------------------------- hooks of logs
+
+    def before_truncation(self, log: Log, offset: int) -> None:
+        """The files must not know offsets above the cut: recovery would trust what comes there."""
+        self.futures.cut(log.tp, offset)
+        directory = self._dirs[self.dir_of(log)]
+        for name, value in (
+            (checkpoints.RECOVERY_POINTS, log.recovery_point),
+            (checkpoints.LOG_STARTS, log.log_start_offset),
+            (checkpoints.CLEANER_OFFSETS, offset),
+        ):
+            known = directory.current(name)
+            if (
+                known.get(log.tp, 0) > offset
+                or directory.written.get(name, {}).get(log.tp, 0) > offset
+            ):
+                directory.write(name, {**known, log.tp: value})
+                self._planned.set()
+
+    def throw_away_folder(self, folder: str) -> None:
+        """One of a log that nobody reads.  Raises OSError."""
+        gone = f"{folder.rpartition('-')[0]}-delete"
+        self.disk.rename(folder, gone)
+        self._trash.add((), (gone,), 0)
+
+    async def load_moved(self, tp: TopicPartition, path: str) -> None:
+        """A log that got its name a moment ago."""
+        directory = self._dirs[path]
+        starts, marks, cleaned = map(directory.current, _CHECKPOINTS[1:])
+        await self._load_one(
+            directory, tp, f"{path}/{tp}", 0, starts.get(tp, 0), cleaned.get(tp, 0)
+        )
+        if tp in marks:
+            self.high_watermarks[tp] = marks[tp]
+
+    def note_moved(
+        self, path: str, tp: TopicPartition, start: int, mark: int, cleaned: int | None
+    ) -> None:
+        """A log is about to live in this directory: what its checkpoints are to say of it."""
+        for name, value in zip(_CHECKPOINTS[1:], (start, mark, cleaned), strict=True):
+            known = {k: v for k, v in self._dirs[path].current(name).items() if k != tp}
+            if value is not None:
+                known[tp] = value
+            self._dirs[path].write(name, known)
+        self._planned.set()
+
+    def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
+        self._trash.add(files, paths, log.config.file_delete_delay_ms)
+
+    def jitter_ms(self, limit: int) -> int:
+        return self._below(limit) if limit else 0
+
+    def rolled(self, log: Log) -> None:
+        self._rolled[log.tp] = None
+        self._roll_seen.set()
+
+    # --------------------------------------------------------------------------- checkpoints
+
+    def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
+        """Has them written; partitions that nobody told this broker about yet keep theirs."""
+        self._checkpoint(
+            checkpoints.HIGH_WATERMARKS,
+            lambda log: marks.get(log.tp, self.high_watermarks.get(log.tp, 0)),
+        )
+
+    def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Only those that a first segment's name does not say already."""
+        self._checkpoint(
+            checkpoints.LOG_STARTS,
+            lambda log: log.log_start_offset,
+            lambda log: log.log_start_offset > log.segments[0].base_offset,
+        )
+
+    def _checkpoint(
+        self,
+        name: str,
+        value: Callable[[Log], int],
+        wanted: Callable[[Log], bool] = lambda log: True,
+    ) -> None:
+        offsets: dict[str, Offsets] = {d.path: {} for d in self._live()}
+        for tp, log in self.logs.items():
+            if wanted(log):
+                offsets[self.dir_of(log)][tp] = value(log)
+        for directory in self._live():
+            directory.plan(name, offsets[directory.path])
+        self._planned.set()
+
+    def cleaned_to(self, log: Log) -> int | None:
+        """As the log's directory has it; None: it was never cleaned."""
+        return self._dirs[self.dir_of(log)].current(checkpoints.CLEANER_OFFSETS).get(log.tp)
+
+    def note_cleaned(self, log: Log, offset: int) -> None:
+        """The log was cleaned up to here.  Raises OSError."""
+        directory = self._dirs[self.dir_of(log)]
+        known = directory.current(checkpoints.CLEANER_OFFSETS)
+        if known.get(log.tp) != offset:
+            directory.write(checkpoints.CLEANER_OFFSETS, {**known, log.tp: offset})
+            self._planned.set()
+
+    # ----------------------------------------------------------------------- now and then
+
+    async def run(self) -> None:
+        """Retention, flushes, checkpoints, late deletions, expiry of producers; until cancelled."""
+        config = self._config
+        flush_ms = min(
+            config.log_flush_scheduler_interval_ms, config.log_flush_interval_ms or LONG_MAX
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._trash.run)
+            nursery.start_soon(self._flush_rolled)
+            nursery.start_soon(self._settle)
+            nursery.start_soon(
+                self._every, config.log_retention_check_interval_ms, self._retention, FIRST_CHECK_MS
+            )
+            nursery.start_soon(
+                self._every, config.log_flush_offset_checkpoint_interval_ms, self._checkpoints
+            )
+            nursery.start_soon(self._every, PRODUCER_EXPIRATION_CHECK_MS, self._expire_producers)
+            if flush_ms < LONG_MAX:
+                nursery.start_soon(self._every, flush_ms, self._flush_all)
+
+    async def _every(
+        self, interval_ms: int, work: Callable[[], object], first_ms: int | None = None
+    ) -> None:
+        await trio.sleep((interval_ms if first_ms is None else min(first_ms, interval_ms)) / 1000)
+        while True:
+            result = work()
+            if result is not None:
+                await result  # type: ignore[misc]
+            await trio.sleep(interval_ms / 1000)
+
+    async def _each(self, logs: Iterable[Log], work: Callable[[Log], object]) -> None:
+        """One log after the other, and other tasks between them; a failure costs its directory."""
+        for log in logs:
+            if not log.deleted:
+                with Guard(self, self._dirs[self.dir_of(log)], log):
+                    result = work(log)
+                    if result is not None:
+                        await result  # type: ignore[misc]
+            await trio.lowlevel.checkpoint()
+
+    async def _retention(self) -> None:
+        now = self.clock.wall_ms()
+
+        def clean(log: Log) -> None:
+            if log.tp in self.cleaning:
+                return
+            count = log.delete_old_segments(now, self._high_watermark(log.tp))
+            if count:
+                logger.info(
+                    "%s: %d segments deleted, begins at %d", log.tp, count, log.log_start_offset
+                )
+            log.trim_memory()
+
+        await self._each([log for _, log in sorted(self.logs.items())], clean)
+
+    def _expire_producers(self) -> None:
+        now = self.clock.wall_ms()
+        for log in self.logs.values():
+            log.producers.expire(now)
+
+    def _checkpoints(self) -> None:
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+
+    async def settle(self) -> None:
+        """Writes the checkpoints that were asked for."""
+        self._planned = trio.Event()
+        for directory in self._live():
+            with Guard(self, directory):
+                await directory.settle()
+
+    async def _settle(self) -> None:
+        while True:
+            await self._planned.wait()
+            await self.settle()
+
+    async def _flush_all(self) -> None:
+        await self._each([log for _, log in sorted(self.logs.items())], lambda log: log.flush())
+
+    async def _flush_rolled(self) -> None:
+        while True:
+            await self._roll_seen.wait()
+            self._roll_seen = trio.Event()
+            rolled, self._rolled = self._rolled, {}
+            logs = [self.logs[tp] for tp in rolled if tp in self.logs]
+            await self._each(logs, lambda log: log.flush(log.segments[-1].base_offset))
+
+    async def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flushes and closes all logs, and signs each directory as cleanly shut down."""
+        async with trio.open_nursery() as nursery:
+            for directory in self._live():
+                nursery.start_soon(self._shut_down_dir, directory, broker_epoch)
+
+    async def _shut_down_dir(self, directory: LogDirectory, broker_epoch: int) -> None:
+        logs = self._in_dir(directory.path)
+        with Guard(self, directory):
+            async with trio.open_nursery() as nursery:
+                for log in logs:
+                    nursery.start_soon(log.flush_for_good)
+            self._checkpoints()
+            await directory.settle()
+            for log in logs:
+                log.close_files()
+            await directory.sign_clean_shutdown(broker_epoch)
+        directory.release()

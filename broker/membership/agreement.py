@@ -1,0 +1,198 @@
+"""Who has been told that something is done finds it done on every broker.
+
+A topic is made, grown or deleted by the controller, which tells each broker by UpdateMetadata; a
+topic's configuration is followed under /config/changes.  Both reach some brokers a little later
+than others, and a client that was answered in between met "unknown partition", or the old
+configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
+Kafka's own requests, until they show the same.
+
+A broker that does not answer is passed over: it delays an answer by `PATIENCE_S` at most.  One that
+answers and does not come to agree delays it by `LIMIT_MS`, or by three quarters of the request's
+time-out where that is less: a client that gave up at the time-out would ask once more, and be told
+that the topic exists.  Apache Kafka's brokers are asked like ours.  Deviation
+from Apache Kafka, which answers as soon as the answering broker itself shows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.broker.membership.peer_link import Link
+from highwater.broker.settings.topic_config import PROPERTIES, parse
+from highwater.kafka.config.sources import text_of
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.codec import BadMessage
+from highwater.kafka.wire.messages import DescribeConfigsRequest, MetadataRequest
+from highwater.world.api import ZkError
+
+if TYPE_CHECKING:
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.broker.settings.config_changes import TopicConfigSource
+    from highwater.kafka.config import Config
+    from highwater.kafka.types import BrokerId
+    from highwater.world.api import World
+
+log = logging.getLogger(__name__)
+
+LIMIT_MS = 5000
+"""For an answer as a whole; less where the request's own time-out is nearer."""
+PATIENCE_S = 1.0
+"""So long a broker may leave one question without an answer."""
+MOST_ASKED = 100
+"""Questions under way at once; what comes on top is answered without asking."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
+_METADATA_VERSION, _CONFIGS_VERSION = 5, 1
+_TOPIC, _TOPIC_CONFIG = 2, 1  # a kind of resource, and a source of values
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`agrees` says of one broker's answer whether it shows what is to be seen."""
+
+    request: Any
+    version: int
+    agrees: Callable[[Any], Awaitable[bool]]
+
+
+def about_topics(wanted: Mapping[str, tuple[int, ...]]) -> Question:
+    """By topic, the partitions that must have leaders; none at all: the topic must be gone."""
+
+    async def agrees(answer: Any) -> bool:
+        return all(_shows(topic, wanted[topic.name]) for topic in answer.topics)
+
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in wanted],
+        allow_auto_topic_creation=False,
+    )
+    return Question(request, _METADATA_VERSION, agrees)
+
+
+def _shows(topic: Any, partitions: tuple[int, ...]) -> bool:
+    if not partitions:
+        return bool(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    led = {p.partition_index for p in topic.partitions if p.leader_id >= 0}
+    return led.issuperset(partitions)
+
+
+def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
+    """Whether a broker shows the overrides that these topics have now: meanwhile another one may
+    change them.
+    """
+
+    async def agrees(answer: Any) -> bool:
+        for result in answer.results:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # it was deleted meanwhile
+            if result.error_code != ErrorCode.NONE:
+                return False
+            shown = {c.name: c.value for c in result.configs if c.config_source == _TOPIC_CONFIG}
+            try:
+                now = await source.topic_configs.look(source.zk, result.resource_name)
+            except (ApiError, ZkError, ValueError):
+                continue
+            if shown != _as_shown(now):
+                return False
+        return True
+
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=name, configuration_keys=None
+        )
+        for name in topics
+    ]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
+    return Question(request, _CONFIGS_VERSION, agrees)
+
+
+def _as_shown(overrides: Mapping[str, str]) -> dict[str, str]:
+    """As DescribeConfigs tells of them: each value as its type spells it."""
+    shown = {}
+    for name, text in overrides.items():
+        if name in PROPERTIES:
+            with suppress(ApiError):
+                shown[name] = text_of(parse(name, text))
+    return shown
+
+
+class Asking:
+    """One question to all other brokers; `over` once each has agreed or was passed over."""
+
+    def __init__(self, over: bool) -> None:
+        self.over = over
+
+
+class Agreement:
+    """Asks the other brokers; nothing is asked before `run` and after its end."""
+
+    def __init__(self, config: Config, world: World, metadata: MetadataCache) -> None:
+        self._config = config
+        self._world = world
+        self._metadata = metadata
+        self._nursery: trio.Nursery | None = None
+        self._under_way = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    def begin(self, question: Question, timeout_ms: int, settled: Callable[[], None]) -> Asking:
+        """Asks every registered broker but this one; calls `settled` when that is over, unless it
+        is at once.
+        """
+        limit_s = min(LIMIT_MS, timeout_ms * 3 / 4) / 1000
+        others = sorted(b for b in self._metadata.brokers() if b != self._config.broker_id)
+        if self._nursery is None or not others or self._under_way >= MOST_ASKED:
+            return Asking(over=True)
+        asking = Asking(over=False)
+        self._under_way += 1
+        self._nursery.start_soon(self._ask_all, others, question, limit_s, asking, settled)
+        return asking
+
+    async def _ask_all(
+        self,
+        others: list[BrokerId],
+        question: Question,
+        limit_s: float,
+        asking: Asking,
+        settled: Callable[[], None],
+    ) -> None:
+        try:
+            with trio.move_on_after(limit_s):
+                async with trio.open_nursery() as nursery:
+                    for broker_id in others:
+                        nursery.start_soon(self._ask, broker_id, question)
+        finally:
+            self._under_way -= 1
+        asking.over = True
+        settled()
+
+    async def _ask(self, broker_id: BrokerId, question: Question) -> None:
+        link = Link(self._config, self._world, self._metadata, broker_id, "agreement")
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while True:
+                answer = None
+                with trio.move_on_after(PATIENCE_S):
+                    answer = await link.call(question.request, question.version)
+                if answer is None:
+                    log.info("broker %d does not answer, and is not waited for", broker_id)
+                    return
+                if await question.agrees(answer) or broker_id not in self._metadata.brokers():
+                    return
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except (OSError, BadMessage) as e:
+            log.info("broker %d is not waited for: %s", broker_id, e)
+        finally:
+            link.close()

@@ -1,0 +1,337 @@
+"""What this broker knows of the cluster: live brokers, and each partition's leader, ISR and
+replicas.
+
+The controller is the only source: it sends UpdateMetadata to every broker, incrementally, so this
+is a copy that lags a little, on every broker alike.  Nothing here decides anything; a leader learns
+that it leads from LeaderAndIsr, never from here.
+
+Metadata requests are frequent and their answers large, so that answers are kept as bytes.  Two
+levels: each topic's part (for one version and listener) is thrown away when UpdateMetadata names
+that topic, or when the set of live brokers changes, as that changes which leaders count as
+available; a whole answer is thrown away at any change.  A change of one partition among thousands
+therefore costs one topic's encoding and a join of bytes, and never a copy of the whole state.
+
+A broker that goes is named in answers for a few seconds more, as Kafka's brokers name a dead one
+until its session ends: where suspicion moves its leaders at once, and a client would learn in one
+answer that its partition is elsewhere and that its broker is no more, librdkafka gives the
+partition to the new leader, then takes it back with the old one, and finds it again a second later.
+
+A leader's death is seen here by the broken connection of the fetcher, some ten milliseconds before
+the controller tells of another leader.  A client sees it at the same moment, and asks at once; told
+of the old leader it would try that one again, and ask next after a back-off (librdkafka: up to a
+second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
+Once in ten seconds only, as a connection may break again and again to a broker that stays; but one
+that had gone, and is back, may be doubted anew at once.
+The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
+
+A broker that has just started knows nothing until the controller's first UpdateMetadata, and
+Metadata waits for that too, five seconds at most: to librdkafka a topic that is not named is no
+more.  Told of no brokers, librdkafka gives up every one it had, and has nobody left to ask, so an
+answer names this broker where the controller has named none.
+
+Source: kafka.server.metadata.ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from highwater.broker.metadata.metadata_encoding import EncodedTopics, encode_answer
+from highwater.broker.metadata.partition_metadata import PartitionMetadata
+from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
+from highwater.kafka.types import (
+    LEADER_DURING_DELETE,
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    Endpoint,
+    TopicPartition,
+)
+
+_MAX_ANSWERS = 256
+_NOTHING: Mapping[int, PartitionMetadata] = {}
+_NOBODY: Mapping[int, tuple[int, int]] = {}
+LATEST = 1 << 31
+STEP = 200
+GONE_NAMED_MS = 2000
+DOUBT_MS = 500
+DOUBT_AGAIN_MS = 10_000
+FIRST_NEWS_MS = 5000
+FIRST_NEWS = ""
+"""What waits for the first UpdateMetadata is watched under this name, which no topic has."""
+
+
+class MetadataCache:
+    """One broker's copy of the cluster's metadata."""
+
+    def __init__(self, broker_id: BrokerId, cluster_id: str | None = None) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.controller_id: BrokerId = NO_BROKER
+        self.generation = 0
+        """Grows with each change."""
+        self.local: BrokerInfo | None = None
+        """This broker, for answers given before the controller has named any."""
+        self.told = False
+        """Whether an UpdateMetadata was applied, whole."""
+        self._brokers: dict[BrokerId, BrokerInfo] = {}
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._partitions = 0
+        self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
+        """Brokers that are named a little longer, each until when."""
+        self._doubts: dict[int, int] = {}
+        """Since when a broker is in doubt."""
+        self._expected: dict[str, dict[int, tuple[int, int]]] = {}
+        """By topic and partition: a leader epoch that is to come, and since when."""
+        self._encoded: dict[tuple[int, str], EncodedTopics] = {}
+        self._answers: dict[tuple[object, ...], bytes] = {}
+
+    # ---- reading
+
+    def brokers(self) -> Mapping[BrokerId, BrokerInfo]:
+        """The live brokers; their `epoch` is unknown here."""
+        return self._brokers
+
+    def named(self) -> Iterable[BrokerInfo]:
+        """The brokers that an answer names: see the module's docstring."""
+        if not self._brokers:
+            return () if self.local is None else (self.local,)
+        return (*self._brokers.values(), *(info for info, _ in self._gone.values()))
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._brokers
+
+    def topics(self) -> Iterable[str]:
+        return self._topics
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def partitions_of(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """By partition id; empty where the topic is not known."""
+        return self._topics.get(topic, _NOTHING)
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        return self._topics.get(tp.topic, _NOTHING).get(tp.partition)
+
+    def leader_of(self, tp: TopicPartition) -> BrokerId:
+        """NO_BROKER where there is none, or the partition is not known."""
+        found = self.partition(tp)
+        return NO_BROKER if found is None else found.leader
+
+    def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where that listener of a live broker is reached."""
+        broker = self._brokers.get(BrokerId(broker_id))
+        return None if broker is None else broker.endpoint(listener)
+
+    def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
+        for topic, partitions in self._topics.items():
+            for index, state in partitions.items():
+                yield TopicPartition(topic, index), state
+
+    def __len__(self) -> int:
+        """How many partitions are known."""
+        return self._partitions
+
+    # ---- doubt
+
+    def doubt(self, broker_id: int, now_ms: int) -> None:
+        """This broker's connection to that one broke: who leads where it led will be known soon."""
+        since = self._doubts.get(broker_id)
+        if since is None or now_ms - since >= DOUBT_AGAIN_MS:
+            self._doubts[broker_id] = now_ms
+
+    def expect(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
+        """LeaderAndIsr named a leader, and UpdateMetadata is to follow at once."""
+        known = self.partition(tp)
+        if known is not None and known.leader_epoch < leader_epoch:
+            self._expected.setdefault(tp.topic, {})[tp.partition] = leader_epoch, now_ms
+
+    def doubted(self, topics: Iterable[str] | None, now_ms: int) -> list[str]:
+        """Those of the topics (None: of all) with a leader that is in doubt, and for live still, or
+        that is known to be another by now.
+        """
+        brokers = {
+            b for b, since in self._doubts.items() if now_ms - since < DOUBT_MS and self.is_alive(b)
+        }
+        if not brokers and not self._expected:
+            return []
+        return [
+            topic
+            for topic in (self._topics if topics is None else topics)
+            if self._is_expected(topic, now_ms)
+            or any(state.leader in brokers for state in self.partitions_of(topic).values())
+        ]
+
+    def _is_expected(self, topic: str, now_ms: int) -> bool:
+        waited_for = self._expected.get(topic, _NOBODY)
+        return any(now_ms - since < DOUBT_MS for _, since in waited_for.values())
+
+    def _has_come(self, topic: str, index: int, leader_epoch: int) -> None:
+        waited_for = self._expected[topic]
+        if index in waited_for and leader_epoch >= waited_for[index][0]:
+            del waited_for[index]
+            if not waited_for:
+                del self._expected[topic]
+
+    # ---- the controller's updates
+
+    def apply(self, request: Any, now_ms: int | None = None) -> list[TopicPartition]:
+        """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted.
+
+        Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
+        """
+        deleted: dict[TopicPartition, None] = {}
+        for _ in self.steps(request, deleted, now_ms):
+            pass
+        return list(deleted)
+
+    def steps(
+        self, request: Any, deleted: dict[TopicPartition, None], now_ms: int | None
+    ) -> Iterator[None]:
+        """The same, by STEP partitions at a time: the state of the whole cluster takes as long as
+        many requests, which are served between the steps.  `deleted` grows meanwhile.
+        """
+        self.generation += 1
+        self._answers.clear()
+        self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
+        brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
+        if brokers != self._brokers:
+            returned = brokers.keys() - self._brokers.keys()
+            for broker_id in returned & self._doubts.keys():
+                del self._doubts[broker_id]  # its next death is another one
+            if now_ms is not None:
+                until = now_ms + GONE_NAMED_MS
+                gone = {b: (info, until) for b, info in self._brokers.items() if b not in brokers}
+                self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
+            self._brokers = dict(sorted(brokers.items()))
+            self._encoded.clear()
+        applied = 0
+        for topic, states in _by_topic(request):
+            changes: dict[int, PartitionMetadata | None] = {}
+            left = iter(states)
+            while part := list(islice(left, STEP - applied % STEP)):
+                changes.update((state.partition_index, _partition(state)) for state in part)
+                applied += len(part)
+                if applied % STEP == 0:
+                    yield
+            self._apply_topic(topic, changes, deleted)
+        self.told = True
+
+    def _apply_topic(
+        self,
+        topic: str,
+        changes: Mapping[int, PartitionMetadata | None],
+        deleted: dict[TopicPartition, None],
+    ) -> None:
+        """All of a topic at once: clients take the partitions that an answer lacks as not there."""
+        partitions = self._topics.setdefault(topic, {})
+        before = len(partitions)
+        for index, state in changes.items():
+            tp = TopicPartition(topic, index)
+            if topic in self._expected:
+                self._has_come(topic, index, LATEST if state is None else state.leader_epoch)
+            if state is None:
+                partitions.pop(index, None)
+                deleted[tp] = None
+            else:
+                deleted.pop(tp, None)
+                partitions[index] = state
+        self._partitions += len(partitions) - before
+        if not partitions:
+            del self._topics[topic]
+        for encoded in self._encoded.values():
+            encoded.forget(topic)
+        self._answers.clear()
+
+    # ---- answers
+
+    def answer(
+        self,
+        version: int,
+        listener: str,
+        topics: tuple[str, ...] | None,
+        *,
+        topic_operations: bool = False,
+        cluster_operations: bool = False,
+        now_ms: int = 0,
+    ) -> bytes:
+        """The body of a Metadata answer; `topics` None means all of them.
+
+        Unknown names are answered with the error for them; whoever wants them created does that
+        first.
+        """
+        if self._gone and any(until <= now_ms for _, until in self._gone.values()):
+            self._gone = {b: g for b, g in self._gone.items() if g[1] > now_ms}
+            self._answers.clear()
+        key = (version, listener, topics, topic_operations, cluster_operations)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= _MAX_ANSWERS:
+                self._answers.clear()
+            answer = encode_answer(
+                version,
+                self.named(),
+                listener,
+                self.cluster_id,
+                self.controller_id,
+                self._topic_parts(version, listener, topics, topic_operations),
+                cluster_operations,
+            )
+            self._answers[key] = answer
+        return answer
+
+    def _topic_parts(
+        self, version: int, listener: str, topics: tuple[str, ...] | None, operations: bool
+    ) -> list[bytes]:
+        encoded = self._encoded.get((version, listener))
+        if encoded is None:
+            encoded = EncodedTopics(version, listener)
+            self._encoded[version, listener] = encoded
+        asked: Iterable[str] = self._topics if topics is None else topics
+        return [
+            encoded.part(topic, self._topics.get(topic), self._brokers, operations)
+            for topic in asked
+        ]
+
+
+def _by_topic(request: Any) -> Iterator[tuple[str, Iterable[Any]]]:
+    """The states of a request, topic by topic (v5 and later group them on the wire)."""
+    if request.topic_states:
+        for group in request.topic_states:
+            yield group.topic_name, group.partition_states
+        return
+    groups: dict[str, list[Any]] = {}
+    for state in request.ungrouped_partition_states or ():
+        groups.setdefault(state.topic_name, []).append(state)
+    yield from groups.items()
+
+
+def _partition(state: Any) -> PartitionMetadata | None:
+    """None where it is being deleted."""
+    if state.leader == LEADER_DURING_DELETE:
+        return None
+    return PartitionMetadata(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        tuple(state.offline_replicas or ()),
+        state.zk_version,
+        state.controller_epoch,
+    )
+
+
+def _broker(broker: Any) -> BrokerInfo:
+    if broker.endpoints:
+        endpoints = []
+        for e in broker.endpoints:
+            protocol = SECURITY_PROTOCOLS[e.security_protocol]
+            # before v3 a listener has no name of its own: it is its protocol's
+            endpoints.append(Endpoint(e.listener or protocol, protocol, e.host, e.port))
+    else:
+        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port)]
+    return BrokerInfo(BrokerId(broker.id), BrokerEpoch(-1), tuple(endpoints), broker.rack)

@@ -1,0 +1,194 @@
+"""The bytes of Metadata answers, v0 to v12, written by hand.
+
+The schema's fields by version: v1 rack, controller id, is_internal; v2 cluster id; v3 throttle
+time; v5 offline replicas; v7 leader epoch; v8 authorized operations of topics, and v8 to v10 of the
+cluster; v9 compact forms and tagged fields; v10 topic ids (all zero here: none are kept below
+inter.broker.protocol.version 2.8).
+
+Errors of a partition: LEADER_NOT_AVAILABLE where its leader is not alive; LISTENER_NOT_FOUND
+(before v6 LEADER_NOT_AVAILABLE) where the leader has no listener of the name that the question came
+in on; and in v0 alone REPLICA_NOT_AVAILABLE where a replica is down, which v0 then leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from struct import pack
+from typing import TYPE_CHECKING
+
+from highwater.broker.metadata.topic_names import INTERNAL_TOPICS, is_valid_name
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerId, BrokerInfo
+from highwater.kafka.wire.varint import uvarint
+
+if TYPE_CHECKING:
+    from highwater.broker.metadata.partition_metadata import PartitionMetadata
+
+FLEXIBLE = 9
+NO_TOPIC_ID = bytes(16)
+NOT_ASKED = -(1 << 31)
+TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
+"""What may be done to a topic where no authorizer is: Kafka's AclOperation codes as bits."""
+CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+
+
+class EncodedTopics:
+    """The parts of answers that tell of one topic each, for one version and one listener."""
+
+    __slots__ = ("_listener", "_parts", "_version")
+
+    def __init__(self, version: int, listener: str) -> None:
+        self._version = version
+        self._listener = listener
+        self._parts: dict[str, bytes] = {}
+
+    def forget(self, topic: str) -> None:
+        self._parts.pop(topic, None)
+
+    def part(
+        self,
+        topic: str,
+        partitions: Mapping[int, PartitionMetadata] | None,
+        brokers: Mapping[BrokerId, BrokerInfo],
+        operations: bool,
+    ) -> bytes:
+        """One topic; None for its partitions means that it is not known."""
+        if partitions is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_valid_name(topic):
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            part = encode_topic(self._version, topic, code, ())
+        else:
+            found = self._parts.get(topic)
+            if found is None:
+                found = self._encode(topic, partitions, brokers)
+                self._parts[topic] = found
+            part = found
+        return part + operations_of_topic(self._version, operations)
+
+    def _encode(
+        self,
+        topic: str,
+        partitions: Mapping[int, PartitionMetadata],
+        brokers: Mapping[BrokerId, BrokerInfo],
+    ) -> bytes:
+        reachable = {
+            i: any(e.listener == self._listener for e in b.endpoints) for i, b in brokers.items()
+        }
+        encoded = [
+            _partition(self._version, index, state, reachable)
+            for index, state in sorted(partitions.items())
+        ]
+        return encode_topic(self._version, topic, ErrorCode.NONE, encoded)
+
+
+def operations_of_topic(version: int, asked: bool) -> bytes:
+    """The end of a topic's part."""
+    if version < 8:
+        return b""
+    operations = pack(">i", TOPIC_OPERATIONS if asked else NOT_ASKED)
+    return operations + b"\0" if version >= FLEXIBLE else operations
+
+
+def encode_topic(
+    version: int, topic: str | None, code: ErrorCode, partitions: Sequence[bytes]
+) -> bytes:
+    """A topic but for its authorized operations."""
+    parts = [pack(">h", code), string(version, topic)]
+    if version >= 10:
+        parts.append(NO_TOPIC_ID)
+    if version >= 1:
+        parts.append(b"\1" if topic in INTERNAL_TOPICS else b"\0")
+    parts.append(count(version, len(partitions)))
+    parts.extend(partitions)
+    return b"".join(parts)
+
+
+def encode_answer(
+    version: int,
+    brokers: Iterable[BrokerInfo],
+    listener: str,
+    cluster_id: str | None,
+    controller_id: int,
+    topics: Sequence[bytes],
+    cluster_operations: bool = False,
+) -> bytes:
+    """The body of an answer; brokers without that listener are left out."""
+    nodes = [
+        _node(version, b, e.host, e.port)
+        for b in brokers
+        for e in b.endpoints
+        if e.listener == listener
+    ]
+    parts = [pack(">i", 0)] if version >= 3 else []
+    parts.append(count(version, len(nodes)))
+    parts.extend(nodes)
+    if version >= 2:
+        parts.append(string(version, cluster_id))
+    if version >= 1:
+        parts.append(pack(">i", controller_id))
+    parts.append(count(version, len(topics)))
+    parts.extend(topics)
+    if 8 <= version <= 10:
+        parts.append(pack(">i", CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED))
+    if version >= FLEXIBLE:
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def _node(version: int, broker: BrokerInfo, host: str, port: int) -> bytes:
+    parts = [pack(">i", broker.id), string(version, host), pack(">i", port)]
+    if version >= 1:
+        parts.append(string(version, broker.rack))
+    if version >= FLEXIBLE:
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def _partition(
+    version: int, index: int, state: PartitionMetadata, reachable: Mapping[BrokerId, bool]
+) -> bytes:
+    code, leader = ErrorCode.NONE, state.leader
+    replicas, isr = state.replicas, state.isr
+    if version == 0:
+        replicas = tuple(r for r in replicas if reachable.get(r))
+        isr = tuple(r for r in isr if reachable.get(r))
+    found = reachable.get(leader)
+    if not found:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+        if found is False and version >= 6:
+            code = ErrorCode.LISTENER_NOT_FOUND
+        leader = BrokerId(-1)
+    elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    head = pack(">hii", code, index, leader)
+    if version >= 7:
+        head += pack(">i", state.leader_epoch)
+    body = head + _ids(version, replicas) + _ids(version, isr)
+    if version >= 5:
+        body += _ids(version, state.offline)
+    return body + b"\0" if version >= FLEXIBLE else body
+
+
+def _ids(version: int, ids: Sequence[int]) -> bytes:
+    return count(version, len(ids)) + pack(f">{len(ids)}i", *ids)
+
+
+def count(version: int, n: int) -> bytes:
+    """The length of an array."""
+    return uvarint(n + 1) if version >= FLEXIBLE else pack(">i", n)
+
+
+def string(version: int, text: str | None) -> bytes:
+    if text is None:
+        return b"\0" if version >= FLEXIBLE else b"\xff\xff"
+    data = text.encode()
+    if version >= FLEXIBLE:
+        return uvarint(len(data) + 1) + data
+    return pack(">h", len(data)) + data
+
+
+def unknown_topic_id(version: int, topic_id: bytes) -> bytes:
+    """The answer (v12) to a topic id that nobody has: null name, the id, no partitions."""
+    head = pack(">h", ErrorCode.UNKNOWN_TOPIC_ID) + string(version, None) + topic_id
+    return head + b"\0" + count(version, 0) + operations_of_topic(version, False)

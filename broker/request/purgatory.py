@@ -1,0 +1,307 @@
+"""Purgatory: where an answer waits for something to happen, or for its time-out.
+
+A delayed operation (Kafka's DelayedOperation) is an acks=all Produce waiting for the HW, a Fetch
+waiting for bytes, an election waiting for leaders.  It is *watched* under keys (a partition, a
+group): whoever changes something says so by `check(kind, keys)`, and what is watched there looks
+again.  It ends exactly once, by `try_complete` giving an answer or by `on_expire`; everything that
+refers to it (watch lists, the timing wheel) is taken back at that moment, so that nothing completed
+is ever kept.  Kafka leaves completed operations in the watch lists and purges them now and then,
+because its lists are under locks; here there is one thread, removal costs O(1) a key, and the two
+`purgatory.purge.interval.requests` settings have nothing left to do.
+
+Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted returns watch
+keys, and they end in the CompletionSink, which looks into the purgatory once per pass of the loop:
+a hundred appends wake a waiting fetch once.
+
+All but the two `run` methods is pure and gets its time from the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import trio
+
+from highwater.base.waker import Waker
+from highwater.broker.request.timing_wheel import TimerTask, TimingWheel
+
+if TYPE_CHECKING:
+    from highwater.broker.request.response import Response
+
+log = logging.getLogger(__name__)
+
+Respond = Callable[["Response"], None]
+Failed = Callable[[Exception], None]
+
+
+def trio_now_ms() -> int:
+    """Monotonic milliseconds on trio's clock (virtual in a simulation)."""
+    return int(trio.current_time() * 1000)
+
+
+def _deadline(due_ms: int | None) -> float:
+    """A little late, so that `trio_now_ms` has reached `due_ms` then in spite of rounding."""
+    return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Alarm(TimerTask):
+    """A time-out for whoever needs one."""
+
+    __slots__ = ("_ring",)
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+
+    def run(self) -> None:
+        self._ring()
+
+
+class DelayedOperation(TimerTask):
+    """One waiting answer.  `keys` and `timeout_ms` are read once, when it is submitted.
+
+    It is the timer task of its own time-out, as Kafka's is: with a million waiting, each object
+    less is a miss less in the processor's caches.
+    """
+
+    __slots__ = ("_failed", "_respond", "_watched_by", "completed", "keys", "timeout_ms")
+
+    kind: ClassVar[str]
+    """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
+    overlaps: ClassVar[bool] = False
+    """Its work is done and only others are waited for: the connection's next request may come."""
+    tried: ClassVar[bool] = False
+    """Its handler has just looked whether it is complete: `submit` need not look again."""
+
+    keys: Sequence[Hashable]
+    timeout_ms: int
+    completed: bool
+    _respond: Respond
+    _failed: Failed | None
+    _watched_by: Purgatories | None
+
+    def heard(self, key: Hashable) -> None:
+        """There is news under this one of its keys; `try_complete` follows."""
+
+    @abstractmethod
+    def try_complete(self) -> Response | None:
+        """The answer, where what it waits for has happened.  Never called again after that."""
+
+    @abstractmethod
+    def on_expire(self) -> Response:
+        """The answer at the time-out."""
+
+    def run(self) -> None:
+        watched_by = self._watched_by
+        if watched_by is not None:
+            watched_by._expire(self)
+
+
+class _Kind:
+    """The watch lists of one purgatory."""
+
+    __slots__ = ("expired", "pending", "watched")
+
+    def __init__(self) -> None:
+        self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.pending = 0
+        self.expired = 0
+
+
+class Purgatories:
+    """All purgatories of a broker: watch lists for each kind, one timing wheel for all."""
+
+    def __init__(self, now_ms: Callable[[], int] = trio_now_ms) -> None:
+        self._now_ms = now_ms
+        self._kinds: dict[str, _Kind] = {}
+        self._wheel: TimingWheel | None = None
+        self._sleeping = trio.CancelScope()
+        self._sleeps_until: int | None = None
+
+    def submit(self, op: DelayedOperation, respond: Respond, failed: Failed | None = None) -> None:
+        """Answers at once where it can; else watches the operation's keys and its time-out.
+
+        `failed` gets what `try_complete` or `on_expire` raised; the operation is over then.
+        """
+        op._respond = respond
+        op._failed = failed
+        op._watched_by = None
+        op.completed = False
+        if not op.tried and self._try(op):
+            return
+        if op.timeout_ms <= 0:
+            self._expire(op)
+            return
+        kind = self._kind(op.kind)
+        kind.pending += 1
+        watched = kind.watched
+        for key in op.keys:
+            watchers = watched.get(key)
+            if watchers is None:
+                watched[key] = {op: None}
+            else:
+                watchers[op] = None
+        op._watched_by = self
+        self._add(op, self._now_ms() + op.timeout_ms)
+
+    def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
+        """A time-out on the shared wheel, for whoever needs one (throttled connections do)."""
+        alarm = _Alarm(callback)
+        self._add(alarm, due_ms)
+        return alarm
+
+    def _add(self, task: TimerTask, due_ms: int) -> None:
+        wheel = self._wheel
+        if wheel is None:
+            wheel = self._wheel = TimingWheel(self._now_ms())
+        wheel.add(task, due_ms)
+        due = wheel.next_due_ms()
+        if self._sleeps_until is None or (due is not None and due < self._sleeps_until):
+            self._sleeps_until = due
+            self._sleeping.deadline = _deadline(due)
+
+    def check(self, kind: str, keys: Iterable[Hashable]) -> int:
+        """Lets the operations watched under these keys look again; gives how many completed."""
+        found = self._kinds.get(kind)
+        if found is None:
+            return 0
+        completed = 0
+        watched = found.watched
+        # once each: a fetch waits under thousands of keys
+        to_try: dict[DelayedOperation, None] = {}
+        for key in keys:
+            watchers = watched.get(key)
+            if watchers is None:
+                continue
+            for op in watchers:
+                op.heard(key)
+            to_try.update(watchers)
+        for op in to_try:
+            if not op.completed and self._try(op):
+                completed += 1
+        return completed
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Of each kind: watched (an operation counts once for each key), and delayed operations."""
+        return {
+            name: (sum(map(len, kind.watched.values())), kind.pending)
+            for name, kind in self._kinds.items()
+        }
+
+    def expirations(self) -> dict[str, int]:
+        """Of each kind: how many operations ended by their time-out."""
+        return {name: kind.expired for name, kind in self._kinds.items()}
+
+    async def run(self) -> None:
+        """Expiry: one task, which sleeps until the next bucket of the wheel is due."""
+        while True:
+            if self._wheel is not None:
+                self._wheel.advance(self._now_ms())
+            due = None if self._wheel is None else self._wheel.next_due_ms()
+            self._sleeps_until = due
+            self._sleeping = trio.CancelScope()
+            self._sleeping.deadline = _deadline(due)
+            with self._sleeping:
+                await trio.sleep_forever()
+
+    def _kind(self, name: str) -> _Kind:
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = _Kind()
+        return kind
+
+    def _try(self, op: DelayedOperation) -> bool:
+        """Whether it is over now (with an answer, or by an exception)."""
+        try:
+            answer = op.try_complete()
+        except Exception as exc:
+            self._fail(op, exc)
+            return True
+        if answer is None:
+            return False
+        self._forget(op)
+        op._respond(answer)
+        return True
+
+    def _expire(self, op: DelayedOperation) -> None:
+        if op.completed:
+            return
+        self._kind(op.kind).expired += 1
+        try:
+            answer = op.on_expire()
+        except Exception as exc:
+            self._fail(op, exc)
+            return
+        self._forget(op)
+        op._respond(answer)
+
+    def _fail(self, op: DelayedOperation, exc: Exception) -> None:
+        self._forget(op)
+        if op._failed is None:
+            log.error("delayed %s failed and nobody answers for it", op.kind, exc_info=exc)
+        else:
+            op._failed(exc)
+
+    def _forget(self, op: DelayedOperation) -> None:
+        """From here on it is over: out of every watch list, and off the wheel."""
+        assert not op.completed, "a delayed operation completes once"
+        op.completed = True
+        if op._watched_by is None:
+            return  # it was answered at once
+        op._watched_by = None
+        op.cancel()
+        kind = self._kinds[op.kind]
+        kind.pending -= 1
+        watched = kind.watched
+        for key in op.keys:
+            watchers = watched.get(key)
+            if watchers is not None:
+                watchers.pop(op, None)
+                if not watchers:
+                    del watched[key]
+
+
+class CompletionSink:
+    """Collects watch keys, and lets the purgatories look at them once per pass of the loop.
+
+    What that answers goes out between `hold` and `go`: a HW that moves answers several requests of
+    one connection.
+    """
+
+    def __init__(self, purgatories: Purgatories) -> None:
+        self._purgatories = purgatories
+        self.hold: Callable[[], None] = _nothing
+        self.go: Callable[[], None] = _nothing
+        self._keys: dict[str, dict[Hashable, None]] = {}
+        self._waker = Waker()
+
+    def add(self, kind: str, keys: Iterable[Hashable]) -> None:
+        """News for the operations of that kind watched under these keys."""
+        collected = self._keys.get(kind)
+        if collected is None:
+            collected = self._keys[kind] = {}
+            self._waker.wake()
+        collected.update(dict.fromkeys(keys))
+
+    def drain(self) -> int:
+        """Looks at everything collected so far; what that adds again waits for the next pass."""
+        keys, self._keys = self._keys, {}
+        self.hold()
+        try:
+            return sum(self._purgatories.check(kind, found) for kind, found in keys.items())
+        finally:
+            self.go()
+
+    async def run(self) -> None:
+        while True:
+            if not self._keys:
+                await self._waker.sleep()
+            self.drain()
+            if self._keys:
+                await trio.lowlevel.checkpoint()

@@ -1,0 +1,204 @@
+"""Configuration that changes while the broker runs: of topics, brokers, users, clients, addresses.
+
+Whoever changes /config/topics/T also adds a sequential znode under /config/changes that names it.
+Every broker watches that folder, and on each child it has not seen yet reads the named
+configuration again.  The order is: set the watch with the listing, then read, so that no change
+falls between.  Children are old after fifteen minutes and then removed by whoever sees them; a
+broker reads all configurations at its start, so it needs none of the old ones.
+
+Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+import trio
+
+from highwater.broker.settings.client_quotas import entity_names, read_entity
+from highwater.kafka import znodes
+from highwater.world.api import ConnectionLoss, NoNode, SessionExpired, WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+ApplyTopic = Callable[[str, Mapping[str, str]], None]
+ApplyEntity = Callable[[str, Mapping[str, str]], None]
+"""Is given what stands after /config/ (users/U, users/U/clients/C, brokers/N ...) and what it says;
+may raise ValueError."""
+CHANGE_EXPIRATION_S = 15 * 60
+RETRY_S = 0.1
+_PREFIX = "config_change_"
+
+
+class TopicConfigs:
+    """Topics' overrides, applied whenever one of them is read: by whoever follows the changes, by a
+    new topic, and by DescribeConfigs, so that what a broker shows is also what it goes by.
+    """
+
+    def __init__(self, apply: ApplyTopic) -> None:
+        self.apply = apply
+        self._applied: dict[str, int] = {}
+        """The ZooKeeper transaction of the newest change that was applied."""
+
+    async def look(self, zk: ZooKeeper, topic: str) -> dict[str, str]:
+        """A topic's overrides; none where it has no configuration znode.
+
+        Two that read at once may go on in either order: the older of two changes is not applied
+        after the newer.  Raises ValueError for a znode that is not understood.
+        """
+        try:
+            data, stat = await zk.get(znodes.config_path("topics", topic))
+        except NoNode:
+            self._applied.pop(topic, None)
+            self.apply(topic, {})
+            return {}
+        overrides = znodes.decode_config(data)
+        if stat.mzxid > self._applied.get(topic, 0):
+            self._applied[topic] = stat.mzxid
+            self.apply(topic, overrides)
+        return overrides
+
+
+class TopicConfigSource(Protocol):
+    """A broker's session, if it has one, and the topics' configurations that it goes by."""
+
+    @property
+    def session(self) -> ZooKeeper | None: ...
+
+    @property
+    def zk(self) -> ZooKeeper:
+        """The live session; raises ApiError while there is none."""
+
+    @property
+    def topic_configs(self) -> TopicConfigs: ...
+
+
+async def load_new_topics(source: TopicConfigSource, topics: Iterable[str]) -> None:
+    """Reads the configuration of topics whose first partitions are about to be hosted here.
+
+    Nobody announces a new topic under /config/changes, so this is the only way to learn of it in
+    time.  While ZooKeeper does not answer it waits, rather than serve a topic under other rules
+    than its own; once the session has ended, the next one reads everything.
+    """
+    for topic in topics:
+        while (zk := source.session) is not None and not zk.expired:
+            try:
+                await source.topic_configs.look(zk, topic)
+            except ConnectionLoss:
+                await trio.sleep(RETRY_S)
+                continue
+            except SessionExpired:
+                return
+            except ValueError as e:
+                log.warning("configuration of topic %s is not understood: %s", topic, e)
+                source.topic_configs.apply(topic, {})
+            break
+
+
+class DynamicConfigWatcher:
+    """Follows /config/changes for one ZooKeeper session.
+
+    `topics` looks at every configured topic at the start, and after each change; `apply_entity` is
+    called for everything else.
+    """
+
+    def __init__(
+        self, zk: ZooKeeper, topics: TopicConfigs, apply_entity: ApplyEntity | None = None
+    ) -> None:
+        self._zk = zk
+        self._topics = topics
+        self._apply_entity = apply_entity
+        self._last_executed = -1
+        self._seen: dict[str, float] = {}
+        self._changed = trio.Event()
+
+    async def load(self) -> None:
+        """Reads every topic's configuration.  Call it (once a session) before serving."""
+        self._last_executed = max(
+            (_sequence(name) for name in await self._changes(watched=False)), default=-1
+        )
+        for topic in sorted(await self._zk.children(f"{znodes.CONFIG}/topics")):
+            await self._apply(topic)
+        for kind in ("brokers", "clients", "ips", "users") if self._apply_entity else ():
+            for name in await entity_names(self._zk, kind):
+                await self._apply_other(f"{kind}/{name}")
+                if kind == "users":
+                    for client in await entity_names(self._zk, f"users/{name}/clients"):
+                        await self._apply_other(f"users/{name}/clients/{client}")
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
+        started = False
+        while True:
+            changed = self._changed = trio.Event()
+            names = await self._changes(watched=True)
+            if not started:
+                started = True
+                task_status.started()
+            await self._execute(names)
+            await changed.wait()
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        self._changed.set()
+
+    async def _changes(self, *, watched: bool) -> list[str]:
+        watch = self._on_watch if watched else None
+        names = await self._zk.children(znodes.CONFIG_CHANGES, watch)
+        return sorted((n for n in names if n.startswith(_PREFIX)), key=_sequence)
+
+    async def _execute(self, names: list[str]) -> None:
+        for name in names:
+            sequence = _sequence(name)
+            if sequence <= self._last_executed:
+                continue
+            try:
+                data, _ = await self._zk.get(f"{znodes.CONFIG_CHANGES}/{name}")
+                path = znodes.decode_config_change(data)
+                kind, _, entity = path.partition("/")
+                if kind == "topics":
+                    await self._apply(entity)
+                else:
+                    await self._apply_other(path)
+            except NoNode:
+                pass  # already purged
+            except ValueError as e:
+                log.warning("%s/%s is not understood: %s", znodes.CONFIG_CHANGES, name, e)
+            self._last_executed = sequence
+        await self._purge(names)
+
+    async def _purge(self, names: list[str]) -> None:
+        """Removes what this broker saw more than fifteen minutes ago: every live broker has read
+        it.
+        """
+        now = trio.current_time()
+        self._seen = {name: self._seen.get(name, now) for name in names}
+        for name, since in self._seen.items():
+            if now - since < CHANGE_EXPIRATION_S:
+                return
+            with suppress(NoNode):
+                await self._zk.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+
+    async def _apply(self, topic: str) -> None:
+        try:
+            overrides = await self._topics.look(self._zk, topic)
+        except ValueError as e:
+            log.warning("configuration of topic %s is not understood: %s", topic, e)
+            return
+        log.info("topic %s: configuration %s", topic, overrides)
+
+    async def _apply_other(self, path: str) -> None:
+        if self._apply_entity is None:
+            return
+        try:
+            config = await read_entity(self._zk, path)
+            self._apply_entity(path, config)
+        except ValueError as e:
+            log.warning("configuration of %s is not understood: %s", path, e)
+
+
+def _sequence(name: str) -> int:
+    digits = name.removeprefix(_PREFIX)
+    return int(digits) if digits.isdigit() else -1

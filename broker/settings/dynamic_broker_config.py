@@ -1,0 +1,238 @@
+"""Dynamic broker configuration: properties that change while the broker runs (KIP-226).
+
+/config/brokers/N is for broker N, /config/brokers/<default> for all of them.  A value set for the
+broker wins over the default, and both over what its file says; taken away again, the file's value
+is back.  Every broker follows /config/changes and reads both znodes anew.
+
+`DYNAMIC` holds what takes effect here.  Kafka lists more: listeners, security, background.threads
+and the number of recovery threads.  They are refused rather than stored unheeded, as nothing here
+would follow.  Deviation: queued.max.requests and queued.max.request.bytes can be changed too, which
+Kafka reads once.
+
+A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
+so its value is neither described nor logged.
+
+The rates of replication throttles (`throttles.RATES`) can be given in this way only: a file has no
+place for them.
+
+Source: kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from highwater.broker.quota.connection_limits import parse_overrides
+from highwater.broker.replica.throttles import RATES
+from highwater.kafka.config import LONG_MAX
+from highwater.kafka.config.checks import (
+    KRAFT_ONLY,
+    ConfigError,
+    check,
+    is_secret,
+    known_properties,
+    parse_value,
+)
+from highwater.kafka.config.names import NOT_LOOKED_AT
+from highwater.kafka.config.unserved import unserved
+from highwater.kafka.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from highwater.kafka.config import Config
+
+log = logging.getLogger(__name__)
+
+DEFAULT = "<default>"
+THREADS = ("num.io.threads", "num.network.threads", "num.replica.fetchers")
+CLEANER_THREADS = "log.cleaner.threads"
+_FACTOR_OF_TWO = (*THREADS, CLEANER_THREADS)
+"""Changed by no more than that at once (`DynamicThreadPool`, `LogCleaner`)."""
+SOCKETS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+    "queued.max.requests",
+    "queued.max.request.bytes",
+)
+LOGS = (
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleanup.policy",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.difference.max.ms",
+    "log.message.timestamp.type",
+    "log.preallocate",
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.roll.jitter.ms",
+    "log.roll.ms",
+    "log.segment.bytes",
+    "log.segment.delete.delay.ms",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
+)
+CLEANER = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+)
+"""Looked at when the next log is cleaned."""
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+"""The controller looks it up when it elects, and is told when it becomes true."""
+DYNAMIC = (*_FACTOR_OF_TWO, *SOCKETS, *LOGS, *CLEANER, UNCLEAN_ELECTION)
+_KNOWN = frozenset(known_properties())
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
+
+
+def is_foreign(name: str) -> bool:
+    """Whether Kafka does not know the name: then it may be a plugin's."""
+    of_listener = _OF_LISTENER.fullmatch(name)
+    base = name if of_listener is None else of_listener["base"]
+    ours = base in _KNOWN or base in RATES or base in KRAFT_ONLY
+    return not ours and base not in NOT_LOOKED_AT and unserved(name) is None
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether the value is never shown: a secret's, or one that nobody here knows."""
+    return is_secret(name) or is_foreign(name)
+
+
+class DynamicBrokerConfig:
+    """One broker's; `config` is changed in place, so that whoever reads it at its use follows.
+
+    `on_change` is told the names of what has changed, for those who keep values of their own.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.own: dict[str, str] = {}
+        self.default: dict[str, str] = {}
+        self.on_change: Callable[[Sequence[str]], None] = lambda names: None
+        self.rates: dict[str, int] = {}
+        """Bytes a second, by the names in RATES; those that are set."""
+        self._config = config
+        self._fields = known_properties()
+        self._static = {
+            name: getattr(config, self._fields[name].name)
+            for name in DYNAMIC
+            if name in self._fields
+        }
+
+    def configured(self, entity: str, properties: Mapping[str, str]) -> None:
+        """/config/brokers/`entity` as it is now; any broker's but this one's is passed over."""
+        if entity == DEFAULT:
+            self.default = dict(properties)
+        elif entity == str(self._config.broker_id):
+            self.own = dict(properties)
+        else:
+            return
+        self._tell_unheeded(entity, properties)
+        changed = {}
+        for name, value in self._effective().items():
+            field = self._fields[name].name
+            if getattr(self._config, field) != value:
+                changed[name] = value
+        self._config.change({self._fields[name].name: v for name, v in changed.items()})
+        rates = self._effective_rates()
+        changed |= {n: rates.get(n) for n in RATES if rates.get(n) != self.rates.get(n)}
+        self.rates = rates
+        if changed:
+            log.info("dynamic configuration: %s", changed)
+            self.on_change(tuple(changed))
+
+    def _tell_unheeded(self, entity: str, properties: Mapping[str, str]) -> None:
+        """An older or another broker may have set what nothing here follows."""
+        passed_over = sorted(
+            n for n in properties if n not in DYNAMIC and n not in RATES and not is_foreign(n)
+        )
+        if passed_over:
+            names = ", ".join(passed_over)
+            log.warning("configuration of brokers/%s without effect here: %s", entity, names)
+
+    def _effective_rates(self) -> dict[str, int]:
+        given = {n: v for n, v in {**self.default, **self.own}.items() if n in RATES}
+        return {n: int(v) for n, v in given.items() if v.strip().isdigit()}
+
+    def _effective(self) -> dict[str, Any]:
+        values = dict(self._static)
+        for given in (self.default, self.own):
+            for name, text in given.items():
+                if name in values:
+                    try:
+                        values[name] = parse_value(name, self._fields[name], text)
+                    except ConfigError as e:
+                        log.warning("dynamic configuration: %s", e)
+        return values
+
+    def check(self, entity: str, properties: Mapping[str, str]) -> None:
+        """Raises ApiError for what cannot be set, or not together with the rest."""
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            if name in RATES:
+                _check_rate(name, text)
+                continue
+            if (asked := unserved(name)) is not None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set: {asked.problem}")
+            if is_foreign(name):
+                _check_foreign(entity, name)
+                continue
+            if name not in self._static:
+                detail = f"{name} cannot be changed while a broker runs"
+                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+            try:
+                values[self._fields[name].name] = parse_value(name, self._fields[name], text)
+            except ConfigError as e:
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
+        for name in _FACTOR_OF_TWO:
+            holds = entity != DEFAULT or name not in self.own
+            if name in properties and holds:
+                self._check_threads(name, values[self._fields[name].name])
+        complaints = check(dataclasses.replace(self._config, **values))
+        try:
+            parse_overrides(properties.get("max.connections.per.ip.overrides", ""))
+        except ValueError as e:
+            complaints.append(str(e))
+        if complaints:
+            raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
+
+    def _check_threads(self, name: str, wanted: int) -> None:
+        """Kafka changes a number of threads by no more than a factor of two at once."""
+        now = getattr(self._config, self._fields[name].name)
+        if wanted < 1:
+            detail = f"{name}={wanted}: must be at least 1"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+        if wanted < now // 2 or wanted > now * 2:
+            detail = f"{name}={wanted}: must be from half to twice the current value, {now}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _check_foreign(entity: str, name: str) -> None:
+    if entity == DEFAULT and _OF_LISTENER.fullmatch(name):
+        detail = f"{name} belongs to a listener: set it for one broker, by its id"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _check_rate(name: str, text: str) -> None:
+    digits = text.strip()
+    if not digits.isdigit() or int(digits) > LONG_MAX:
+        detail = f"{name}={text}: must be a number of bytes a second, from 0 to {LONG_MAX}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)

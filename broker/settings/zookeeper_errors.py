@@ -1,0 +1,19 @@
+"""What a client is told when ZooKeeper goes away in the middle of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.world.api import ConnectionLoss, SessionExpired
+
+
+@contextmanager
+def zookeeper_errors() -> Iterator[None]:
+    """Turns a lost connection into an answer: nobody knows whether the write was done."""
+    try:
+        yield
+    except (ConnectionLoss, SessionExpired) as e:
+        detail = "the connection to ZooKeeper was lost; the outcome is not known"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, detail) from e

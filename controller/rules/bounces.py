@@ -1,0 +1,55 @@
+"""Which lives of brokers a controller has dealt with, told to the controllers after it.
+
+A broker that comes back after a crash may have lost the end of its log: what is acknowledged need
+not be on a disk, only in the memory of every member of the ISR.  So it has to leave the ISRs before
+it can lead, and comes back into them by catching up.  A controller sees that a broker came back
+because its broker epoch, the czxid of its registration, is another than the one it knew (KIP-380).
+A *new* controller knew none.  Where a broker restarts fast enough to take its own stale
+registration over, and the controller moves meanwhile (most of all to that very broker), nobody
+would notice: it would go on leading, in the same leader epoch, what it has lost the end of.
+
+So the epochs that were dealt with are kept in ZooKeeper, in a znode of our own.  It is written
+after the ISRs are, by the same guarded writes, so that it never says too much.  A broker whose
+registration is not in it is taken as bounced by the next controller.  Where another program was the
+controller meanwhile, the record is behind, and the price is one shrink and expand of some ISRs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from highwater.controller.rules.effects import Get, Procedure, read, write
+from highwater.controller.rules.state import State
+from highwater.kafka import znodes
+from highwater.kafka.types import BrokerId, BrokerInfo
+from highwater.world.api import SetData, ZkError
+
+log = logging.getLogger("controller")
+
+
+def unhandled(registered: Mapping[BrokerId, BrokerInfo]) -> Procedure[list[BrokerId]]:
+    """The registered brokers that no controller before this one has dealt with.
+
+    Without a record (the first controller of a cluster) nothing is known, and nobody is suspected.
+    """
+    (answer,) = yield from read([Get(znodes.HANDLED_BROKER_EPOCHS)])
+    if answer is None:
+        return []
+    try:
+        handled = znodes.decode_handled_epochs(answer[0])
+    except znodes.BadZnode as e:
+        log.error("%s: every broker is taken as restarted", e)
+        handled = {}
+    if handled is None:
+        return []
+    return [b for b in sorted(registered) if handled.get(b) != registered[b].epoch]
+
+
+def handled(state: State) -> Procedure[None]:
+    """All brokers that are known now have been dealt with."""
+    known = {**state.brokers, **state.suspected}
+    data = znodes.encode_handled_epochs({b: info.epoch for b, info in known.items()})
+    (result,) = yield from write([(SetData(znodes.HANDLED_BROKER_EPOCHS, data),)])
+    if isinstance(result, ZkError):
+        log.error("the handled broker epochs cannot be noted: %s", result)

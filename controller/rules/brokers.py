@@ -1,0 +1,286 @@
+"""Brokers that come, go, bounce, lose a log directory, fall under suspicion or answer again.
+
+A broker is known by its registration, and by the czxid of it, the broker epoch: a broker that was
+away for less than the controller needed to look has another epoch, and that is handled as failure
+and start-up (a bounce), because the restarted broker knows nothing of what was sent before.
+
+Suspicion comes before the registration goes.  What is done about it can always be taken back:
+leaders move only where another live member of the ISR can lead, and replicas leave the ISR only
+where the leader is another.  The rest waits for the registration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from highwater.controller.rules import bounces, partitions, reassignment, replicas, topic_deletion
+from highwater.controller.rules import request_batch as requests
+from highwater.controller.rules.effects import (
+    AddBroker,
+    Children,
+    Get,
+    Procedure,
+    RemoveBroker,
+    Watched,
+    read,
+)
+from highwater.controller.rules.election import Strategy
+from highwater.controller.rules.events import LeaderAndIsrAnswered, StopReplicaAnswered
+from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
+from highwater.controller.rules.state_znodes import Failed
+from highwater.kafka import znodes
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo
+from highwater.world.api import Stat
+
+log = logging.getLogger("controller")
+
+
+def read_registrations() -> Procedure[dict[BrokerId, BrokerInfo]]:
+    """All registered brokers, with watches on the list and on each."""
+    (names,) = yield from read([Children(znodes.BROKER_IDS, watch=True)])
+    ids = sorted(BrokerId(int(n)) for n in names or () if n.isdigit())
+    answers = yield from read([Get(znodes.broker_path(b), watch=True) for b in ids])
+    found: dict[BrokerId, BrokerInfo] = {}
+    for broker, answer in zip(ids, answers, strict=True):
+        info = decode(broker, answer)
+        if info is not None:
+            found[broker] = info
+    return found
+
+
+def changed(state: State) -> Procedure[None]:
+    """/brokers/ids has other children."""
+    now = yield from read_registrations()
+    known = {**state.brokers, **state.suspected}
+    new = [b for b in now if b not in known]
+    dead = sorted(b for b in known if b not in now)
+    bounced = [b for b in now if b in known and now[b].epoch != known[b].epoch]
+    if not (new or dead or bounced):
+        return
+    log.info("new brokers %s, dead brokers %s, bounced brokers %s", new, dead, bounced)
+    for b in (*bounced, *dead):
+        state.effects.append(RemoveBroker(b))
+    for b in sorted((*new, *bounced)):
+        state.effects.append(AddBroker(now[b]))
+    watch_all(state, now.values())
+    if new:
+        state.brokers.update((b, now[b]) for b in new)
+        yield from started(state, new)
+    if bounced:
+        _remove(state, bounced)
+        yield from failed(state, bounced)
+        state.brokers.update((b, now[b]) for b in bounced)
+        yield from started(state, bounced)
+    if dead:
+        _remove(state, dead)
+        yield from failed(state, dead)
+    yield from bounces.handled(state)
+
+
+def modified(state: State, broker: BrokerId) -> Procedure[None]:
+    """The data of a registration changed: other endpoints, which all are told of."""
+    (answer,) = yield from read([Get(znodes.broker_path(broker), watch=True)])
+    info = decode(broker, answer)
+    known = state.brokers.get(broker)
+    if info is not None and known is not None and info.epoch == known.epoch and info != known:
+        log.info("broker %d is registered anew: %s", broker, info)
+        state.brokers[broker] = info
+        state.effects += [RemoveBroker(broker), AddBroker(info)]
+        yield from requests.send_update_metadata(state)
+
+
+def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
+    """These are live now: they are told everything, and may lead what has no leader."""
+    for b in new:
+        state.offline_dirs.pop(b, None)
+    yield from requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
+    # all partitions, so that the new brokers can serve metadata
+    yield from requests.send_update_metadata(state, state.leadership, to=new)
+    hosted = state.replicas_on(new)
+    yield from replicas.change(state, hosted, ReplicaPhase.ONLINE)
+    yield from partitions.trigger_online(state)
+    yield from _leave_suspects(state)
+    yield from reassignment.resume(state, lambda _, a: any(b in a.target for b in new))
+    waiting = {r.tp.topic: None for r in hosted if state.is_queued_for_deletion(r.tp.topic)}
+    if waiting:
+        yield from topic_deletion.resume_for(state, waiting)
+
+
+def failed(state: State, dead: Collection[BrokerId]) -> Procedure[None]:
+    """These are gone (and out of `state.brokers`)."""
+    for b in dead:
+        state.offline_dirs.pop(b, None)
+        state.shutting_down.discard(b)
+    yield from replicas_offline(state, state.replicas_on(dead))
+
+
+def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None]:
+    """These replicas are gone, with their brokers or log directories: elect, shrink, tell."""
+    deleting = [r for r in offline if state.is_queued_for_deletion(r.tp.topic)]
+    others = [r for r in offline if not state.is_queued_for_deletion(r.tp.topic)]
+    partitions.mark(state, state.with_offline_leader(), PartitionPhase.OFFLINE)
+    elections = yield from partitions.trigger_online(state)
+    yield from replicas.change(state, others, ReplicaPhase.OFFLINE)
+    if deleting:
+        yield from topic_deletion.fail_replicas(state, deleting)
+    if not others and all(isinstance(e, Failed) for e in elections.values()):
+        yield from requests.send_update_metadata(state)  # nothing else told them who is offline
+
+
+def log_dir_failed(state: State) -> Procedure[None]:
+    """Brokers lost log directories: their answers to LeaderAndIsr say which replicas those had."""
+    (names,) = yield from read([Children(znodes.LOG_DIR_EVENTS, watch=True)])
+    paths = [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in names or ()]
+    affected: dict[BrokerId, None] = {}
+    for answer in (yield from read([Get(p) for p in paths])):
+        if answer is not None:
+            try:
+                affected[znodes.decode_log_dir_event(answer[0])] = None
+            except znodes.BadZnode as e:
+                log.error("%s", e)
+    yield from replicas.change(state, state.replicas_on(affected), ReplicaPhase.ONLINE)
+    yield from reassignment.delete_all(paths)
+
+
+# ---- answers
+
+
+def leader_and_isr_answered(state: State, event: LeaderAndIsrAnswered) -> Procedure[None]:
+    info = state.brokers.get(event.broker_id)
+    if info is None or info.epoch != event.broker_epoch:
+        return
+    if event.error:
+        log.error("broker %d answers LeaderAndIsr with error %d", event.broker_id, event.error)
+        return
+    before = state.offline_dirs.get(event.broker_id, set())
+    now = set(before)
+    for tp, error in event.partition_errors.items():
+        if error == ErrorCode.KAFKA_STORAGE_ERROR:
+            now.add(tp)
+        elif error == ErrorCode.NONE:
+            now.discard(tp)
+    if now:
+        state.offline_dirs[event.broker_id] = now
+    else:
+        state.offline_dirs.pop(event.broker_id, None)
+    lost = sorted(now - before)
+    if lost:
+        log.warning("broker %d: no log directory for %s", event.broker_id, lost)
+        yield from replicas_offline(state, [Replica(tp, event.broker_id) for tp in lost])
+
+
+def stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedure[None]:
+    info = state.brokers.get(event.broker_id)
+    if info is None or info.epoch != event.broker_epoch:
+        return  # its replicas were marked when the broker failed
+    mine = {tp: e for tp, e in event.deleted.items() if tp.topic in state.deletion_started}
+    if not mine:
+        return
+    bad = [Replica(tp, event.broker_id) for tp, e in mine.items() if event.error or e]
+    good = [Replica(tp, event.broker_id) for tp, e in mine.items() if not (event.error or e)]
+    yield from topic_deletion.fail_replicas(state, bad)
+    if good:
+        yield from topic_deletion.complete_replicas(state, good)
+
+
+def resend_all(state: State, broker: BrokerId) -> Procedure[None]:
+    """What was queued for a slow broker was dropped: it gets all of the state again."""
+    info = state.brokers.get(broker)
+    if info is None:
+        return
+    log.warning("broker %d is too slow with its requests: all is sent again", broker)
+    state.effects += [RemoveBroker(broker), AddBroker(info)]
+    stopped = [
+        r
+        for r in state.replicas_on((broker,))
+        if state.replica_phases.get(r) is ReplicaPhase.DELETION_STARTED
+    ]
+    yield from requests.send_update_metadata(state, state.leadership, to=(broker,))
+    hosted = [r for r in state.replicas_on((broker,)) if r not in set(stopped)]
+    yield from replicas.change(state, hosted, ReplicaPhase.ONLINE)
+    for r in stopped:
+        requests.add_stop_replica(state, (broker,), r.tp, delete=True)
+    yield from requests.flush(state)
+
+
+# ---- suspicion
+
+
+def suspect(state: State, broker: BrokerId) -> Procedure[None]:
+    info = state.brokers.get(broker)
+    if info is None:
+        return
+    log.warning("broker %d does not answer: leaders move away from it", broker)
+    _remove(state, (broker,))
+    state.suspected[broker] = info
+    state.effects.append(RemoveBroker(broker))
+    yield from leave(state, broker)
+
+
+def recover(state: State, broker: BrokerId) -> Procedure[None]:
+    """A suspect answers: as a bounce, all state is sent to it again."""
+    info = state.suspected.pop(broker, None)
+    if info is None:
+        return
+    log.warning("broker %d answers again", broker)
+    state.brokers[broker] = info
+    state.effects.append(AddBroker(info))
+    yield from started(state, (broker,))
+
+
+def leave(state: State, broker: BrokerId) -> Procedure[None]:
+    """Takes from a suspect what others can take over."""
+    state.shutting_down.discard(broker)
+    hosted = state.replicas_on((broker,))
+    yield from _leave_suspects(state)
+    deleting = [r for r in hosted if state.is_queued_for_deletion(r.tp.topic)]
+    others = [
+        r
+        for r in hosted
+        if not state.is_queued_for_deletion(r.tp.topic) and state.leader(r.tp) != broker
+    ]
+    yield from replicas.change(state, others, ReplicaPhase.OFFLINE)
+    if deleting:
+        yield from topic_deletion.fail_replicas(state, deleting)
+    if not others:
+        yield from requests.send_update_metadata(state)
+
+
+def _leave_suspects(state: State) -> Procedure[None]:
+    """Elects where a suspect leads and another member of the ISR is live.
+
+    Where nobody else can lead the election fails, and all stays as it was.
+    """
+    led = [
+        tp
+        for tp, known in state.leadership.items()
+        if known.leader in state.suspected and not state.is_queued_for_deletion(tp.topic)
+    ]
+    yield from partitions.bring_online(state, led, Strategy.SUSPECTED)
+
+
+# ---- parts
+
+
+def watch_all(state: State, registered: Iterable[BrokerInfo]) -> None:
+    state.effects.append(Watched(tuple(registered)))
+
+
+def decode(broker: BrokerId, answer: tuple[bytes, Stat] | None) -> BrokerInfo | None:
+    """A registration; its czxid is the broker epoch."""
+    if answer is None:
+        return None
+    data, stat = answer
+    try:
+        return znodes.decode_broker(broker, data, BrokerEpoch(stat.czxid))
+    except znodes.BadZnode as e:
+        log.error("%s: the broker is ignored", e)
+        return None
+
+
+def _remove(state: State, gone: Iterable[BrokerId]) -> None:
+    for b in gone:
+        state.brokers.pop(b, None)
+        state.suspected.pop(b, None)

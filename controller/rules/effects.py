@@ -1,0 +1,207 @@
+"""What the machine wants done, in this order: persist, then send, then answer.
+
+`ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on with the `Answer`
+to them.  At most one of them is in a step's effects, as the last one.  All others are orders.
+Nobody changes one once it is made; that they are not frozen makes a step shorter by a twentieth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
+from highwater.kafka.znodes import PartitionState
+from highwater.world.api import Stat, ZkError, ZkOp
+
+T = TypeVar("T")
+
+
+# ---- questions
+
+
+class Get(NamedTuple):
+    """Answer: (data, Stat), or None where the znode is missing."""
+
+    path: str
+    watch: bool = False
+
+
+class Children(NamedTuple):
+    """Answer: the names in order, or None where the znode is missing."""
+
+    path: str
+    watch: bool = False
+
+
+class Exists(NamedTuple):
+    """Answer: Stat or None.  The watch fires on creation, too."""
+
+    path: str
+    watch: bool = False
+
+
+ReadOp = Get | Children | Exists
+
+
+@dataclass(slots=True)
+class ReadZk:
+    """Pipelined reads; the answer is a list with one entry for each."""
+
+    ops: tuple[ReadOp, ...]
+
+
+@dataclass(slots=True)
+class WriteZk:
+    """Groups of writes.  A group is done wholly or not at all; groups do not depend on each other.
+
+    All of them are conditional on the controller epoch's zkVersion.  The answer has for each group
+    the list of its results, or the ZkError that was the cause of its failure.
+    """
+
+    groups: tuple[tuple[ZkOp, ...], ...]
+
+
+@dataclass(slots=True)
+class ProbeBrokers:
+    """Answer: a dict of those that did not answer, with True where the connection was refused."""
+
+    brokers: tuple[BrokerInfo, ...]
+
+
+@dataclass(slots=True)
+class Pause:
+    """Everyone else in this process has a turn; the answer is None.
+
+    The controller shares its thread with a broker.  So what a procedure does about thousands of
+    partitions at once is done in parts, `AT_ONCE` partitions in each.
+    """
+
+
+AT_ONCE = 200
+PAUSE = Pause()
+
+Question = ReadZk | WriteZk | ProbeBrokers | Pause
+Procedure = Generator[Question, Any, T]
+GroupResult = Sequence[Stat | str | None] | ZkError
+
+
+def read(ops: Sequence[ReadOp]) -> Procedure[list[Any]]:
+    """Reads nothing where there is nothing to read."""
+    if not ops:
+        return []
+    result: list[Any] = yield ReadZk(tuple(ops))
+    return result
+
+
+def write(groups: Sequence[Sequence[ZkOp]]) -> Procedure[list[GroupResult]]:
+    if not groups:
+        return []
+    result: list[GroupResult] = yield WriteZk(tuple(tuple(g) for g in groups))
+    return result
+
+
+# ---- orders
+
+
+@dataclass(slots=True)
+class AddBroker:
+    """Open a channel to this broker."""
+
+    broker: BrokerInfo
+
+
+@dataclass(slots=True)
+class RemoveBroker:
+    """Close its channel and drop what is queued there."""
+
+    broker_id: BrokerId
+
+
+@dataclass(slots=True)
+class Watched:
+    """The brokers whose death is looked out for (registered ones, suspected or not)."""
+
+    brokers: tuple[BrokerInfo, ...]
+
+
+class LeaderAndIsrPartition(NamedTuple):
+    tp: TopicPartition
+    state: PartitionState
+    assignment: ReplicaAssignment
+    is_new: bool
+
+
+@dataclass(slots=True)
+class SendLeaderAndIsr:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[LeaderAndIsrPartition, ...]
+    leaders: tuple[BrokerInfo, ...]
+
+
+class StopReplicaPartition(NamedTuple):
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    delete: bool
+
+
+@dataclass(slots=True)
+class SendStopReplica:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[StopReplicaPartition, ...]
+
+
+class MetadataPartition(NamedTuple):
+    tp: TopicPartition
+    state: PartitionState
+    replicas: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...]
+
+
+@dataclass(slots=True)
+class SendUpdateMetadata:
+    """The same content to many brokers, each with its own broker epoch: encoded once."""
+
+    brokers: tuple[tuple[BrokerId, BrokerEpoch], ...]
+    partitions: tuple[MetadataPartition, ...]
+    live: tuple[BrokerInfo, ...]
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer to a request that came through the ControllerPort."""
+
+    token: int
+    value: Any
+
+
+@dataclass(slots=True)
+class Refuse:
+    token: int
+    code: ErrorCode
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Bring this event after a delay."""
+
+    delay_ms: int
+    event: Any
+
+
+@dataclass(slots=True)
+class Resign:
+    """Give the controllership up."""
+
+    reason: str
+
+
+Send = SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata
+Order = AddBroker | RemoveBroker | Watched | Send | Reply | Refuse | Schedule | Resign
+Effect = Question | Order

@@ -1,0 +1,212 @@
+"""The replica state machine (Kafka's ReplicaStateMachine).
+
+What goes with each change: to New or Online, LeaderAndIsr to that replica; to Offline, StopReplica
+to it (without deletion) and its removal from the ISR, of which leader and followers hear; to
+DeletionStarted, StopReplica with deletion.  The others are noted only.
+
+The ISR is shrunk here because nobody else would do it soon: the leader notices a missing follower
+by its lag only, and a leader that is itself removed leaves the partition without one (-1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from highwater.controller.rules import request_batch as requests
+from highwater.controller.rules.effects import AT_ONCE, PAUSE, Procedure
+from highwater.controller.rules.state import Replica, ReplicaPhase, State
+from highwater.controller.rules.state_znodes import Failed, read_states, write_states
+from highwater.kafka.types import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
+from highwater.kafka.znodes import PartitionState
+from highwater.world.api import BadVersion
+
+log = logging.getLogger("controller")
+
+_NEW, _ONLINE, _OFFLINE = ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE
+_STARTED, _SUCCESSFUL = ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL
+_INELIGIBLE, _GONE = ReplicaPhase.DELETION_INELIGIBLE, ReplicaPhase.NON_EXISTENT
+
+VALID_BEFORE: Mapping[ReplicaPhase, tuple[ReplicaPhase, ...]] = {
+    _NEW: (_GONE,),
+    _ONLINE: (_NEW, _ONLINE, _OFFLINE, _INELIGIBLE),
+    _OFFLINE: (_NEW, _ONLINE, _OFFLINE, _INELIGIBLE),
+    _STARTED: (_OFFLINE,),
+    _SUCCESSFUL: (_STARTED,),
+    _INELIGIBLE: (_OFFLINE, _STARTED),
+    _GONE: (_SUCCESSFUL,),
+}
+
+
+def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> Procedure[None]:
+    """Moves replicas to a phase, with all that goes with it."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for r in (yield from _valid(state, replicas, target)):
+        by_broker.setdefault(r.broker, []).append(r.tp)
+    for broker, partitions in by_broker.items():
+        match target:
+            case ReplicaPhase.NEW:
+                _to_new(state, broker, partitions)
+            case ReplicaPhase.ONLINE:
+                _to_online(state, broker, partitions)
+            case ReplicaPhase.OFFLINE:
+                yield from _to_offline(state, broker, partitions)
+            case ReplicaPhase.DELETION_STARTED:
+                for tp in partitions:
+                    state.replica_phases[Replica(tp, broker)] = target
+                    requests.add_stop_replica(state, (broker,), tp, delete=True)
+            case ReplicaPhase.DELETION_SUCCESSFUL | ReplicaPhase.DELETION_INELIGIBLE:
+                for tp in partitions:
+                    state.replica_phases[Replica(tp, broker)] = target
+            case ReplicaPhase.NON_EXISTENT:
+                _forget(state, broker, partitions)
+        if len(partitions) >= AT_ONCE:
+            yield PAUSE
+    yield from requests.flush(state)
+
+
+def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Replica]]]:
+    """At a controller's start; gives the online and the offline replicas.
+
+    An offline one begins as ineligible for deletion: its broker may have gone while no controller
+    was there to see it.  Those on a suspected broker are in neither list.
+    """
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for n, tp in enumerate(state.all_partitions(), 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
+        for broker in state.replicas(tp):
+            r = Replica(tp, broker)
+            if state.is_online(broker, tp):
+                state.replica_phases[r] = _ONLINE
+                online.append(r)
+            elif broker in state.suspected and not state.is_queued_for_deletion(tp.topic):
+                state.replica_phases[r] = _ONLINE
+            else:
+                state.replica_phases[r] = _INELIGIBLE
+                offline.append(r)
+    return online, offline
+
+
+def _valid(
+    state: State, replicas: Iterable[Replica], target: ReplicaPhase
+) -> Procedure[list[Replica]]:
+    allowed = VALID_BEFORE[target]
+    valid = []
+    for n, r in enumerate(replicas, 1):
+        if n % (2 * AT_ONCE) == 0:
+            yield PAUSE
+        phase = state.replica_phases.setdefault(r, _GONE)
+        if phase in allowed:
+            valid.append(r)
+        else:
+            if phase is _GONE:
+                del state.replica_phases[r]
+            log.error(
+                "replica %d of %s cannot go from %s to %s",
+                r.broker,
+                r.tp,
+                phase.value,
+                target.value,
+            )
+    return valid
+
+
+def _to_new(state: State, broker: BrokerId, partitions: list[TopicPartition]) -> None:
+    for tp in partitions:
+        known = state.leadership.get(tp)
+        if known is not None:
+            if known.leader == broker:
+                log.error("replica %d of %s cannot be new: it is the leader", broker, tp)
+                del state.replica_phases[Replica(tp, broker)]
+                continue
+            requests.add_leader_and_isr(state, (broker,), tp, is_new=True)
+        state.replica_phases[Replica(tp, broker)] = _NEW
+
+
+def _to_online(state: State, broker: BrokerId, partitions: list[TopicPartition]) -> None:
+    for tp in partitions:
+        r = Replica(tp, broker)
+        if state.replica_phases[r] is not _NEW and tp in state.leadership:
+            requests.add_leader_and_isr(state, (broker,), tp, is_new=False)
+        state.replica_phases[r] = _ONLINE
+
+
+def _to_offline(
+    state: State, broker: BrokerId, partitions: list[TopicPartition]
+) -> Procedure[None]:
+    for tp in partitions:
+        requests.add_stop_replica(state, (broker,), tp, delete=False)
+    with_leadership = [tp for tp in partitions if tp in state.leadership]
+    removed = yield from _remove_from_isr(state, broker, with_leadership)
+    for n, tp in enumerate(removed, 1):
+        if n % AT_ONCE == 0:
+            yield PAUSE
+        if not state.is_queued_for_deletion(tp.topic):
+            others = [r for r in state.replicas(tp) if r != broker]
+            requests.add_leader_and_isr(state, others, tp, is_new=False)
+        state.replica_phases[Replica(tp, broker)] = _OFFLINE
+    for tp in partitions:
+        if tp not in state.leadership:
+            requests.add_update_metadata(state, (tp,))
+            state.replica_phases[Replica(tp, broker)] = _OFFLINE
+
+
+def _forget(state: State, broker: BrokerId, partitions: list[TopicPartition]) -> None:
+    for tp in partitions:
+        old = state.assignment(tp)
+        state.assign(
+            tp, type(old)(*(tuple(r for r in replicas if r != broker) for replicas in old))
+        )
+        state.replica_phases.pop(Replica(tp, broker), None)
+
+
+def _remove_from_isr(
+    state: State, broker: BrokerId, partitions: list[TopicPartition]
+) -> Procedure[list[TopicPartition]]:
+    """Takes a replica out of the ISRs; gives the partitions of which that is true now.
+
+    The state is read first, always: that a replica is not in the ISR cannot be known from memory.
+    """
+    done: list[TopicPartition] = []
+    remaining = partitions
+    while remaining:
+        proposals: dict[TopicPartition, PartitionState] = {}
+        found = yield from read_states(state, remaining)
+        for n, (tp, now) in enumerate(found.items(), 1):
+            if n % AT_ONCE == 0:
+                yield PAUSE
+            if isinstance(now, Failed):
+                log.error("replica %d of %s stays in the ISR: %s", broker, tp, now.reason)
+            elif now is None:
+                if state.is_queued_for_deletion(tp.topic):
+                    del state.leadership[tp]  # its znodes are gone already
+                else:
+                    log.error("replica %d of %s: it has no state in ZooKeeper", broker, tp)
+            elif broker not in now.isr:
+                state.leadership[tp] = now._replace(controller_epoch=state.epoch)
+                done.append(tp)
+            else:
+                proposals[tp] = _without(state, broker, now)
+        remaining = []
+        for tp, result in (yield from write_states(proposals)).items():
+            if isinstance(result, PartitionState):
+                state.leadership[tp] = result
+                done.append(tp)
+            elif isinstance(result, BadVersion):
+                remaining.append(tp)
+            else:
+                log.error("replica %d of %s stays in the ISR: %s", broker, tp, result)
+    return done
+
+
+def _without(state: State, broker: BrokerId, now: PartitionState) -> PartitionState:
+    """The last member stays in the ISR: only it is known to have everything."""
+    return PartitionState(
+        state.epoch,
+        NO_LEADER if now.leader == broker else now.leader,
+        LeaderEpoch(now.leader_epoch + 1),
+        now.isr if len(now.isr) == 1 else tuple(r for r in now.isr if r != broker),
+        now.zk_version,
+    )

@@ -1,0 +1,162 @@
+"""When to take a registered broker for dead: a pure machine over connections and probes.
+
+A killed process closes its sockets at once, while its registration lives on for seconds.  So each
+registered broker is watched through an open connection.  That ends: the broker is *lost*, and is
+probed with a fresh connection; the probe fails: it is *suspected*.  A process that is stopped or
+cut off without a word keeps its connection, and is left to ZooKeeper's session.
+
+Two rules keep a bad network from doing harm.  A suspicion that turned out wrong makes the next one
+of that broker wait, twice as long each time.  And brokers that cannot be reached, for which this
+broker's own link may be to blame, are suspected only while they are fewer than half of those
+registered; a refused connection needs no such caution, because there the host has answered that
+nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo
+
+FIRST_WAIT_MS = 10_000
+LONGEST_WAIT_MS = 300_000
+
+
+class Registered(NamedTuple):
+    """Who is registered now, but for this broker itself."""
+
+    brokers: tuple[BrokerInfo, ...]
+
+
+class Connected(NamedTuple):
+    """A probe was answered, and the connection is kept."""
+
+    broker_id: BrokerId
+
+
+class Lost(NamedTuple):
+    """That connection has ended."""
+
+    broker_id: BrokerId
+
+
+class ProbeFailed(NamedTuple):
+    broker_id: BrokerId
+    refused: bool
+
+
+Happening = Registered | Connected | Lost | ProbeFailed
+
+
+class Verdict(NamedTuple):
+    """`suspect` or, a suspect having answered, not."""
+
+    broker_id: BrokerId
+    suspect: bool
+
+
+class _Link(Enum):
+    UNKNOWN = "unknown"
+    """Never connected yet: it may be starting."""
+    CONNECTED = "connected"
+    LOST = "lost"
+    SUSPECTED = "suspected"
+
+
+@dataclass(slots=True)
+class _Broker:
+    epoch: BrokerEpoch
+    link: _Link = _Link.UNKNOWN
+    wrong: int = 0
+    not_before_ms: int = 0
+
+
+class Suspicion:
+    def __init__(self) -> None:
+        self._brokers: dict[BrokerId, _Broker] = {}
+
+    def step(self, happening: Happening, now_ms: int) -> list[Verdict]:
+        match happening:
+            case Registered(brokers):
+                old = self._brokers
+                self._brokers = {}
+                for info in brokers:
+                    known = old.get(info.id)
+                    same = known is not None and known.epoch == info.epoch
+                    self._brokers[info.id] = (
+                        known if known is not None and same else _Broker(info.epoch)
+                    )
+                return []
+            case Connected(broker_id):
+                return self._connected(broker_id, now_ms)
+            case Lost(broker_id):
+                broker = self._brokers.get(broker_id)
+                if broker is not None and broker.link is _Link.CONNECTED:
+                    broker.link = _Link.LOST
+                return []
+            case ProbeFailed(broker_id, refused):
+                return self._probe_failed(broker_id, refused, now_ms)
+
+    def at_start(self, silent: Mapping[BrokerId, bool]) -> dict[BrokerId, bool]:
+        """Of those that did not answer a new controller, the ones to be suspected from the start.
+
+        `silent` says of each whether the connection was refused.
+        """
+        found: dict[BrokerId, bool] = {}
+        for broker_id, refused in sorted(silent.items(), key=lambda item: (not item[1], item[0])):
+            broker = self._brokers.get(broker_id)
+            if broker is not None and (refused or self._few(1)):
+                broker.link = _Link.SUSPECTED
+                found[broker_id] = refused
+        return found
+
+    def _connected(self, broker_id: BrokerId, now_ms: int) -> list[Verdict]:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            return []
+        was, broker.link = broker.link, _Link.CONNECTED
+        if was is not _Link.SUSPECTED:
+            return []
+        wait = min(FIRST_WAIT_MS << min(broker.wrong, 10), LONGEST_WAIT_MS)
+        broker.wrong += 1
+        broker.not_before_ms = now_ms + wait
+        return [Verdict(broker_id, suspect=False)]
+
+    def _probe_failed(self, broker_id: BrokerId, refused: bool, now_ms: int) -> list[Verdict]:
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.link is not _Link.LOST or now_ms < broker.not_before_ms:
+            return []
+        if not refused and not self._few(1):
+            return []
+        broker.link = _Link.SUSPECTED
+        return [Verdict(broker_id, suspect=True)]
+
+    def _few(self, more: int) -> bool:
+        """Fewer than half of the registered brokers (this one counts as well)."""
+        suspected = sum(b.link is _Link.SUSPECTED for b in self._brokers.values())
+        return 2 * (suspected + more) < len(self._brokers) + 1
+
+
+class TakeOver:
+    """Whether a candidate may take /controller from a broker that seems dead.
+
+    Either its connection ended and a probe failed, or a first connection was refused.  Not again
+    for a while after the last time: the epoch fences whoever was wrong, but each move costs the
+    cluster a full round of requests.
+    """
+
+    def __init__(self) -> None:
+        self._wait_ms = FIRST_WAIT_MS
+        self._not_before_ms = 0
+
+    def may(self, now_ms: int, *, was_connected: bool, refused: bool) -> bool:
+        return (was_connected or refused) and now_ms >= self._not_before_ms
+
+    def took(self, now_ms: int) -> None:
+        if now_ms > self._not_before_ms + 4 * self._wait_ms:
+            self._wait_ms = FIRST_WAIT_MS
+        self._not_before_ms = now_ms + self._wait_ms
+        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)

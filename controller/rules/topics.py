@@ -1,0 +1,108 @@
+"""Topics that appear, grow or vanish in ZooKeeper.
+
+A topic is created by writing its assignment to /brokers/topics/T, by whoever takes the request; the
+controller notices the child and brings the partitions online.  More partitions come the same way,
+as a change of that znode.  Deletion is `topic_deletion`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from highwater.controller.rules import partitions, replicas
+from highwater.controller.rules.effects import Children, Get, Procedure, read, write
+from highwater.controller.rules.election import Strategy
+from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
+from highwater.kafka import znodes
+from highwater.kafka.types import TopicPartition
+from highwater.world.api import SetData
+
+log = logging.getLogger("controller")
+
+
+def changed(state: State) -> Procedure[None]:
+    """/brokers/topics has other children."""
+    (names,) = yield from read([Children(znodes.TOPICS, watch=True)])
+    there = set(names or ())
+    for topic in sorted(state.topics - there):
+        log.info("topic %s is gone from ZooKeeper", topic)
+        state.forget_topic(topic)
+    new = [t for t in names or () if t not in state.topics]
+    if not new:
+        return
+    added = yield from load(state, new)
+    log.info("new topics: %s", ", ".join(new))
+    yield from _create(state, added)
+
+
+def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
+    """Reads assignments, with a watch on each; gives the partitions."""
+    wanted = list(names)
+    answers = yield from read([Get(znodes.topic_path(t), watch=True) for t in wanted])
+    loaded: list[TopicPartition] = []
+    for topic, answer in zip(wanted, answers, strict=True):
+        found = None if answer is None else _decode(topic, answer[0])
+        if found is None:
+            continue  # gone again, which the watch on the parent tells
+        state.topics.add(topic)
+        if found.topic_id is not None:
+            state.topic_ids[topic] = found.topic_id
+        for partition, assignment in found.partitions.items():
+            tp = TopicPartition(topic, partition)
+            state.assign(tp, assignment)
+            if assignment.is_being_reassigned:
+                state.reassigning[tp] = None
+            loaded.append(tp)
+    return loaded
+
+
+def modified(state: State, topic: str) -> Procedure[None]:
+    """The data of /brokers/topics/T changed: only new partitions matter.
+
+    An assignment that changed is one that this controller wrote; others are written through it.
+    """
+    (answer,) = yield from read([Get(znodes.topic_path(topic), watch=True)])
+    found = None if answer is None else _decode(topic, answer[0])
+    if found is None or topic not in state.topics:
+        return
+    new = {
+        TopicPartition(topic, p): a
+        for p, a in found.partitions.items()
+        if not state.replicas(TopicPartition(topic, p))
+    }
+    if not new:
+        return
+    if state.is_queued_for_deletion(topic):
+        log.warning("%s is being deleted: its new partitions are taken back", topic)
+        yield from _restore(state, topic, found)
+        return
+    for tp, assignment in new.items():
+        state.assign(tp, assignment)
+    log.info("new partitions: %s", ", ".join(map(str, new)))
+    yield from _create(state, list(new))
+
+
+def _create(state: State, new: list[TopicPartition]) -> Procedure[None]:
+    hosts = [Replica(tp, r) for tp in new for r in state.replicas(tp)]
+    partitions.mark(state, new, PartitionPhase.NEW)
+    yield from replicas.change(state, hosts, ReplicaPhase.NEW)
+    yield from partitions.bring_online(state, new, Strategy.OFFLINE)
+    yield from replicas.change(state, hosts, ReplicaPhase.ONLINE)
+
+
+def _restore(state: State, topic: str, found: znodes.TopicState) -> Procedure[None]:
+    known = state.assignments.get(topic, {})
+    if known:
+        old = znodes.TopicState(
+            {p: known[p] for p in found.partitions if p in known}, found.topic_id
+        )
+        yield from write([(SetData(znodes.topic_path(topic), znodes.encode_topic(old)),)])
+
+
+def _decode(topic: str, data: bytes) -> znodes.TopicState | None:
+    try:
+        return znodes.decode_topic(topic, data)
+    except znodes.BadZnode as e:
+        log.error("%s", e)
+        return None

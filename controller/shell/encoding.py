@@ -1,0 +1,211 @@
+"""The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them.
+
+Those that may tell of thousands of partitions are made in steps: whoever drives one lets others
+have their turn where it yields.  Encoding is one step, at the broker decoding is as well, so what
+tells of more than `AT_MOST` partitions goes out as several requests.  A topic's metadata is never
+divided: clients must not see a topic with a part of its partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from struct import pack_into
+from typing import TYPE_CHECKING, TypeVar
+
+from highwater.controller.rules.effects import AT_ONCE
+from highwater.kafka.config.listeners import SECURITY_PROTOCOL_IDS
+from highwater.kafka.wire import controller_messages as control
+
+if TYPE_CHECKING:
+    from highwater.controller.rules.effects import (
+        LeaderAndIsrPartition,
+        MetadataPartition,
+        SendLeaderAndIsr,
+        SendStopReplica,
+        SendUpdateMetadata,
+    )
+    from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
+
+Steps = Generator[None, None, bytes | bytearray]
+_BROKER_EPOCH_POSITION = 8
+"""In UpdateMetadata from v5 on, after the controller's id and epoch."""
+AT_MOST = 1000
+"""Partitions of one request."""
+
+_ManyReplicas = TypeVar("_ManyReplicas", "SendLeaderAndIsr", "SendStopReplica")
+
+
+def divided(effect: _ManyReplicas) -> Iterator[_ManyReplicas]:
+    """The same in requests of at most `AT_MOST` partitions."""
+    for first in range(0, max(len(effect.partitions), 1), AT_MOST):
+        yield replace(effect, partitions=effect.partitions[first : first + AT_MOST])
+
+
+def divided_by_topics(effect: SendUpdateMetadata) -> Iterator[SendUpdateMetadata]:
+    """The same in requests of at most `AT_MOST` partitions, or of one topic."""
+    if len(effect.partitions) <= AT_MOST:
+        yield effect
+        return
+    topics: dict[str, list[MetadataPartition]] = {}
+    for p in effect.partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    some: list[MetadataPartition] = []
+    for partitions in topics.values():
+        if some and len(some) + len(partitions) > AT_MOST:
+            yield replace(effect, partitions=tuple(some))
+            some = []
+        some += partitions
+    yield replace(effect, partitions=tuple(some))
+
+
+def leader_and_isr(
+    effect: SendLeaderAndIsr,
+    controller_id: BrokerId,
+    controller_epoch: ControllerEpoch,
+    inter_broker_listener: str,
+) -> Steps:
+    topics: dict[str, list[object]] = {}
+    for n, p in enumerate(effect.partitions, 1):
+        topics.setdefault(p.tp.topic, []).append(_leader_and_isr_partition(p))
+        if n % AT_ONCE == 0:
+            yield
+    leaders = []
+    for broker in effect.leaders:
+        endpoint = broker.endpoint(inter_broker_listener)
+        if endpoint is not None:
+            leaders.append(
+                control.LeaderAndIsrLiveLeader(
+                    broker_id=broker.id, host_name=endpoint.host, port=endpoint.port
+                )
+            )
+    request = control.LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        topic_states=[
+            control.LeaderAndIsrTopicState(topic_name=topic, partition_states=partitions)
+            for topic, partitions in topics.items()
+        ],
+        live_leaders=leaders,
+    )
+    if len(effect.partitions) > AT_ONCE:
+        yield
+    return bytes(request.encode(version=control.LEADER_AND_ISR_VERSION))
+
+
+def _leader_and_isr_partition(p: LeaderAndIsrPartition) -> object:
+    return control.LeaderAndIsrPartitionState(
+        partition_index=p.tp.partition,
+        controller_epoch=p.state.controller_epoch,
+        leader=p.state.leader,
+        leader_epoch=p.state.leader_epoch,
+        isr=p.state.isr,
+        partition_epoch=p.state.zk_version,
+        replicas=p.assignment.replicas,
+        adding_replicas=p.assignment.adding,
+        removing_replicas=p.assignment.removing,
+        is_new=p.is_new,
+    )
+
+
+def stop_replica(
+    effect: SendStopReplica, controller_id: BrokerId, controller_epoch: ControllerEpoch
+) -> Steps:
+    topics: dict[str, list[object]] = {}
+    for n, p in enumerate(effect.partitions, 1):
+        topics.setdefault(p.tp.topic, []).append(
+            control.StopReplicaPartitionState(
+                partition_index=p.tp.partition,
+                leader_epoch=p.leader_epoch,
+                delete_partition=p.delete,
+            )
+        )
+        if n % AT_ONCE == 0:
+            yield
+    request = control.StopReplicaRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        topic_states=[
+            control.StopReplicaTopicState(topic_name=topic, partition_states=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )
+    if len(effect.partitions) > AT_ONCE:
+        yield
+    return bytes(request.encode(version=control.STOP_REPLICA_VERSION))
+
+
+class UpdateMetadataBody:
+    """One UpdateMetadata for many brokers: encoded once, when the first of them is sent to."""
+
+    def __init__(
+        self,
+        effect: SendUpdateMetadata,
+        controller_id: BrokerId,
+        controller_epoch: ControllerEpoch,
+    ) -> None:
+        self._effect = effect
+        self._controller = (controller_id, controller_epoch)
+        self._body: bytes | bytearray | None = None
+
+    def for_broker(self, broker_epoch: BrokerEpoch) -> Steps:
+        if self._body is None:
+            self._body = yield from _update_metadata(self._effect, *self._controller)
+        body = bytearray(self._body)
+        pack_into(">q", body, _BROKER_EPOCH_POSITION, broker_epoch)
+        return body
+
+
+def _update_metadata(
+    effect: SendUpdateMetadata, controller_id: BrokerId, controller_epoch: ControllerEpoch
+) -> Steps:
+    topics: dict[str, list[object]] = {}
+    for n, p in enumerate(effect.partitions, 1):
+        if n % AT_ONCE == 0:
+            yield
+        topics.setdefault(p.tp.topic, []).append(
+            control.UpdateMetadataPartitionState(
+                partition_index=p.tp.partition,
+                controller_epoch=p.state.controller_epoch,
+                leader=p.state.leader,
+                leader_epoch=p.state.leader_epoch,
+                isr=p.state.isr,
+                zk_version=p.state.zk_version,
+                replicas=p.replicas,
+                offline_replicas=p.offline,
+            )
+        )
+    request = control.UpdateMetadataRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=-1,
+        topic_states=[
+            control.UpdateMetadataTopicState(topic_name=topic, partition_states=states)
+            for topic, states in topics.items()
+        ],
+        live_brokers=_live(effect.live),
+    )
+    if len(effect.partitions) > AT_ONCE:
+        yield
+    return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
+
+
+def _live(brokers: Iterable[BrokerInfo]) -> list[object]:
+    return [
+        control.UpdateMetadataBroker(
+            id=broker.id,
+            rack=broker.rack,
+            endpoints=[
+                control.UpdateMetadataEndpoint(
+                    port=e.port,
+                    host=e.host,
+                    listener=e.listener,
+                    security_protocol=SECURITY_PROTOCOL_IDS.get(e.security_protocol, 0),
+                )
+                for e in broker.endpoints
+            ],
+        )
+        for broker in brokers
+    ]

@@ -1,0 +1,1 @@
+"""What every room may use, and which knows nothing of Kafka."""

@@ -1,0 +1,163 @@
+"""`highwater bench control`: what many partitions cost the controller, and how long it takes.
+
+Theory of operation.  Each side in turn, alone: three brokers of the profile `test`, as processes.
+One CreateTopics asks for all partitions of a topic.  Measured: the time to its answer, the time
+until every broker names a leader for every partition, and the CPU that brokers and ZooKeeper used
+meanwhile.  Then the cluster gets more partitions, and the controller is killed with -9; measured is
+the time until both survivors name a live leader for every partition.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import trio
+
+from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.cluster.ask import ask, metadata
+from highwater.cluster.interface import broker
+from highwater.cluster.leader_moves import controller_address
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire import messages
+
+WAIT_S = 240
+LOOK_EVERY_S = 0.1
+_CREATE_TOPICS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    create: int = 1000
+    failover: int = 3000
+    replicas: int = 3
+    brokers: int = 3
+    rounds: int = 1
+
+
+@dataclass(slots=True)
+class Found:
+    answered_s: list[float] = field(default_factory=list)
+    whole_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    failover_s: list[float] = field(default_factory=list)
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """The measured rows; the first side is ours."""
+    found = [Found() for _ in sides]
+    for number in range(plan.rounds):
+        for side, results in zip(sides, found, strict=True):
+            settings = Settings(
+                side.folder,
+                brokers=plan.brokers,
+                program=side.program,
+                properties={"auto.leader.rebalance.enable": "false"},
+            )
+            async with process_cluster(settings, timeout_s=120) as cluster:
+                await _one(plan, cluster, results)
+            shutil.rmtree(side.folder, ignore_errors=True)
+            progress(
+                f"round {number + 1} of {plan.rounds}, {side.name}: {plan.create} partitions"
+                f" answered after {results.answered_s[-1]:.1f} s, whole after"
+                f" {results.whole_s[-1]:.1f} s, {results.cpu_s[-1]:.1f} s of CPU; controller"
+                f" failover with {plan.failover}: {results.failover_s[-1]:.1f} s"
+            )
+    return _rows(plan, found)
+
+
+async def _one(plan: Plan, cluster: ProcessCluster, found: Found) -> None:
+    before, began = _cpu_s(cluster), time.monotonic()
+    await create(cluster, "created", plan.create, plan.replicas)
+    found.answered_s.append(time.monotonic() - began)
+    await until_led(cluster, plan.create, set(cluster.brokers))
+    found.whole_s.append(time.monotonic() - began)
+    found.cpu_s.append(_cpu_s(cluster) - before)
+    if plan.failover > plan.create:
+        await create(cluster, "more", plan.failover - plan.create, plan.replicas)
+        await until_led(cluster, plan.failover, set(cluster.brokers))
+    controller = (await metadata(cluster.address(cluster.brokers[0]), [])).controller_id
+    await trio.sleep(2)  # followers have caught up, and nothing is under way any more
+    began = time.monotonic()
+    await cluster.kill(broker(controller))
+    total = max(plan.create, plan.failover)
+    await until_led(cluster, total, set(cluster.brokers) - {controller})
+    found.failover_s.append(time.monotonic() - began)
+
+
+async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas: int) -> None:
+    topic_class = messages.CreateTopicsRequest.CreatableTopic
+    request = messages.CreateTopicsRequest(
+        topics=[
+            topic_class(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=replicas,
+                assignments=[],
+                configs=[],
+            )
+        ],
+        timeout_ms=WAIT_S * 1000,
+        validate_only=False,
+    )
+    answer = await ask(await controller_address(cluster), request, _CREATE_TOPICS, WAIT_S)
+    code = ErrorCode(answer.topics[0].error_code)
+    if code is not ErrorCode.NONE:
+        raise BenchFailed(f"{partitions} partitions could not be created: {code.name}")
+
+
+async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
+    """Every live broker names a live leader for so many partitions."""
+    waiting = sorted(live)
+    seen = 0
+    with trio.move_on_after(WAIT_S):
+        while waiting:
+            seen = _led(await _metadata(cluster, waiting[0]), live)
+            if seen >= partitions:
+                waiting.pop(0)
+            else:
+                await trio.sleep(LOOK_EVERY_S)
+        return
+    number = waiting[0]
+    raise BenchFailed(f"broker-{number} names leaders of {seen} partitions, not {partitions}")
+
+
+async def _metadata(cluster: ProcessCluster, number: int) -> Any:
+    try:
+        return await metadata(cluster.address(number), None, timeout_s=10)
+    except OSError:
+        return None
+
+
+def _led(answer: Any, live: set[int]) -> int:
+    if answer is None:
+        return 0
+    return sum(p.leader_id in live for t in answer.topics for p in t.partitions)
+
+
+def _cpu_s(cluster: ProcessCluster) -> float:
+    total = 0.0
+    for member in cluster.members():
+        times = psutil.Process(cluster.pid(member)).cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def _rows(plan: Plan, found: Sequence[Found]) -> list[Row]:
+    def row(what: str, unit: str, name: str) -> Row:
+        ours, *rest = [tuple(getattr(side, name)) for side in found]
+        return Row(what, unit, ours, rest[0] if rest else (), smaller_is_better=True)
+
+    what = f"{plan.create} partitions in one request, RF {plan.replicas}"
+    return [
+        row(f"{what}: to the answer", "s", "answered_s"),
+        row(f"{what}: until all brokers name all leaders", "s", "whole_s"),
+        row(f"{what}: CPU of brokers and ZooKeeper", "s", "cpu_s"),
+        row(f"controller and leaders killed, {plan.failover} partitions", "s", "failover_s"),
+    ]

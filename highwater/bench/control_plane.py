@@ -1,0 +1,302 @@
+"""`highwater bench control-plane`: LeaderAndIsr and topic deletion on a broker with a full queue.
+
+Theory of operation.  Two brokers; the one that is not the controller is loaded by real work alone:
+600 connections and more, each with one acks=all Produce of 1 MiB outstanding, so that its request
+channel is full (500) and the rest of the connections stand stalled.  Each round has a topic of its
+own for the load and one to delete.
+
+*Deletion*: the real controller's StopReplica has to get through; the time is DeleteTopics'.
+*Demotion*: the benchmark speaks as the controller, so that the moment of sending is known: one
+LeaderAndIsr, on a connection that is open, gives the loaded partition to the other broker.  Each of
+the load's connections notes when it hears NOT_LEADER_OR_FOLLOWER; what had been queued before it
+and was appended is acknowledged first, which is what the isolation is to spare.  The queue's length
+is read off the metrics right before.
+
+Three arms: the control plane's own listener, channel and handler; the setting left empty, so that
+all share the data plane; and one channel that lets the controller's requests go first.  The last is
+a patch that this benchmark puts into its own broker processes (Kafka considered and rejected it):
+where the channel is full, the processor cannot even read the request that would go first.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+from kazoo.client import KazooClient
+
+from highwater.bench.figures.rows import rows_text
+from highwater.bench.figures.sides import BenchFailed, Progress
+from highwater.bench.loads.many_producers import Pressure
+from highwater.bench.loads.pipeline_load import (
+    create_topic,
+    delete_topic,
+    percentile,
+    pressing,
+    queue_length,
+)
+from highwater.cluster.ask import metadata
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.programs import Highwater
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.wire import controller_messages as control
+from highwater.world.real.network import RealNetwork
+
+QUEUE = 500
+SEPARATE, SHARED, PRIORITY = "separate plane", "shared plane", "shared, with priorities"
+ARMS = (SEPARATE, SHARED, PRIORITY)
+_SHARE = {"control.plane.listener.name": ""}
+_PATCH = """
+import runpy
+from broker.network import request_channel
+
+put = request_channel.RequestChannel.put
+
+def first(self, request):
+    put(self, request)
+    if request.api_key in (4, 5, 6):
+        self._queue.remove(request)
+        self._queue.appendleft(request)
+
+request_channel.RequestChannel.put = first
+runpy.run_module('broker', run_name='__main__', alter_sys=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prioritised(Highwater):
+    """A broker whose request channel lets the controller's requests go first."""
+
+    def command(self, properties: Path, profile: str) -> list[str]:
+        arguments = ["--config", str(properties), "--profile", profile]
+        return [sys.executable, "-I", "-c", _PATCH, *arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    connections: int = 600
+    batch_bytes: int = 1 << 20
+    rounds: int = 5
+    arms: tuple[str, ...] = ARMS
+    wait_s: float = 60
+
+
+@dataclass(slots=True)
+class Found:
+    """One arm's samples."""
+
+    refused_ms: list[float] = field(default_factory=list)
+    deleted_ms: list[float] = field(default_factory=list)
+    queued: list[int] = field(default_factory=list)
+    """The queue's length as LeaderAndIsr was sent."""
+    never: int = 0
+    """Connections that did not hear of it in time."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "not_leader_ms": [round(ms, 2) for ms in sorted(self.refused_ms)],
+            "delete_ms": [round(ms, 2) for ms in self.deleted_ms],
+            "queue_length": self.queued,
+            "never": self.never,
+        }
+
+
+async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Found]:
+    """Each arm alone, one after the other."""
+    found = {}
+    for arm in plan.arms:
+        results = found[arm] = Found()
+        settings = Settings(
+            folder / arm.replace(" ", "-").replace(",", ""),
+            brokers=2,
+            program=_Prioritised() if arm == PRIORITY else Highwater(),
+            properties={} if arm == SEPARATE else _SHARE,
+            quick_end=True,
+        )
+        async with process_cluster(settings) as cluster:
+            loaded = await _not_the_controller(cluster)
+            for number in range(plan.rounds):
+                await _round(plan, cluster, loaded, number, results)
+                progress(
+                    f"{arm}, round {number + 1}: {results.queued[-1]} queued; deleted in "
+                    f"{results.deleted_ms[-1]:.0f} ms; all told so far at p99 in "
+                    f"{percentile(results.refused_ms, 0.99):.0f} ms"
+                )
+    return found
+
+
+async def _not_the_controller(cluster: ProcessCluster) -> int:
+    answer = await metadata(cluster.address(cluster.brokers[0]), [])
+    return next(n for n in cluster.brokers if n != answer.controller_id)
+
+
+async def _round(
+    plan: Plan, cluster: ProcessCluster, loaded: int, number: int, results: Found
+) -> None:
+    load, victim = f"load-{number}", f"victim-{number}"
+    await create_topic(cluster, load, [loaded])
+    await create_topic(cluster, victim, [loaded])
+    host, port = cluster.address(loaded)
+    sender = await _Sender.open(cluster, loaded)
+    pressure = Pressure(host, port, load, plan.connections, plan.batch_bytes)
+    async with pressing(pressure) as running:
+        await _full(cluster, loaded)
+        results.deleted_ms.append(1000 * await delete_topic(cluster, victim))
+        results.queued.append(await _full(cluster, loaded))
+        told = time.monotonic()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sender.give_away, load)
+            outcome = await running.end(within_s=plan.wait_s)
+            nursery.cancel_scope.cancel()
+    sender.close()
+    heard = [1000 * (at - told) for at in outcome.refused_at]
+    if not heard:
+        raise BenchFailed(f"nobody heard NOT_LEADER_OR_FOLLOWER within {plan.wait_s:g} s")
+    results.refused_ms += heard
+    results.never += plan.connections - len(heard)
+    await delete_topic(cluster, load)
+
+
+async def _full(cluster: ProcessCluster, loaded: int) -> int:
+    """Waits until the queue is full; its length then."""
+    port = cluster.metrics_port(loaded)
+    length = 0
+    with trio.move_on_after(60):
+        while (length := await queue_length(port)) < QUEUE:
+            await trio.sleep(0.02)
+        return length
+    raise BenchFailed(f"the queue holds {length} requests and does not fill up: too little load")
+
+
+class _Sender:
+    """Speaks to the loaded broker as the controller does, where the controller does."""
+
+    def __init__(self, connection: ClientConnection, loaded: int, epochs: tuple[int, int]) -> None:
+        self._connection = connection
+        self._loaded = loaded
+        self._controller_epoch, self._broker_epoch = epochs
+
+    @classmethod
+    async def open(cls, cluster: ProcessCluster, loaded: int) -> _Sender:
+        host, port = cluster.address(loaded, "CONTROL")
+        connection = await ClientConnection.open(RealNetwork(), host, port, "bench-controller")
+        epochs = await trio.to_thread.run_sync(_epochs, cluster.zookeeper_connect, loaded)
+        return cls(connection, loaded, epochs)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def give_away(self, topic: str) -> None:
+        """The partition goes to the other broker."""
+        other = 3 - self._loaded
+        state = control.LeaderAndIsrPartitionState(
+            partition_index=0,
+            controller_epoch=self._controller_epoch,
+            leader=other,
+            leader_epoch=1,
+            isr=[other],
+            partition_epoch=1,
+            replicas=[self._loaded, other],
+            adding_replicas=[],
+            removing_replicas=[],
+            is_new=False,
+        )
+        request = control.LeaderAndIsrRequest(
+            controller_id=other,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=self._broker_epoch,
+            topic_states=[
+                control.LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])
+            ],
+            live_leaders=[],
+        )
+        answer = await self._connection.call(request, control.LEADER_AND_ISR_VERSION, 120)
+        if answer.error_code:
+            raise BenchFailed(f"LeaderAndIsr was answered with error {answer.error_code}")
+
+
+def _epochs(connect: str, broker_id: int) -> tuple[int, int]:
+    """The controller's epoch and the broker's."""
+    client = KazooClient(connect)
+    client.start()
+    try:
+        data, _ = client.get("/controller_epoch")
+        stat = client.exists(f"/brokers/ids/{broker_id}")
+        assert stat is not None
+        return int(data), int(stat.czxid)
+    finally:
+        client.stop()
+        client.close()
+
+
+def table(found: Mapping[str, Found]) -> str:
+    rows = []
+    for arm, f in found.items():
+        times = [percentile(f.refused_ms, share) for share in (0.5, 0.99)]
+        deleted = percentile(f.deleted_ms, 0.5), max(f.deleted_ms)
+        rows.append((arm, *times, max(f.refused_ms), *deleted, min(f.queued), f.never))
+    head = (
+        "ms", "NOT_LEADER p50", "p99", "max", "delete p50", "max", "queue at least", "never told",
+    )  # fmt: skip
+    return rows_text(head, rows)
+
+
+def times_apart(found: Mapping[str, Found]) -> float | None:
+    """How far shared and separate are apart at p99; None where one of them was not run."""
+    if SEPARATE not in found or SHARED not in found:
+        return None
+    shared, separate = (percentile(found[a].refused_ms, 0.99) for a in (SHARED, SEPARATE))
+    return shared / separate
+
+
+def plot(found: Mapping[str, Found]) -> str:
+    """An SVG: the share of connections that were told, over the time since LeaderAndIsr (log)."""
+    width, height, left, bottom = 720, 360, 60, 40
+    low, high = 1.0, max(max(f.refused_ms) for f in found.values()) * 1.2
+
+    def x(ms: float) -> float:
+        from math import log10
+
+        share = log10(max(ms, low) / low) / log10(high / low)
+        return left + share * (width - left - 20)
+
+    def y(share: float) -> float:
+        return (height - bottom) - share * (height - bottom - 20)
+
+    colours = ("#1f77b4", "#d62728", "#9467bd")
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    decade = 1.0
+    while decade <= high:
+        parts.append(
+            f'<line x1="{x(decade):.1f}" x2="{x(decade):.1f}" y1="{y(1)}" y2="{y(0)}" '
+            f'stroke="#ddd"/><text x="{x(decade):.1f}" y="{height - 20}" '
+            f'text-anchor="middle">{decade:g} ms</text>'
+        )
+        decade *= 10
+    parts += [
+        f'<text x="8" y="{y(share) + 4:.1f}">{share:.0%}</text>' for share in (0.0, 0.5, 0.99, 1.0)
+    ]
+    for index, (arm, f) in enumerate(found.items()):
+        ordered = sorted(f.refused_ms)
+        points = " ".join(
+            f"{x(ms):.1f},{y((i + 1) / len(ordered)):.1f}" for i, ms in enumerate(ordered)
+        )
+        colour = colours[index % len(colours)]
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+            f'<text x="{left + 10}" y="{35 + 16 * index}" fill="{colour}">{arm}</text>'
+        )
+    parts.append(
+        f'<text x="{width / 2}" y="{height - 4}" text-anchor="middle">'
+        "time from LeaderAndIsr to NOT_LEADER_OR_FOLLOWER, by connection</text></svg>"
+    )
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,270 @@
+"""`highwater bench failover`: how long a partition takes no writes when its leader is killed.
+
+Theory of operation.  Three brokers of the profile `test`, as processes.  Each client (see `writes`)
+writes without pause to the one partition of a topic of its own, acks=all, with default settings.
+One broker leads all these partitions; it is killed with -9.  For each client counts the time from
+the kill to the end of the longest pause between two acknowledgements that ends after it: what comes
+first may have been on its way already.  Then the broker is started again, and once everything is in
+sync, the next is killed.  Each kill finds new clients: one that has seen the last kill may still
+wait out its back-off (up to ten seconds in librdkafka) before it tries that broker again.
+
+Three kinds: the leader alone dies; the leader that is the controller as well; and (`swap`) nobody
+dies, and the leader is moved by reassignment and preferred election.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+import trio
+
+from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.loads.writes import CLIENTS, command
+from highwater.cluster import apache
+from highwater.cluster.ask import metadata
+from highwater.cluster.interface import ClusterError, broker
+from highwater.cluster.leader_moves import move_leader
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.run_folder import TopicInfo
+from highwater.cluster.run_topics import create_topics
+from highwater.kafka.types import TopicPartition
+
+LEADER, CONTROLLER, SWAP = "leader", "controller", "swap"
+KINDS = {
+    LEADER: "kill -9 of a leader",
+    CONTROLLER: "kill -9 of controller and leader",
+    SWAP: "leader swap",
+}
+RESUMED_ACKS = 20
+SETTLE_S = 0.5
+WAIT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    kills: int = 30
+    their_kills: int = 5
+    clients: tuple[str, ...] = CLIENTS
+    kinds: tuple[str, ...] = (LEADER, CONTROLLER)
+    brokers: int = 3
+    backoff_ms: int | None = None
+    """The clients' retry.backoff.ms; None: their defaults."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """A writer process, and when it was told what."""
+
+    client: str
+    topic: str
+    acks_ns: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    async def run(self, bootstrap: str, home: Path | None, backoff_ms: int | None) -> None:
+        process = await trio.lowlevel.open_process(
+            command(self.client, bootstrap, self.topic, home, backoff_ms),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+        )
+        assert process.stdout is not None
+        try:
+            rest = b""
+            while data := await process.stdout.receive_some(65536):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._heard(line.decode())
+            raise BenchFailed(f"the writer of {self.client} has ended")
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    def _heard(self, line: str) -> None:
+        what, _, rest = line.partition(" ")
+        if what == "ack":
+            self.acks_ns.append(int(rest))
+        elif what == "error":
+            self.errors.append(rest)
+
+    def pause_ms(self, since_ns: int) -> float:
+        """From `since` to the end of the longest pause that ends after it."""
+        before = [t for t in self.acks_ns if t <= since_ns]
+        times = [before[-1] if before else since_ns, *(t for t in self.acks_ns if t > since_ns)]
+        _, end = max((b - a, b) for a, b in pairwise(times))
+        return (end - since_ns) / 1e6
+
+    def gap_ms(self, since_ns: int) -> float:
+        """The longest time between two acknowledgements."""
+        times = [t for t in self.acks_ns if t > since_ns]
+        return max(b - a for a, b in pairwise(times)) / 1e6
+
+
+class Bench:
+    """One side under load."""
+
+    def __init__(self, cluster: ProcessCluster, plan: Plan, kafka_home: Path | None) -> None:
+        self.cluster = cluster
+        self.writers = [Writer(client, f"writes-{client}") for client in plan.clients]
+        self.pauses_ms: dict[tuple[str, str], list[float]] = {}
+        self._bootstrap = cluster.direct_bootstrap
+        self._how = (kafka_home, plan.backoff_ms)
+
+    async def once(self, kind: str) -> None:
+        leader = await self._place(kind)
+        async with trio.open_nursery() as nursery:
+            for writer in self.writers:
+                writer.acks_ns.clear()
+                nursery.start_soon(writer.run, self._bootstrap, *self._how)
+            await self._flowing(time.monotonic_ns())
+            await self._break(kind, leader)
+            nursery.cancel_scope.cancel()
+        if kind != SWAP:
+            await self.cluster.start(broker(leader))
+
+    async def _break(self, kind: str, leader: int) -> None:
+        settled = time.monotonic_ns() + int(SETTLE_S * 1e9)
+        await self._flowing(settled)
+        if kind == SWAP:
+            await self._swap(leader)
+            return
+        since = time.monotonic_ns()
+        await self.cluster.kill(broker(leader))
+        await self._flowing(since)
+        for writer in self.writers:
+            self._note(kind, writer, writer.pause_ms(since))
+
+    async def _swap(self, leader: int) -> None:
+        wanted = next(n for n in self.cluster.brokers if n != leader)
+        for writer in self.writers:
+            since = time.monotonic_ns()
+            await self._move(writer, wanted)
+            await self._flowing(time.monotonic_ns())
+            self._note(SWAP, writer, writer.gap_ms(since))
+
+    async def _move(self, writer: Writer, wanted: int) -> None:
+        place = TopicPartition(writer.topic, 0)
+        await move_leader(self.cluster, place, wanted, self.cluster.brokers)
+
+    def _note(self, kind: str, writer: Writer, pause_ms: float) -> None:
+        self.pauses_ms.setdefault((kind, writer.client), []).append(pause_ms)
+
+    async def _place(self, kind: str) -> int:
+        """All in sync, and one broker leads every writer's partition; its number."""
+        await self._until(self._whole, "all replicas in sync")
+        controller = (await self._metadata()).controller_id
+        others = [n for n in self.cluster.brokers if n != controller]
+        wanted = controller if kind == CONTROLLER else others[0]
+        for writer in self.writers:
+            await self._move(writer, wanted)
+
+        async def led() -> bool:
+            found = (await self._metadata()).topics
+            return all(t.partitions[0].leader_id == wanted for t in found)
+
+        await self._until(led, f"broker-{wanted} leads")
+        return int(wanted)
+
+    async def _metadata(self) -> Any:
+        last: Exception = ClusterError("no broker runs")
+        for number in self.cluster.brokers:
+            if self.cluster.running(broker(number)):
+                try:
+                    topics = [w.topic for w in self.writers]
+                    return await metadata(self.cluster.address(number), topics)
+                except OSError as error:
+                    last = error
+        raise BenchFailed(f"no broker answers: {last}")
+
+    async def _whole(self) -> bool:
+        found = await self._metadata()
+        places = [p for t in found.topics for p in t.partitions]
+        return (
+            found.controller_id in self.cluster.brokers
+            and len(places) == len(self.writers)
+            and all(len(p.isr_nodes) == min(3, len(self.cluster.brokers)) for p in places)
+        )
+
+    async def _flowing(self, since_ns: int) -> None:
+        """Every writer was acknowledged some more after that."""
+
+        async def flows() -> bool:
+            return all(
+                len(w.acks_ns) >= RESUMED_ACKS and w.acks_ns[-RESUMED_ACKS] > since_ns
+                for w in self.writers
+            )
+
+        await self._until(flows, "every client writes")
+
+    async def _until(self, condition: Callable[[], Any], what: str) -> None:
+        with trio.move_on_after(WAIT_S):
+            while not await condition():
+                await trio.sleep(0.02)
+            return
+        acks = {w.client: len(w.acks_ns) for w in self.writers}
+        raise BenchFailed(f"not within {WAIT_S} s: {what} (acknowledged: {acks})")
+
+
+@asynccontextmanager
+async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Bench]:
+    settings = Settings(
+        side.folder,
+        brokers=plan.brokers,
+        program=side.program,
+        properties={"auto.leader.rebalance.enable": "false"},
+    )
+    async with process_cluster(settings, timeout_s=120) as cluster:
+        bench = Bench(cluster, plan, home)
+        replicas = min(3, plan.brokers)
+        topics = [TopicInfo(w.topic, 1, replicas, min(2, replicas)) for w in bench.writers]
+        await create_topics(cluster, topics)
+        yield bench
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """Medians and worst of each client; the first side is ours."""
+    home = apache.home() if "java" in plan.clients or len(sides) > 1 else None
+    found: list[dict[tuple[str, str], list[float]]] = []
+    errors: list[str] = []
+    for index, side in enumerate(sides):
+        times = plan.kills if index == 0 else plan.their_kills
+        async with writing(side, plan, home) as bench:
+            for kind in plan.kinds:
+                for number in range(times):
+                    await bench.once(kind)
+                    said = ", ".join(
+                        f"{w.client} {bench.pauses_ms[kind, w.client][-1]:.0f} ms"
+                        for w in bench.writers
+                    )
+                    progress(f"{side.name}, {KINDS[kind]}, {number + 1} of {times}: {said}")
+            found.append(bench.pauses_ms)
+            errors += [f"{side.name}, {w.client}: {e}" for w in bench.writers for e in w.errors[:3]]
+    for line in errors:
+        progress(f"an error reached the application: {line}")
+    return _rows(plan, found, len(errors))
+
+
+def _rows(
+    plan: Plan, found: Sequence[dict[tuple[str, str], list[float]]], errors: int
+) -> list[Row]:
+    rows = []
+    for kind in plan.kinds:
+        for client in plan.clients:
+            ours, *rest = [side[kind, client] for side in found]
+            theirs = rest[0] if rest else []
+            what = f"{KINDS[kind]}, {client}"
+            worst_of = [(max(side),) if side else () for side in (ours, theirs)]
+            rows += [
+                Row(f"{what}, median", "ms", tuple(ours), tuple(theirs), True),
+                Row(f"{what}, worst of {len(ours)}", "ms", worst_of[0], worst_of[1], True),
+            ]
+    rows.append(Row("errors that reached an application", "", (errors,)))
+    return rows

@@ -1,0 +1,258 @@
+"""`highwater bench fetch-wait`: what fetch.min.bytes costs a reader where the data is all there.
+
+One broker a side, both up at once and asked in turn.  A client reads from the start of a partition
+that holds enough beyond what it reads, so that nobody waits at its end.  With fetch.min.bytes above
+max.partition.fetch.bytes each fetch takes its whole max_wait_ms, in Kafka too; else nobody waits.
+"segments" asks a log of many small segments by hand.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import trio
+
+from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.loads.bench_topics import create_topic
+from highwater.cluster import apache
+from highwater.cluster.process_cluster import ProcessCluster
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.records import Record, batches, build_batch
+from highwater.world.real.network import RealNetwork
+
+SMALL = "segments"
+CLIENTS = (SMALL, "java", "kcat", "librdkafka")
+MIB = 1 << 20
+WHOLE, SEGMENTS = "bench-fetch-wait", "bench-fetch-wait-segments"
+RECORD_BYTES, BATCH_BYTES = 1000, 16384
+SEGMENT_COUNT, SEGMENT_BYTES, SEGMENTS_WAIT_MS = 74, 200, 100
+FETCH, VERSION = 1, 11
+PATIENCE_S = 120
+_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    client: str
+    min_mib: tuple[int, ...]
+    records: int
+    rounds: int
+
+    @property
+    def written(self) -> int:
+        """Records, so that min_bytes are left after the last one that is read."""
+        return self.records + 2 * max(self.min_mib) * MIB // RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """fetch.min.bytes and max.partition.fetch.bytes."""
+
+    min_bytes: int
+    of_partition: int
+
+    def __str__(self) -> str:
+        least = self.min_bytes // MIB
+        above = self.of_partition < self.min_bytes
+        limit = "a byte less" if above else f"{self.of_partition // MIB} MiB"
+        return f"fetch.min.bytes {least} MiB, max.partition.fetch.bytes {limit}"
+
+
+def around(min_mib: Sequence[int]) -> Iterator[Limits]:
+    for wanted in (mib * MIB for mib in min_mib):
+        for of_partition in (wanted - 1, wanted, 2 * wanted):
+            yield Limits(wanted, of_partition)
+
+
+def too_slow(rows: Sequence[Row]) -> list[str]:
+    """The rows in which ours takes more than 1.5 times as long, and more than 50 ms longer."""
+    return [
+        row.what
+        for row in rows
+        if row.theirs and median(row.ours) > max(1.5 * median(row.theirs), median(row.theirs) + 50)
+    ]
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """Milliseconds, ours first.  Raises BenchFailed."""
+    async with AsyncExitStack() as stack:
+        clusters = [
+            (side.name, await stack.enter_async_context(side.cluster(1, _PROPERTIES)))
+            for side in sides
+        ]
+        for name, cluster in clusters:
+            progress(f"{name}: writing what is read")
+            await _fill(plan, cluster)
+
+        async def measure(what: str, read: Callable[[ProcessCluster], float]) -> Row:
+            found: list[list[float]] = [[] for _ in clusters]
+            for _ in range(plan.rounds):
+                for (_, cluster), times in zip(clusters, found, strict=True):
+                    times.append(await trio.to_thread.run_sync(read, cluster) * 1000)
+            ours, theirs = found[0], found[1] if len(found) > 1 else []
+            row = Row(what, "ms", tuple(ours), tuple(theirs), smaller_is_better=True)
+            medians = (
+                f"{name} {median(t):.0f} ms" for (name, _), t in zip(clusters, found, strict=True)
+            )
+            progress(f"{what}: {', '.join(medians)}")
+            return row
+
+        if plan.client == SMALL:
+            what = f"{SEGMENT_COUNT} segments, segment.bytes and min_bytes {SEGMENT_BYTES}"
+            return [await measure(f"{what}, max_wait_ms {SEGMENTS_WAIT_MS}", _read_segments)]
+        return [
+            await measure(str(limits), _reader(plan.client, limits, plan.records))
+            for limits in around(plan.min_mib)
+        ]
+
+
+async def _fill(plan: Plan, cluster: ProcessCluster) -> None:
+    bootstrap = cluster.direct_bootstrap
+    if plan.client != SMALL:
+        await trio.to_thread.run_sync(create_topic, bootstrap, WHOLE, 1, 1, {})
+        await trio.to_thread.run_sync(_produce, bootstrap, WHOLE, plan.written, b"v" * RECORD_BYTES)
+        return
+    small = {"segment.bytes": str(SEGMENT_BYTES)}
+    await trio.to_thread.run_sync(create_topic, bootstrap, SEGMENTS, 1, 1, small)
+    one = build_batch([Record(None, b"", 0)])
+    value = b"v" * (SEGMENT_BYTES // 2 + 1 - len(one))  # two batches do not fit into one
+    await trio.to_thread.run_sync(_produce, bootstrap, SEGMENTS, SEGMENT_COUNT, value)
+
+
+def _produce(bootstrap: str, topic: str, records: int, value: bytes) -> None:
+    """In batches as the Java producer's defaults make them; each of a small segment's alone."""
+    from confluent_kafka import Producer
+
+    whole = topic == WHOLE
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "batch.size": BATCH_BYTES,
+            "batch.num.messages": 10_000 if whole else 1,
+            "linger.ms": 100 if whole else 0,
+            "log_level": 0,
+        }
+    )
+    for _ in range(records):
+        producer.produce(topic, value, partition=0)
+    if producer.flush(60):
+        raise BenchFailed(f"{topic}: records were not acknowledged within 60 s")
+
+
+def _reader(client: str, limits: Limits, records: int) -> Callable[[ProcessCluster], float]:
+    reads = {"java": _java, "kcat": _kcat, "librdkafka": _librdkafka}
+    return lambda cluster: reads[client](cluster.direct_bootstrap, limits, records)
+
+
+def _librdkafka(bootstrap: str, limits: Limits, records: int) -> float:
+    from confluent_kafka import Consumer, TopicPartition
+
+    began = time.monotonic()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": WHOLE,
+            "enable.auto.commit": False,
+            "fetch.min.bytes": limits.min_bytes,
+            "max.partition.fetch.bytes": limits.of_partition,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(WHOLE, 0, 0)])
+    left = records
+    while left > 0:
+        left -= len(consumer.consume(1000, 0.1))
+        if time.monotonic() - began > PATIENCE_S:
+            raise BenchFailed(f"librdkafka: {left} records did not come within {PATIENCE_S} s")
+    taken = time.monotonic() - began
+    consumer.close()
+    return taken
+
+
+def kcat_program() -> str:
+    """Raises BenchFailed where it is not installed."""
+    program = shutil.which("kcat") or shutil.which("kafkacat")
+    if program is None:
+        raise BenchFailed(
+            "kcat is not installed: apt-get install kcat (Debian), or name the others by --client"
+        )
+    return program
+
+
+def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
+    """From its start to its end."""
+    program = kcat_program()
+    began = time.monotonic()
+    _output(
+        [
+            *(program, "-C", "-q", "-b", bootstrap, "-t", WHOLE, "-p", "0", "-o", "beginning"),
+            *("-c", str(records), "-X", f"fetch.min.bytes={limits.min_bytes}"),
+            *("-X", f"max.partition.fetch.bytes={limits.of_partition}"),
+        ]
+    )
+    return time.monotonic() - began
+
+
+def _java(bootstrap: str, limits: Limits, records: int) -> float:
+    """ConsumerPerformance's own fetch.time.ms: without the start of the JVM, and of the group."""
+    with tempfile.TemporaryDirectory() as work:
+        config = Path(work) / "consumer.properties"
+        config.write_text(f"fetch.min.bytes={limits.min_bytes}\n")
+        done = apache.tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            [
+                *("--bootstrap-server", bootstrap, "--topic", WHOLE, "--messages", str(records)),
+                *("--fetch-size", str(limits.of_partition), "--consumer.config", str(config)),
+                *("--hide-header", "--timeout", str(PATIENCE_S * 1000)),
+            ],
+            timeout_s=2 * PATIENCE_S,
+        )
+    columns = done.stdout.strip().split(", ")
+    if done.returncode or len(columns) < 10 or int(columns[4]) < records:
+        raise BenchFailed(f"ConsumerPerformance: {done.stdout}{done.stderr}".strip())
+    return int(columns[7]) / 1000
+
+
+def _output(command: list[str]) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode:
+        raise BenchFailed(f"{command[0]}: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _read_segments(cluster: ProcessCluster) -> float:
+    return trio.run(_ask_for_segments, *cluster.address(1))
+
+
+async def _ask_for_segments(host: str, port: int) -> float:
+    connection = await ClientConnection.open(RealNetwork(), host, port, "highwater-bench")
+    offset, began = 0, time.monotonic()
+    while offset < SEGMENT_COUNT:
+        asked = FetchPartition(TopicPartition(SEGMENTS, 0), -1, offset, -1, -1, MIB)
+        request = FetchRequest(-1, SEGMENTS_WAIT_MS, SEGMENT_BYTES, MIB, 0, 0, -1, [asked], [], "")
+        body = build_fetch(request, VERSION)
+        answer = await connection.call_raw(FETCH, VERSION, [body], PATIENCE_S)
+        found = parse_fetch_answer(memoryview(answer), VERSION).partitions[0]
+        if found.error:
+            raise BenchFailed(f"{SEGMENTS}: the fetch at {offset} gave error {found.error}")
+        for header in batches(found.records):
+            offset = header.last_offset + 1
+    taken = time.monotonic() - began
+    connection.close()
+    return taken

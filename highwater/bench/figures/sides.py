@@ -1,0 +1,54 @@
+"""Who is measured: Highwater, and in turn what it is compared with."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from highwater.child_processes import StartError
+from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.programs import Program
+
+Progress = Callable[[str], None]
+
+
+class BenchFailed(StartError):
+    """A benchmark could not be carried out; the message says why."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two: `ours` or `theirs`."""
+
+    name: str
+    program: Program
+    folder: Path
+    ready_s: list[float] = field(default_factory=list)
+    memory_mib: list[float] = field(default_factory=list)
+    mb_per_s: dict[int, list[float]] = field(default_factory=dict)
+    _runs: int = 0
+
+    @asynccontextmanager
+    async def cluster(
+        self, brokers: int, properties: Mapping[str, str] | None = None
+    ) -> AsyncIterator[ProcessCluster]:
+        """A new cluster without data; the time until each broker knows all is kept."""
+        self._runs += 1
+        folder = self.folder / f"run-{self._runs}"
+        settings = Settings(
+            folder,
+            brokers=brokers,
+            profile="kafka",
+            program=self.program,
+            # what is deleted must not stay in the page cache for a minute, at the others' cost
+            properties={"log.segment.delete.delay.ms": "1000", **(properties or {})},
+        )
+        began = time.monotonic()
+        async with process_cluster(settings, timeout_s=120) as cluster:
+            self.ready_s.append(time.monotonic() - began)
+            yield cluster
+        shutil.rmtree(folder, ignore_errors=True)  # one that failed is left for a look

@@ -1,0 +1,82 @@
+"""Memory that a load can write to at once.
+
+A hypervisor may take back what its guest has left free for some seconds (free page reporting, in
+Firecracker and others), and whoever writes to it next waits for the host, page by page: several
+times as long as the write itself takes (docs/bench.md has the figures, and how to see them).  With
+three copies of each record that is most of what a broker does, and depends on nothing but how long
+ago somebody used that memory.
+
+So free memory is turned into page cache before a load: a file without content is read until there
+is no more to be had.  The load then gets pages that the kernel takes back from it, which the host
+has given already.  Where that is not so (a file system whose holes take no memory, a container with
+a limit) nothing is gained, and it stops after a gigabyte and a half.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from highwater.bench.figures.sides import Progress
+
+CHUNK = 1 << 20
+AT_ONCE = 256 * CHUNK
+PATIENCE = 6
+"""So many pieces may be read in vain: the kernel takes pages back by fits and starts."""
+TELLING_S = 2.0
+
+
+class WarmMemory:
+    """`fill` before each load; `close` (or leave the block) gives all of it back."""
+
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self._progress = progress
+        self._buffer = bytearray(CHUNK)
+        self._end = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "warm-memory"
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path.unlink()
+
+    def __enter__(self) -> WarmMemory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def fill(self) -> float:
+        """Gives how many megabytes were taken; 0 where the system does not tell what is free."""
+        began, in_vain = time.monotonic(), 0
+        free = least = free_mb()
+        while free > 0 and in_vain < PATIENCE and self._read_on():
+            now = free_mb()
+            in_vain = 0 if now < least - AT_ONCE / 4e6 else in_vain + 1
+            least = min(least, now)
+        taken = free - least
+        took = time.monotonic() - began
+        if took > TELLING_S:
+            self._progress(f"free memory is made page cache: {taken:.0f} MB, {took:.0f} s")
+        return taken
+
+    def _read_on(self) -> bool:
+        """The next bytes, of which there are none: the kernel makes pages of zeros for them."""
+        with suppress(OSError):  # the file system allows no longer file
+            os.ftruncate(self._fd, self._end + AT_ONCE)
+            while self._end < os.fstat(self._fd).st_size:
+                self._end += os.preadv(self._fd, [self._buffer], self._end)
+            return True
+        return False
+
+
+def free_mb() -> float:
+    """Memory that nothing is kept in; 0 where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemFree:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return 0.0

@@ -1,0 +1,1 @@
+"""The loads that the benchmarks put on a cluster."""

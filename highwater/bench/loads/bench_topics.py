@@ -1,0 +1,47 @@
+"""The benchmarks' topics, made and deleted by librdkafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from highwater.bench.figures.sides import BenchFailed
+
+WHOLE_S = 30
+
+
+def admin_client(bootstrap: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, replicas: int, config: Mapping[str, str]
+) -> None:
+    """Returns when every partition has a leader and all its replicas are in sync."""
+    from confluent_kafka.admin import NewTopic
+
+    admin = admin_client(bootstrap)
+    wanted = NewTopic(topic, partitions, replicas, config=dict(config))
+    try:
+        admin.create_topics([wanted])[topic].result()
+    except Exception as error:
+        raise BenchFailed(f"topic {topic} could not be created: {error}") from error
+    deadline = time.monotonic() + WHOLE_S
+    while time.monotonic() < deadline:
+        seen = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
+        if len(whole) == partitions:
+            return
+        time.sleep(0.05)
+    raise BenchFailed(f"topic {topic} was not whole {WHOLE_S} s after its creation")
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = admin_client(bootstrap)  # its futures fail once it is gone
+    try:
+        admin.delete_topics([topic])[topic].result()
+    except Exception as error:
+        raise BenchFailed(f"topic {topic} could not be deleted: {error}") from error

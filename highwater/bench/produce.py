@@ -1,0 +1,169 @@
+"""`highwater bench produce`: three brokers, RF 3, librdkafka, Highwater and Apache Kafka in turn.
+
+Theory of operation.  Each side is a cluster of the process runtime in a folder of its own, with
+Kafka's own defaults (the profile `kafka`).  First each side is started and stopped some times
+alone, for the time to ready.  Then both stay up; their brokers' memory is read while they idle; and
+for each batch size the load goes to one side and then to the other, each time to a new topic.  It
+is deleted afterwards, and the next load waits until its files are gone: else one side's data fills
+the memory that the other side's page cache needs.
+
+A load ends after so many megabytes, the same for both sides and few enough for the page cache: from
+the moment that the kernel begins to write back (at a tenth of the memory that is dirty, by default)
+the disk would be measured, and the faster side gets there first.  Where that happens all the same,
+the progress says so.  Free memory is made page cache before each load (see `warm_memory`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from highwater.bench.figures.memory import pss_mib
+from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.figures.warm_memory import WarmMemory
+from highwater.bench.load import Load, Measured
+from highwater.bench.loads.bench_topics import create_topic, delete_topic
+from highwater.cluster.process_cluster import ProcessCluster
+
+KIB = 1024
+BATCHES = (16 * KIB, 128 * KIB, 1024 * KIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    batches: tuple[int, ...] = BATCHES
+    record_bytes: int = 1000
+    acks: str = "all"
+    partitions: int = 3
+    brokers: int = 3
+    rounds: int = 5
+    measure_mb: float = 400
+    measure_s: float = 10
+    warm_up_s: float = 0.3
+    starts: int = 3
+    idle_s: float = 5
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """The measured rows; the first side is ours."""
+    for number in range(plan.starts - 1):
+        for side in sides:
+            progress(f"start {number + 1} of {plan.starts}: {side.name}")
+            async with side.cluster(plan.brokers):
+                pass
+    async with AsyncExitStack() as stack:
+        clusters: list[tuple[Side, ProcessCluster]] = []
+        for side in sides:
+            progress(f"start {plan.starts} of {plan.starts}: {side.name}")
+            clusters.append((side, await stack.enter_async_context(side.cluster(plan.brokers))))
+        progress(f"idle for {plan.idle_s:g} s")
+        await trio.sleep(plan.idle_s)
+        for side, cluster in clusters:
+            side.memory_mib = [pss_mib(cluster.pid(f"broker-{n}")) for n in cluster.brokers]
+        warm = stack.enter_context(WarmMemory(sides[0].folder, progress))
+        for batch in plan.batches:
+            for number in range(plan.rounds):
+                for side, cluster in clusters:
+                    topic = f"bench-{batch // KIB}-{number}"
+                    await trio.to_thread.run_sync(warm.fill)
+                    before = _written_back_mb()
+                    rate = await _measure(plan, cluster, topic, batch)
+                    written = _written_back_mb() - before
+                    side.mb_per_s.setdefault(batch, []).append(rate)
+                    progress(
+                        f"{batch // KIB} KiB batches, round {number + 1} of {plan.rounds}:"
+                        f" {side.name} {rate:.1f} MB/s"
+                        + (f"; {written:.0f} MB went to the disk meanwhile" if written > 50 else "")
+                    )
+    return _rows(plan, sides)
+
+
+async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) -> float:
+    bootstrap = cluster.direct_bootstrap
+    replicas = min(3, plan.brokers)
+    config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
+    await trio.to_thread.run_sync(create_topic, bootstrap, topic, plan.partitions, replicas, config)
+    load = Load(
+        bootstrap=bootstrap,
+        topic=topic,
+        record_bytes=plan.record_bytes,
+        batch_bytes=batch,
+        acks=plan.acks,
+        warm_up_s=plan.warm_up_s,
+        measure_s=plan.measure_s,
+        measure_mb=plan.measure_mb,
+    )
+    done = await trio.run_process(
+        load.command(), capture_stdout=True, capture_stderr=True, check=False
+    )
+    if done.returncode != 0:
+        raise BenchFailed(_last_line(done))
+    measured = Measured(**json.loads(done.stdout))
+    await trio.to_thread.run_sync(delete_topic, bootstrap, topic)
+    await _until_gone(cluster.folder, topic)
+    return measured.mb_per_s(plan.record_bytes)
+
+
+def _written_back_mb() -> float:
+    """What the kernel has written to disks since its start; 0 where it does not say."""
+    try:
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    except OSError:
+        return 0.0
+    return int(counters["nr_written"]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def _until_gone(folder: Path, topic: str) -> None:
+    """Folders of a deleted topic are renamed first (<topic>-<partition>.<id>-delete)."""
+    with trio.move_on_after(60):
+        while any(folder.glob(f"broker-*/data/{topic}-*")):
+            await trio.sleep(0.05)
+        return
+    raise BenchFailed(f"the files of topic {topic} are still there 60 s after its deletion")
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"the load ended with exit code {done.returncode}"
+
+
+def _rows(plan: Plan, sides: Sequence[Side]) -> list[Row]:
+    ours = sides[0]
+    theirs = sides[1] if len(sides) > 1 else None
+    what = f"produce acks={plan.acks}, {plan.brokers} brokers, RF {min(3, plan.brokers)}"
+    rows = [
+        Row(
+            f"{what}, {batch // KIB} KiB batches",
+            "MB/s",
+            tuple(ours.mb_per_s[batch]),
+            tuple(theirs.mb_per_s[batch]) if theirs else (),
+        )
+        for batch in plan.batches
+    ]
+    rows.append(
+        Row(
+            "memory of an idle broker",
+            "MiB PSS",
+            tuple(ours.memory_mib),
+            tuple(theirs.memory_mib) if theirs else (),
+            smaller_is_better=True,
+        )
+    )
+    rows.append(
+        Row(
+            f"ZooKeeper and {plan.brokers} brokers to ready",
+            "s",
+            tuple(ours.ready_s),
+            tuple(theirs.ready_s) if theirs else (),
+            smaller_is_better=True,
+        )
+    )
+    return rows

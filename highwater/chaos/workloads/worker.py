@@ -1,0 +1,206 @@
+"""The workload's process: `python -I -m highwater.chaos.workloads.worker SPEC.json`.
+
+It takes orders as JSON lines on its standard input, and tells events as JSON lines on its standard
+output:
+
+    {"do": "burst", "rate": 500}  -> the acks=1 producer sends at that rate on the lossy topic; rate
+    0 ends it {"do": "stop"}                -> producers stop and flush, consumers catch up a
+    moment: {"event": "stopped"} {"do": "final", "timeout_s"}  -> the full read: {"event": "final",
+    "problems": [...]} {"do": "exit"}                -> the history is closed: {"event": "closed"}
+
+and {"event": "stats", ...} four times a second.  At the end of its standard input it ends: the
+harness is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from highwater.chaos.workloads.pace import Pace
+from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
+from highwater.verdict.history import HistoryWriter
+
+TRICKLE = 10.0
+"""acks=1 records a second on the lossy topic, so that there is something below its HW."""
+
+
+class Client(Protocol):
+    name: str
+    stopping: threading.Event
+    thread: threading.Thread
+
+
+def read_spec(path: Path) -> Spec:
+    raw = json.loads(path.read_text())
+    raw["safe"], raw["lossy"] = Topic(**raw["safe"]), Topic(**raw["lossy"])
+    return Spec(**raw)
+
+
+class Workload:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.writer = HistoryWriter(Path(spec.history), run=spec.run, seed=spec.seed)
+        self.recorder = Recorder(spec, self.writer)
+        self.topics = [spec.safe, spec.lossy]
+        self.lossy_pace = Pace(TRICKLE)
+        self.producers: list[Client] = [self._producer(kind) for kind in spec.producers]
+        self.producers.append(self._lossy())
+        self.consumers: list[Client] = [self._consumer(kind) for kind in spec.consumers]
+        self.tellers: list[Client] = []
+        self.copiers: list[Client] = []
+        self.transactional: list[Topic] = []
+        if spec.transactions:
+            self._transactions()
+        self._out = threading.Lock()
+
+    def _producer(self, kind: str) -> Client:
+        name, pace = f"producer-{kind}", Pace(self.spec.rate)
+        if kind == "kafka-python":
+            from highwater.chaos.workloads.kafka_python import KafkaPythonProducer
+
+            return KafkaPythonProducer(self.recorder, self.spec.safe, pace, name)
+        if kind == "highwater":
+            from highwater.chaos.workloads.native import NativeProducer
+
+            return NativeProducer(self.recorder, self.spec.safe, pace, name)
+        from highwater.chaos.workloads.confluent import ConfluentProducer
+
+        return ConfluentProducer(self.recorder, self.spec.safe, pace, acks=-1, name=name)
+
+    def _lossy(self) -> Client:
+        from highwater.chaos.workloads.confluent import ConfluentProducer
+
+        pace = self.lossy_pace
+        return ConfluentProducer(
+            self.recorder, self.spec.lossy, pace, acks=1, name="producer-acks1"
+        )
+
+    def _consumer(self, kind: str) -> Client:
+        name = f"consumer-{kind}"
+        if kind == "kafka-python":
+            from highwater.chaos.workloads.kafka_python import KafkaPythonConsumer
+
+            return KafkaPythonConsumer(self.recorder, self.topics, name)
+        if kind == "highwater":
+            from highwater.chaos.workloads.native import NativeConsumer
+
+            return NativeConsumer(self.recorder, self.topics, name)
+        from highwater.chaos.workloads.confluent import ConfluentConsumer
+
+        return ConfluentConsumer(self.recorder, self.topics, name)
+
+    def _transactions(self) -> None:
+        from highwater.chaos.workloads import transactional as t
+        from highwater.chaos.workloads.confluent import ConfluentProducer
+        from highwater.chaos.workloads.native import NativeConsumer
+
+        partitions = self.spec.safe.partitions
+        bank, source, target = (Topic(n, partitions) for n in (t.BANK, t.COPY_IN, t.COPY_OUT))
+        self.transactional = [bank, source, target]
+        self.tellers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
+        name, pace = "producer-copy-in", Pace(self.spec.rate / 2)
+        self.producers.append(ConfluentProducer(self.recorder, source, pace, acks=-1, name=name))
+        self.copiers.append(t.Copier(self.recorder, source, target))
+        topics, name = [bank, target], "consumer-committed"
+        self.consumers.append(NativeConsumer(self.recorder, topics, name, read_committed=True))
+
+    def tell(self, event: str, **fields: Any) -> None:
+        with self._out:
+            print(json.dumps({"event": event, **fields}), flush=True)
+
+    def start(self) -> None:
+        for client in (*self.consumers, *self.copiers, *self.tellers, *self.producers):
+            client.thread.start()
+        threading.Thread(target=self._stats, daemon=True).start()
+        self.tell("started")
+
+    def _stats(self) -> None:
+        while True:
+            counts = asdict(self.recorder.counts)
+            self.tell("stats", **counts)
+            time.sleep(0.25)
+
+    def stop(self) -> None:
+        """Producers flush, copiers copy what is left; consumers get a moment to see what was
+        acknowledged last.
+        """
+        late = self._end(self.producers, self.spec.delivery_timeout_s + 5)
+        if self.transactional:
+            from highwater.chaos.workloads.transactional import END_S
+
+            late += self._end([*self.tellers, *self.copiers], END_S)
+        time.sleep(1.0)
+        late += self._end(self.consumers, 10)
+        self.tell("stopped", late=late)
+
+    def _end(self, clients: list[Client], within_s: float) -> list[str]:
+        """Those that did not end in time."""
+        for client in clients:
+            client.stopping.set()
+        deadline = time.monotonic() + within_s
+        for client in clients:
+            client.thread.join(max(0.1, deadline - time.monotonic()))
+        return [client.name for client in clients if client.thread.is_alive()]
+
+    def final(self, timeout_s: float) -> None:
+        from highwater.chaos.workloads.confluent import final_read
+
+        self.recorder.phase = "final"
+        problems = final_read(self.recorder, self.topics, timeout_s)
+        if self.transactional:
+            import trio
+
+            from highwater.chaos.workloads.native import final_reads
+
+            problems += trio.run(final_reads, self.recorder, self.transactional, timeout_s)
+        self.tell("final", problems=problems)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.tell("closed", **asdict(self.recorder.counts))
+
+    def obey(self, order: dict[str, Any]) -> bool:
+        """False after the last one."""
+        match order["do"]:
+            case "burst":
+                self.lossy_pace.rate = float(order["rate"]) or TRICKLE
+            case "stop":
+                self.stop()
+            case "final":
+                self.final(float(order["timeout_s"]))
+            case "exit":
+                self.close()
+                return False
+        return True
+
+
+def _tell_why() -> None:
+    """What a client says of itself goes to workload.log: why a consumer began anew, say."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for name in ("kafka.consumer.fetcher", "kafka.consumer.subscription_state"):
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def main() -> None:
+    _tell_why()
+    workload = Workload(read_spec(Path(sys.argv[1])))
+    workload.start()
+    for line in sys.stdin:
+        if not workload.obey(json.loads(line)):
+            break
+    sys.stdout.flush()
+    os._exit(0)  # clients' threads may hang in a library; the history is on disk
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Errors for people: one line that names the thing and the remedy, and never a traceback for bad
+input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+def _clear() -> tuple[type[BaseException], ...]:
+    """The errors whose text is meant for people; imported late, so that start-up stays fast."""
+    from highwater.chaos.faults.model import ScheduleError
+    from highwater.chaos.witnesses.znode_watch import WitnessError
+    from highwater.chaos.workloads.workload_process import WorkloadDied
+    from highwater.child_processes import StartError
+    from highwater.cluster.interface import ClusterError
+    from highwater.cluster.ports import PortInUse
+
+    ours = (ClusterError, PortInUse, ScheduleError, StartError, WitnessError, WorkloadDied)
+    return (*ours, FileExistsError, FileNotFoundError, PermissionError)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside of (nested) groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+@contextmanager
+def clear_errors(exit_code: int = 1) -> Iterator[None]:
+    """What is meant for people becomes one line and an exit code; everything else passes."""
+    try:
+        yield
+    except BaseException as error:
+        found = list(leaves(error))
+        if any(isinstance(e, KeyboardInterrupt) for e in found):
+            raise SystemExit(130) from None
+        known = [e for e in found if isinstance(e, _clear())]
+        if known and len(known) == len(found):
+            click.echo(f"highwater: {known[0]}", err=True)
+            raise SystemExit(exit_code) from None
+        raise

@@ -1,0 +1,96 @@
+"""Apache Kafka in ZooKeeper mode: the benchmark's yardstick, and an oracle for tests.
+
+3.9 is the last line that runs with ZooKeeper.  Its jars come from Maven into the project's cache,
+once.  The process runtime starts it as it starts Highwater, from the same properties; here is what
+is Apache's own: where the jars are, the flags of its JVM, and how its command-line classes are run.
+
+`python -m highwater.cluster.apache` fetches the jars and prints where they are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from highwater.child_processes import StartError
+from highwater.cluster.maven import Artifact, fetch_jars
+from highwater.cluster.programs import ApacheKafka
+from highwater.cluster.zookeeper_process import cache_dir, find_java
+
+VERSION = "3.9.2"
+SERVER_JVM = (
+    "-server",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+"""What Kafka's own start script gives a broker; the garbage collector decides its speed."""
+_ARTIFACTS = (
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
+)
+_QUIET_LOG4J = """\
+log4j.rootLogger=WARN, E
+log4j.appender.E=org.apache.log4j.ConsoleAppender
+log4j.appender.E.target=System.err
+log4j.appender.E.layout=org.apache.log4j.SimpleLayout
+"""
+
+
+def home() -> Path:
+    """The folder that holds Apache Kafka's `libs`; they are fetched where they are not there."""
+    if chosen := os.environ.get("HIGHWATER_APACHE_KAFKA_HOME"):
+        if not any(Path(chosen).glob("libs/kafka_2.1*.jar")):
+            raise StartError(
+                f"HIGHWATER_APACHE_KAFKA_HOME is {chosen}, but {chosen}/libs holds no Kafka jars"
+            )
+        return Path(chosen)
+    folder = cache_dir() / f"apache-kafka-{VERSION}"
+    fetch_jars(f"Apache Kafka {VERSION}", _ARTIFACTS, folder / "libs")
+    return folder
+
+
+def program() -> ApacheKafka:
+    """Apache Kafka as it would run on a server, for the process runtime."""
+    return ApacheKafka(home(), jvm=SERVER_JVM)
+
+
+def tool(
+    main_class: str, arguments: Sequence[str], *, timeout_s: float = 60, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's own command-line classes, such as org.apache.kafka.tools.TopicCommand."""
+    with tempfile.TemporaryDirectory() as work:
+        log4j = Path(work) / "log4j.properties"
+        log4j.write_text(_QUIET_LOG4J)
+        return subprocess.run(
+            [
+                find_java(),
+                "-Xmx256m",
+                "-XX:TieredStopAtLevel=1",
+                f"-Dlog4j.configuration=file:{log4j}",
+                "-cp",
+                f"{home()}/libs/*",
+                main_class,
+                *arguments,
+            ],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+
+if __name__ == "__main__":
+    try:
+        print(home())
+    except StartError as error:
+        sys.exit(f"apache-kafka: {error}")

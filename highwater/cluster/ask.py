@@ -1,0 +1,57 @@
+"""Single questions to a broker, by the trio client: is it up, who is there, who leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.codec import BadMessage
+from highwater.world.real.network import RealNetwork
+
+_NETWORK = RealNetwork()
+METADATA_VERSION = 7
+
+
+async def ask(address: tuple[str, int], request: Any, version: int, timeout_s: float = 2.0) -> Any:
+    """One request on a connection of its own; raises OSError."""
+    host, port = address
+    connection = await ClientConnection.open(
+        _NETWORK, host, port, "highwater-harness", timeout_s=timeout_s
+    )
+    try:
+        return await connection.call(request, version, timeout_s)
+    finally:
+        connection.close()
+
+
+async def metadata(
+    address: tuple[str, int], topics: list[str] | None = None, timeout_s: float = 2.0
+) -> Any:
+    """Metadata v7 (brokers, controller, topics with leader epochs); None asks for all topics."""
+    named = (
+        None
+        if topics is None
+        else [messages.MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
+    )
+    request = messages.MetadataRequest(
+        topics=named,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    return await ask(address, request, METADATA_VERSION, timeout_s)
+
+
+async def brokers_known(address: tuple[str, int]) -> set[int]:
+    """The brokers in this broker's metadata; empty where it does not answer, or knows of no
+    controller yet (it names itself then, and nobody has told it anything)."""
+    try:
+        answer = await metadata(address, [])
+    except (OSError, BadMessage, trio.BrokenResourceError):
+        return set()
+    if answer.controller_id < 0:
+        return set()
+    return {broker.node_id for broker in answer.brokers}

@@ -1,0 +1,421 @@
+"""The Compose runtime: compose.yaml's containers, the same verbs through the Docker engine.
+
+Theory of operation.  compose.yaml is used as it is, with an override file that a run writes into
+its folder:
+
+* Every listener is advertised as a port of the harness's proxies on the host
+  (`host.docker.internal`, which is the bridge's gateway on Linux), and each broker's
+  zookeeper.connect is such a port too.  So links are cut, and messages held, by the same proxies as
+  in the process runtime, without root and without packet filter rules that could be left behind.
+  The proxies reach the containers by ports published on 127.0.0.1.
+* Data directories are folders of the run, written under the caller's user id: segments, epoch files
+  and sizes are read as they are for processes.
+
+The project's name is unique to the run.  A reaper process removes the project where the harness is
+killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.child_processes import StartError
+from highwater.cluster.ask import brokers_known
+from highwater.cluster.interface import (
+    PATIENCE_S,
+    TRACEBACK,
+    ZOOKEEPER,
+    ClusterError,
+    broker,
+    broker_number,
+    exceptions_in,
+    require_member,
+    require_running,
+)
+from highwater.cluster.links.link_rules import Links
+from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
+from highwater.cluster.ports import free_ports
+
+HOST = "host.docker.internal"
+LISTENERS = {"INTERNAL": 19092, "CONTROL": 9090, "EXTERNAL": 9092}
+"""The containers' ports, as in compose.yaml."""
+BROKERS = [1, 2, 3]
+_POLL_S = 0.1
+
+
+def compose_file() -> Path:
+    """compose.yaml of the clone that this package runs from; StartError where it is not a clone."""
+    path = Path(__file__).resolve().parents[2] / "compose.yaml"
+    if not path.exists():
+        raise StartError("the compose runtime needs a clone of the project (compose.yaml)")
+    return path
+
+
+def require_engine() -> None:
+    """StartError with the remedy where no Docker engine with Compose v2 answers."""
+    if shutil.which("docker") is None:
+        raise StartError("docker is not installed: install it, or use --runtime process")
+    for command, what in ((["info"], "a Docker engine"), (["compose", "version"], "Compose v2")):
+        done = subprocess.run(["docker", *command], capture_output=True, check=False)
+        if done.returncode != 0:
+            raise StartError(f"{what} does not answer: start it, or use --runtime process")
+
+
+def compose_up(detach: bool) -> None:
+    """`highwater up --runtime compose`."""
+    require_engine()
+    _foreground("up", *(["--detach", "--wait"] if detach else []))
+
+
+def compose_down(delete: bool) -> None:
+    require_engine()
+    _foreground("down", *(["--volumes"] if delete else []))
+
+
+def _foreground(*arguments: str) -> None:
+    command = ["docker", "compose", "-f", str(compose_file()), *arguments]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise StartError(f"`{' '.join(command)}` failed; its output is above")
+
+
+@dataclass(slots=True)
+class _Ports:
+    published: dict[str, int]
+    advertised: dict[str, int]
+    zookeeper: int
+
+
+@dataclass(slots=True)
+class Project:
+    """What `docker compose` must be told each time."""
+
+    name: str
+    override: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, *arguments: str) -> list[str]:
+        files = ["-f", str(compose_file()), "-f", str(self.override)]
+        return ["docker", "compose", "-p", self.name, *files, *arguments]
+
+
+class ComposeCluster:
+    """See the module's docstring.  Made by `compose_cluster`."""
+
+    runtime = "compose"
+
+    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.brokers = list(BROKERS)
+        self.links: Links | None = Links()
+        self.lives = Lives()
+        free = iter(free_ports(1 + 7 * len(BROKERS)))
+        self._zookeeper_port = next(free)
+        self._ports = {
+            n: _Ports(
+                {name: next(free) for name in LISTENERS},
+                {name: next(free) for name in LISTENERS},
+                next(free),
+            )
+            for n in BROKERS
+        }
+        self._properties = dict(properties)
+        self.project = Project(f"highwater-run-{os.getpid()}", folder / "compose.override.json")
+        self._running: set[str] = set()
+        self._paused: set[str] = set()
+        self._wanted: set[str] = set()
+
+    # --- where things are
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].advertised['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def direct_bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].published['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def members(self) -> list[str]:
+        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
+
+    def data_dirs(self, number: int) -> list[Path]:
+        return [self.folder / broker(number) / "data"]
+
+    def running(self, member: str) -> bool:
+        return member in self._running
+
+    def paused(self, member: str) -> bool:
+        return member in self._paused
+
+    def container(self, member: str) -> str:
+        return f"{self.project.name}-{member}-1"
+
+    def unexpected_ends(self) -> list[str]:
+        states = self._states()
+        return [
+            f"{member} ended: its container is {states.get(member, 'gone')}"
+            for member in sorted(self._wanted)
+            if states.get(member) != "running"
+        ]
+
+    def logged_exceptions(self) -> list[str]:
+        found = []
+        for number in self.brokers:
+            text = self.write_output(broker(number))
+            if TRACEBACK in text:
+                found.append(f"broker-{number} {exceptions_in(text)}")
+        return found
+
+    def write_output(self, member: str) -> str:
+        """A container's output into the run's folder; the text."""
+        done = subprocess.run(
+            ["docker", "logs", self.container(member)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        folder = self.folder / member
+        folder.mkdir(exist_ok=True)
+        (folder / "output.log").write_text(done.stdout)
+        return done.stdout
+
+    # --- the whole
+
+    def write_override(self) -> None:
+        services: dict[str, Any] = {
+            ZOOKEEPER: {"ports": [f"127.0.0.1:{self._zookeeper_port}:2181"]}
+        }
+        for number, ports in self._ports.items():
+            data = self.data_dirs(number)[0]
+            data.mkdir(parents=True, exist_ok=True)
+            ends = {name: (HOST, port) for name, port in ports.advertised.items()}
+            ends["EXTERNAL"] = ("127.0.0.1", ports.advertised["EXTERNAL"])
+            advertised = ",".join(f"{n}://{host}:{port}" for n, (host, port) in ends.items())
+            published = [
+                f"127.0.0.1:{ports.published[name]}:{inside}"
+                for name, inside in LISTENERS.items()
+                if name != "EXTERNAL"  # compose.yaml publishes that one, by BROKER_n_PORT
+            ]
+            services[broker(number)] = {
+                "user": f"{os.getuid()}:{os.getgid()}",
+                "extra_hosts": [f"{HOST}:host-gateway"],
+                "ports": published,
+                "volumes": [f"{data.resolve()}:/var/lib/kafka/data"],
+                "environment": {
+                    "KAFKA_ADVERTISED_LISTENERS": advertised,
+                    "KAFKA_ZOOKEEPER_CONNECT": f"{HOST}:{ports.zookeeper}",
+                    **{_variable(k): v for k, v in self._properties.items()},
+                },
+            }
+            self.project.environment[f"BROKER_{number}_PORT"] = str(ports.published["EXTERNAL"])
+        self.project.override.write_text(json.dumps({"services": services}, indent=1))
+
+    async def serve_proxies(self, nursery: trio.Nursery) -> None:
+        assert self.links is not None
+        hosts = ["127.0.0.1", *await _gateway()]
+        for number, ports in self._ports.items():
+            member = broker(number)
+            for name in LISTENERS:
+                proxy = Proxy(self.links, ports.published[name], owner=member, zookeeper=False)
+                await nursery.start(proxy.serve, ports.advertised[name], hosts)
+            proxy = Proxy(self.links, self._zookeeper_port, owner=member, zookeeper=True)
+            await nursery.start(proxy.serve, ports.zookeeper, hosts)
+
+    async def start_all(self, timeout_s: float) -> None:
+        await self._compose("up", "--detach", "--build", *self.members(), timeout_s=timeout_s)
+        self._running = self._wanted = set(self.members())
+        self._running = set(self._running)
+        for member in self.members():
+            self.lives.note(member, UP)
+        await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+
+    async def down(self) -> None:
+        await self._compose("down", "--volumes", "--timeout", "2", timeout_s=120, check=False)
+
+    # --- verbs
+
+    async def kill(self, member: str) -> None:
+        require_running(self, member)
+        self._wanted.discard(member)
+        if member in self._paused:
+            await self.resume(member)
+        await _docker("kill", self.container(member))
+        with trio.move_on_after(10):
+            while (await self._state(member))[0] == "running":
+                await trio.sleep(_POLL_S)
+        self._running.discard(member)
+        self.lives.note(member, DOWN)
+
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
+        require_running(self, member)
+        self._wanted.discard(member)
+        await _docker("stop", "-t", str(int(timeout_s)), self.container(member))
+        self._running.discard(member)
+        self.lives.note(member, DOWN)
+        return (await self._state(member))[1]
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        require_member(self, member)
+        if self.running(member):
+            raise ClusterError(f"{member} runs already")
+        await _docker("start", self.container(member))
+        self.lives.note(member, UP)
+        self._running.add(member)
+        self._wanted.add(member)
+        if ready:
+            await self.wait_ready(member, timeout_s)
+
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
+        if member != ZOOKEEPER:
+            number = broker_number(member)
+            await self._wait_ready([number], {number}, timeout_s)
+
+    async def pause(self, member: str) -> None:
+        require_running(self, member)
+        await _docker("pause", self.container(member))
+        if (await self._state(member))[0] == "paused":
+            self._paused.add(member)
+            self.lives.note(member, PAUSED)
+
+    async def resume(self, member: str) -> None:
+        require_member(self, member)
+        if member in self._paused:
+            await _docker("unpause", self.container(member))
+            self._paused.discard(member)
+            self.lives.note(member, UP)
+
+    # --- inside
+
+    async def _compose(self, *arguments: str, timeout_s: float, check: bool = True) -> None:
+        environment = {**os.environ, **self.project.environment, "CLUSTER": self.project.name}
+        done = None
+        with trio.move_on_after(timeout_s):
+            done = await trio.run_process(
+                self.project.command(*arguments),
+                env=environment,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+        if check and (done is None or done.returncode != 0):
+            lines = [] if done is None else done.stderr.decode(errors="replace").splitlines()
+            said = next((line for line in reversed(lines) if line.strip()), "no answer in time")
+            raise StartError(f"docker compose {arguments[0]}: {said.strip()}")
+
+    def _states(self) -> dict[str, str]:
+        done = subprocess.run(
+            ["docker", "ps", "-a", "--filter",
+             f"label=com.docker.compose.project={self.project.name}",
+             "--format", '{{.Label "com.docker.compose.service"}} {{.State}}'],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        pairs = [line.split() for line in done.stdout.splitlines()]
+        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+    async def _state(self, member: str) -> tuple[str, int]:
+        """(running, paused or exited; exit code)."""
+        text = await _docker(
+            "inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", self.container(member)
+        )
+        state, _, code = text.strip().partition(" ")
+        return state, int(code or 0)
+
+    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
+        waiting = list(numbers)
+        with trio.move_on_after(timeout_s):
+            while waiting:
+                address = ("127.0.0.1", self._ports[waiting[0]].published["EXTERNAL"])
+                if known <= await brokers_known(address):
+                    waiting.pop(0)
+                    continue
+                state, code = await self._state(broker(waiting[0]))
+                if state == "exited":
+                    lines = self.write_output(broker(waiting[0])).strip().splitlines()
+                    raise StartError(
+                        f"broker-{waiting[0]} ended with code {code}: {lines[-1] if lines else ''}"
+                    )
+                await trio.sleep(_POLL_S)
+            return
+        names = ", ".join(broker(n) for n in waiting)
+        raise StartError(f"not ready after {timeout_s:g} s: {names}")
+
+
+def _variable(name: str) -> str:
+    """The environment variable of a property, as the images name it."""
+    escaped = name.replace("_", "__").replace("-", "___").replace(".", "_")
+    return f"KAFKA_{escaped.upper()}"
+
+
+async def _docker(*arguments: str) -> str:
+    done = await trio.run_process(
+        ["docker", *arguments], capture_stdout=True, capture_stderr=True, check=False
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise ClusterError(f"docker {' '.join(arguments[:1])}: {said}")
+    return bytes(done.stdout).decode(errors="replace")
+
+
+async def _gateway() -> list[str]:
+    """The host's address on the engine's bridge, where the containers' host-gateway leads; none on
+    Docker Desktop, which leads it to 127.0.0.1.
+    """
+    text = await _docker("network", "inspect", "bridge")
+    found = re.search(r'"Gateway": "([0-9.]+)"', text)
+    if sys.platform == "darwin" or found is None:
+        return []
+    return [found.group(1)]
+
+
+@asynccontextmanager
+async def compose_cluster(
+    folder: Path, properties: Mapping[str, str], timeout_s: float = 300
+) -> AsyncIterator[ComposeCluster]:
+    """A running cluster in containers; whatever happens inside, none is left behind."""
+    require_engine()
+    cluster = ComposeCluster(folder, properties)
+    cluster.write_override()
+    reaper = subprocess.Popen(
+        [sys.executable, "-I", "-m", "highwater.cluster.reaper",
+         *cluster.project.command("down", "--volumes", "--timeout", "2")],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **cluster.project.environment, "CLUSTER": cluster.project.name},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                await cluster.serve_proxies(nursery)
+                await cluster.start_all(timeout_s)
+                yield cluster
+            finally:
+                with trio.CancelScope(shield=True):
+                    assert cluster.links is not None
+                    cluster.links.heal_all()
+                    for member in cluster.members():
+                        cluster.write_output(member)
+                    await cluster.down()
+                nursery.cancel_scope.cancel()
+    finally:
+        reaper.kill()
+        reaper.wait()
+        assert reaper.stdin is not None
+        reaper.stdin.close()

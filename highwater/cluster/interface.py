@@ -1,0 +1,123 @@
+"""The verbs that every runtime offers to faults, tests and the command line.
+
+A cluster has members: brokers by number, and ZooKeeper.  `kill` is SIGKILL, `stop` SIGTERM (a
+broker's controlled shutdown), `start` brings a member back on the same ports with the same data.
+Links between members are cut, and single messages held, through `links`; where a runtime has no
+proxies, `links` is None.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from highwater.cluster.links.link_rules import ZOOKEEPER, Links, broker
+from highwater.cluster.lives import Lives
+
+__all__ = [
+    "PATIENCE_S",
+    "TRACEBACK",
+    "ZOOKEEPER",
+    "Cluster",
+    "ClusterError",
+    "broker",
+    "broker_number",
+    "exceptions_in",
+    "require_member",
+    "require_running",
+]
+
+
+PATIENCE_S = 90.0
+"""How long the harness waits for what has to come about: a start, an election, a cut that is felt.
+
+No check rests on it.  A broker of ours starts in a second and one of Apache Kafka's in six; on a
+machine of two shared cores each has taken more than five times as long.
+"""
+
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def exceptions_in(text: str) -> str:
+    """How many exceptions a broker's output tells of, and what the last one was."""
+    last = text[text.rindex(TRACEBACK) :].splitlines()[1:]
+    said = next((line for line in last if line and not line[0].isspace()), "")
+    return f"logged {text.count(TRACEBACK)} exceptions, the last: {said}"
+
+
+class ClusterError(Exception):
+    """A verb could not be carried out; one clear line."""
+
+
+def require_running(cluster: Cluster, member: str) -> None:
+    """ClusterError, with what there is, for a name that is no member or one that does not run."""
+    require_member(cluster, member)
+    if not cluster.running(member):
+        up = [m for m in cluster.members() if cluster.running(m)]
+        raise ClusterError(f"{member} does not run; what runs is {', '.join(up) or 'nothing'}")
+
+
+def require_member(cluster: Cluster, member: str, *further: str) -> None:
+    """ClusterError, with the names that there are, where this is none of them."""
+    names = [*cluster.members(), *further]
+    if member not in names:
+        raise ClusterError(f"no member {member!r}: there are {', '.join(names)}")
+
+
+def broker_number(member: str) -> int:
+    """The number in "broker-2"; ClusterError where it names no broker."""
+    name, _, number = member.partition("-")
+    if name != "broker" or not number.isdigit():
+        raise ClusterError(f"{member} is no broker: brokers are named broker-1, broker-2, ...")
+    return int(number)
+
+
+class Cluster(Protocol):
+    runtime: str
+    brokers: list[int]
+    links: Links | None
+    lives: Lives
+    """When the members' processes came and went."""
+
+    @property
+    def bootstrap(self) -> str:
+        """For clients under test; through the proxies where there are any."""
+
+    @property
+    def direct_bootstrap(self) -> str:
+        """For the harness itself; never through a proxy."""
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """For the witnesses; never through a proxy."""
+
+    def members(self) -> list[str]: ...
+
+    def running(self, member: str) -> bool: ...
+
+    def paused(self, member: str) -> bool: ...
+
+    def data_dirs(self, number: int) -> list[Path]:
+        """A broker's log directories, readable from here."""
+
+    async def kill(self, member: str) -> None:
+        """Of a member that runs, as with `stop` and `pause`: ClusterError where it does not."""
+
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
+        """The exit code."""
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        """Waits until it serves, unless `ready` is False."""
+
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
+        """Until a member that was started serves; raises StartError where it does not."""
+
+    async def pause(self, member: str) -> None: ...
+
+    async def resume(self, member: str) -> None: ...
+
+    def unexpected_ends(self) -> list[str]:
+        """Members that ended without having been asked to, with their last words."""
+
+    def logged_exceptions(self) -> list[str]:
+        """Exceptions that a broker logged and did not handle."""

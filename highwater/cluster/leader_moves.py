@@ -1,0 +1,111 @@
+"""Admin requests that faults need: a leader is swapped as an operator would swap it.
+
+The partition is reassigned to the same replicas in another order, so that the wanted one is the
+preferred leader, and a preferred election follows.  Both go to the controller, past every proxy.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from highwater.cluster.ask import ask, metadata
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire import messages
+
+_RETRY = {ErrorCode.NOT_CONTROLLER, ErrorCode.REASSIGNMENT_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT}
+_HARMLESS = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    return [(h, int(p)) for h, _, p in (entry.rpartition(":") for entry in bootstrap.split(","))]
+
+
+async def controller_address(cluster: Cluster) -> tuple[str, int]:
+    """Where the controller is reached directly; raises ClusterError where none is known."""
+    direct = addresses(cluster.direct_bootstrap)
+    for address in direct:
+        try:
+            answer = await metadata(address, [])
+        except OSError:
+            continue
+        if answer.controller_id in cluster.brokers:
+            return direct[cluster.brokers.index(answer.controller_id)]
+    raise ClusterError("no broker knows a controller")
+
+
+async def move_leader(
+    cluster: Cluster,
+    tp: TopicPartition,
+    wanted: int,
+    brokers: list[int],
+    timeout_s: float = PATIENCE_S,
+) -> None:
+    """Asks until the controller agreed; raises ClusterError with its last answer."""
+    last = "no answer"
+    with trio.move_on_after(timeout_s):
+        while True:
+            try:
+                address = await controller_address(cluster)
+                last = await _reorder(address, tp, wanted) or await _elect(address, tp) or ""
+            except (OSError, ClusterError) as error:
+                last = str(error)
+            if not last:
+                return
+            await trio.sleep(0.3)
+    raise ClusterError(f"the leader of {tp} could not be moved to broker-{wanted}: {last}")
+
+
+async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) -> str | None:
+    """Makes `wanted` the preferred leader; what went wrong, or None."""
+    answer = await metadata(address, [tp.topic])
+    partition = next(
+        (p for t in answer.topics for p in t.partitions if p.partition_index == tp.partition), None
+    )
+    if partition is None:
+        return f"{tp} is unknown"
+    old = list(partition.replica_nodes)
+    if wanted not in old:
+        return f"broker-{wanted} is no replica of {tp}"
+    if old[0] == wanted:
+        return None
+    topic_class = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
+    request = messages.AlterPartitionReassignmentsRequest(
+        timeout_ms=5000,
+        topics=[
+            topic_class(
+                name=tp.topic,
+                partitions=[
+                    topic_class.ReassignablePartition(
+                        partition_index=tp.partition,
+                        replicas=[wanted, *(n for n in old if n != wanted)],
+                    )
+                ],
+            )
+        ],
+    )
+    result = await ask(address, request, 0, 8)
+    codes = [result.error_code]
+    codes += [p.error_code for t in result.responses for p in t.partitions]
+    return _name(codes)
+
+
+async def _elect(address: tuple[str, int], tp: TopicPartition) -> str | None:
+    """A preferred election; what went wrong, or None."""
+    request = messages.ElectLeadersRequest(
+        election_type=0,
+        topic_partitions=[
+            messages.ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])
+        ],
+        timeout_ms=5000,
+    )
+    result = await ask(address, request, 1, 8)
+    codes = [result.error_code]
+    codes += [p.error_code for t in result.replica_election_results for p in t.partition_result]
+    return _name(codes)
+
+
+def _name(codes: list[int]) -> str | None:
+    bad = [c for c in codes if c not in _HARMLESS]
+    return ErrorCode(bad[0]).name if bad else None

@@ -1,0 +1,369 @@
+"""One TCP proxy in front of one listener of a member; it obeys `Links`.
+
+Theory of operation.  Brokers advertise the proxies' ports, so that peers, the controller and
+clients all come through one; each broker also has a ZooKeeper proxy of its own.  A connection to a
+broker names its source in the first request: every request's header carries a client id, and
+brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, or the bare number
+that Kafka's controller uses).  Everything else is
+"clients".  So the proxy reads the first frame before it connects onward.
+
+A connection has two pipes.  A pipe reads frames: of each it looks at no more than the first 64 KiB,
+decides (pass, hold, drop), waits while its direction is cut, and passes the bytes on.  A held
+request to ZooKeeper lets pings pass, or the fault would be the end of the session.  An answer is
+matched to its request by the correlation id.  Where the far side refuses the connection, the near
+one is reset, as if it had been refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from highwater.cluster.links import zkframes
+from highwater.cluster.links.link_rules import (
+    CLIENTS,
+    ZOOKEEPER,
+    Action,
+    Links,
+    Message,
+    Rule,
+    Side,
+    broker,
+)
+from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_response
+from highwater.kafka.wire.header import (
+    BadHeader,
+    api_name,
+    parse_request_header,
+    response_body_position,
+)
+
+_SIZE = struct.Struct(">i")
+_CHUNK = 65536
+_LOOK = 65536
+_RESET = struct.pack("ii", 1, 0)
+_BROKER_ID = re.compile(
+    r"^(?:(?:highwater-)?(?:broker|replica|controller)[-_](\d+)(?:\D.*)?|(\d+))$", re.IGNORECASE
+)
+PRODUCE, FETCH = 0, 1
+
+
+class Ended(Exception):
+    """This connection is over: one side closed, or a rule dropped it."""
+
+
+def source_of(client_id: str | None) -> str:
+    """The member that a client id names.
+
+    >>> source_of("broker-2-fetcher-0"), source_of("controller-1-to-3"), source_of("3"),
+    source_of("rdkafka") ('broker-2', 'broker-1', 'broker-3', 'clients')
+    """
+    match = _BROKER_ID.match(client_id or "")
+    return broker(int(match.group(1) or match.group(2))) if match else CLIENTS
+
+
+@dataclass(slots=True)
+class _Session:
+    """What both pipes of a connection know."""
+
+    source: str
+    target: str
+    near: trio.SocketStream
+    far: trio.SocketStream
+    asked: deque[tuple[int, int, int]] = field(default_factory=deque)
+    """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
+    zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    shaken: set[Side] = field(default_factory=set)
+    """ZooKeeper: whose handshake is behind us."""
+    waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
+    """ZooKeeper: a held request, and those that came after it; only pings overtake them."""
+    waiting_changed: trio.Event = field(default_factory=trio.Event)
+    _locks: dict[Side, trio.Lock] = field(
+        default_factory=lambda: {side: trio.Lock() for side in Side}
+    )
+
+    def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
+        self.waiting.append((rule, frame))
+        self.waiting_changed.set()
+
+    def sending(self, side: Side) -> trio.Lock:
+        return self._locks[side]
+
+
+class _Frames:
+    """Reads frames of one stream: the head at once, the rest in pieces."""
+
+    def __init__(self, stream: trio.SocketStream, begun: bytes = b"") -> None:
+        self.stream = stream
+        self.buffer = bytearray(begun)
+        self.rest = 0
+
+    async def _fill(self, n: int) -> bool:
+        while len(self.buffer) < n:
+            data = await self.stream.receive_some(_CHUNK)
+            if not data:
+                return False
+            self.buffer += data
+        return True
+
+    async def head(self) -> tuple[bytes, int] | None:
+        """The next frame's first bytes with the size field, and its size; None at the end."""
+        if not await self._fill(4):
+            return None
+        (size,) = _SIZE.unpack_from(self.buffer)
+        size = max(size, 0)
+        look = 4 + min(size, _LOOK)
+        if not await self._fill(look):
+            return None
+        head = bytes(self.buffer[:look])
+        del self.buffer[:look]
+        self.rest = 4 + size - look
+        return head, size
+
+    async def body(self) -> bytes:
+        """Further bytes of the frame; empty where it is whole."""
+        if not self.rest:
+            return b""
+        if not self.buffer:
+            data = await self.stream.receive_some(min(_CHUNK, self.rest))
+            if not data:
+                raise Ended
+            self.rest -= len(data)
+            return bytes(data)
+        data = bytes(self.buffer[: self.rest])
+        del self.buffer[: self.rest]
+        self.rest -= len(data)
+        return data
+
+    async def rest_of_frame(self) -> bytes:
+        found = bytearray()
+        while piece := await self.body():
+            found += piece
+        return bytes(found)
+
+
+class Proxy:
+    """Listens for the connections to one listener of `owner` (or, from `owner`, to ZooKeeper)."""
+
+    def __init__(self, links: Links, target_port: int, *, owner: str, zookeeper: bool) -> None:
+        self.links = links
+        self.target_port = target_port
+        self.owner = owner
+        self.zookeeper = zookeeper
+
+    async def serve(
+        self,
+        port: int,
+        hosts: Sequence[str] = ("127.0.0.1",),
+        *,
+        task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        listeners = []
+        for host in hosts:
+            listeners += await trio.open_tcp_listeners(port, host=host, backlog=128)
+        await trio.serve_listeners(self._connection, listeners, task_status=task_status)
+
+    async def _connection(self, near: trio.SocketStream) -> None:
+        try:
+            with contextlib.suppress(
+                OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
+            ):
+                await self._carry(near)
+        finally:
+            _reset(near)
+
+    async def _carry(self, near: trio.SocketStream) -> None:
+        frames = _Frames(near)
+        if self.zookeeper:
+            source, target = self.owner, ZOOKEEPER
+            first = None
+        else:
+            first = await frames.head()
+            if first is None:
+                return
+            source, target = source_of(_client_id(first[0])), self.owner
+        self.links.connections[source, target] += 1
+        await self.links.wait_open((source, target), (target, source))
+        far = await trio.open_tcp_stream("127.0.0.1", self.target_port)
+        async with far:
+            session = _Session(source, target, near, far)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._until_end, nursery, self._requests, session, frames, first)
+                nursery.start_soon(self._until_end, nursery, self._answers, session)
+                if self.zookeeper:
+                    nursery.start_soon(self._until_end, nursery, self._held_requests, session)
+            for rule, _ in session.waiting:
+                if rule is not None:
+                    rule.lost += 1
+
+    async def _until_end(
+        self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
+    ) -> None:
+        """Where one pipe ends, so does the connection."""
+        with contextlib.suppress(
+            OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
+        ):
+            await pipe(*args)  # type: ignore[misc]
+        nursery.cancel_scope.cancel()
+
+    async def _requests(
+        self, session: _Session, frames: _Frames, first: tuple[bytes, int] | None
+    ) -> None:
+        while (got := first or await frames.head()) is not None:
+            first = None
+            head, size = got
+            message = self._request(session, head, size)
+            await self._pass(session, frames, head, message, session.far, Side.REQUEST)
+
+    async def _answers(self, session: _Session) -> None:
+        frames = _Frames(session.far)
+        while (got := await frames.head()) is not None:
+            message = self._answer(session, *got)
+            await self._pass(session, frames, got[0], message, session.near, Side.RESPONSE)
+
+    async def _pass(
+        self,
+        session: _Session,
+        frames: _Frames,
+        head: bytes,
+        message: Message | None,
+        onward: trio.SocketStream,
+        side: Side,
+    ) -> None:
+        """One frame through rules and cuts."""
+        way = (session.source, session.target)
+        if side is Side.RESPONSE:
+            way = way[::-1]
+        rule = self.links.rule_for(message) if message is not None else None
+        if rule is not None and rule.action is Action.DROP:
+            if self.zookeeper:
+                raise Ended
+            while await frames.body():
+                pass
+            return
+        waits = rule is not None or (session.waiting and message and message.api != "ping")
+        if waits and self.zookeeper and side is Side.REQUEST:
+            session.wait_behind(rule, head + await frames.rest_of_frame())
+            return
+        try:
+            if rule is not None:
+                await rule.released.wait()
+            self.links.passed[way] += 1
+            piece = head
+            while piece:
+                await self.links.wait_open(way)
+                async with session.sending(side):
+                    await onward.send_all(piece)
+                piece = await frames.body()
+        except BaseException:
+            if rule is not None:
+                rule.lost += 1
+            raise
+        if rule is not None:
+            rule.arrived += 1
+
+    async def _held_requests(self, session: _Session) -> None:
+        """Sends what waits behind a rule on a ZooKeeper connection, in order, as it is released."""
+        while True:
+            await session.waiting_changed.wait()
+            session.waiting_changed = trio.Event()
+            while session.waiting:
+                rule, frame = session.waiting[0]
+                if rule is not None:
+                    await rule.released.wait()
+                    if rule.action is Action.DROP:
+                        raise Ended  # what was held shall never arrive
+                await self.links.wait_open((session.source, session.target))
+                async with session.sending(Side.REQUEST):
+                    await session.far.send_all(frame)
+                session.waiting.popleft()
+                if rule is not None:
+                    rule.arrived += 1
+
+    def _request(self, session: _Session, head: bytes, size: int) -> Message | None:
+        body = memoryview(head)[4:]
+        if self.zookeeper:
+            if Side.REQUEST not in session.shaken:
+                session.shaken.add(Side.REQUEST)
+                return None
+            xid, name, paths = zkframes.parse_request(body)
+            if xid > 0:
+                session.zk_asked[xid] = (name, paths)
+            return Message(session.source, session.target, Side.REQUEST, name, paths)
+        try:
+            header = parse_request_header(body)
+        except BadHeader:
+            return None
+        if not (header.api_key == PRODUCE and _acks_of_produce(header.api_version, body) == 0):
+            session.asked.append((header.correlation_id, header.api_key, header.api_version))
+        name = api_name(header.api_key)
+        return Message(session.source, session.target, Side.REQUEST, name, (), header.client_id)
+
+    def _answer(self, session: _Session, head: bytes, size: int) -> Message | None:
+        body = memoryview(head)[4:]
+        if len(body) < 4:
+            return None
+        if self.zookeeper:
+            if Side.RESPONSE not in session.shaken:
+                session.shaken.add(Side.RESPONSE)
+                return None
+            name, paths = session.zk_asked.pop(zkframes.response_xid(body), ("", ()))
+            return Message(session.target, session.source, Side.RESPONSE, name, paths)
+        (correlation_id,) = _SIZE.unpack_from(body)
+        while session.asked:
+            asked, api_key, version = session.asked.popleft()
+            if asked == correlation_id:
+                name = api_name(api_key)
+                if api_key in (PRODUCE, FETCH) and size <= _LOOK and session.source == CLIENTS:
+                    self._count_errors(name, api_key, version, body)
+                return Message(session.target, session.source, Side.RESPONSE, name)
+        return None
+
+    def _count_errors(self, name: str, api_key: int, version: int, body: memoryview) -> None:
+        """What clients were answered: they hide NOT_LEADER behind their retries."""
+        try:
+            position = response_body_position(api_key, version, body)
+            answer = decode_response(api_key, version, body[position:])
+        except (BadMessage, UnknownApi, BadHeader):
+            return
+        for topic in answer.responses:
+            answers = topic.partition_responses if api_key == PRODUCE else topic.partitions
+            for partition in answers:
+                if partition.error_code:
+                    self.links.answers[name, str(partition.error_code)] += 1
+
+
+def _client_id(head: bytes) -> str | None:
+    try:
+        return parse_request_header(memoryview(head)[4:]).client_id
+    except BadHeader:
+        return None
+
+
+def _acks_of_produce(version: int, body: memoryview) -> int:
+    """acks of a Produce request: 0 means no answer will come; -1 where it cannot be read."""
+    try:
+        at = parse_request_header(body).body_position
+        if version >= 9:  # compact nullable string
+            length = body[at]
+            at += 1 + max(length - 1, 0)
+        elif version >= 3:
+            (length,) = struct.unpack_from(">h", body, at)
+            at += 2 + max(length, 0)
+        return int(struct.unpack_from(">h", body, at)[0])
+    except (BadHeader, struct.error, IndexError):
+        return -1
+
+
+def _reset(stream: trio.SocketStream) -> None:
+    """Closes with a reset, so that the peer learns at once and nothing lingers."""
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    stream.socket.close()

@@ -1,0 +1,120 @@
+"""Ports on 127.0.0.1: free ones for runs, checked ones for `up`.
+
+Free ports are taken below 32768: above it the kernel hands out ports to outgoing connections, and a
+broker that is restarted on "its" port may find a client's socket there.  A socket with SO_REUSEADDR
+is bound for the check as a broker would bind it, so that a port in TIME_WAIT counts as free.
+
+A port whose broker is down for a moment looks free to anyone who asks.  Runs side by side therefore
+need ranges of their own: the setting HIGHWATER_PORTS (such as 20000-26000), which a run's processes
+inherit.  Clusters on ports that somebody asked for hold a lock on each for as long as they run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from highwater.child_processes import StartError
+
+LOW, HIGH = 20000, 32000
+SETTING = "HIGHWATER_PORTS"
+_last_given: int | None = None
+
+
+class PortInUse(Exception):
+    """One clear line: which port, for what, and what to do."""
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+            sock.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def require_free(port: int, what: str, remedy: str) -> None:
+    if not is_free(port):
+        raise PortInUse(f"port {port} ({what}) is in use on 127.0.0.1: {remedy}")
+
+
+@contextmanager
+def claimed(ports: Sequence[int], folder: Path) -> Iterator[None]:
+    """These ports are the cluster's in `folder`, until the end of the block or of this process.
+
+    Between the look whether a port is free and a broker's bind there, another cluster of this user
+    could take the same look.  Raises PortInUse with that cluster's folder.
+    """
+    with ExitStack() as claims:
+        for port in ports:
+            claims.enter_context(_claim(port, folder))
+        yield
+
+
+@contextmanager
+def _claim(port: int, folder: Path) -> Iterator[None]:
+    path = Path(tempfile.gettempdir()) / f"highwater-{os.getuid()}-port-{port}.lock"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "r+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = lock.read().strip()  # empty until the other has written it
+            who = f"the cluster in {other}" if other else "another cluster that is starting"
+            remedy = f"stop it (highwater down --dir {other})" if other else "stop it"
+            raise PortInUse(
+                f"port {port} (a broker's port) is taken by {who}: {remedy}, or give another --port"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{folder}\n")
+        lock.flush()
+        try:
+            yield
+        finally:
+            lock.truncate(0)
+
+
+def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """The first port that may be given, and the one after the last.  Raises StartError."""
+    if not (setting := environment.get(SETTING)):
+        return LOW, HIGH
+    first, _, end = setting.partition("-")
+    if not (first.isdecimal() and end.isdecimal() and 1024 <= int(first) < int(end) <= 65536):
+        raise StartError(f"{SETTING} is {setting!r}: set it to FIRST-END, such as {LOW}-{HIGH}")
+    return int(first), int(end)
+
+
+def share_of_ports(part: int, parts: int) -> str:
+    """A value of HIGHWATER_PORTS for the `part`th (from 0) of so many that run side by side."""
+    each = (HIGH - LOW) // parts
+    return f"{LOW + part * each}-{LOW + (part + 1) * each}"
+
+
+def free_ports(count: int, without: Collection[int] = ()) -> list[int]:
+    """Distinct ports that are free now, and not among those that are meant for something else.
+
+    The search starts at a place of this process's own, and goes on from there: clients of a cluster
+    that is gone may still try its ports, and must not find the next cluster there.
+    """
+    global _last_given
+    low, high = port_range()
+    found: list[int] = []
+    port = low + (os.getpid() * 37) % (high - low) if _last_given is None else _last_given
+    for _ in range(high - low):
+        if len(found) == count:
+            break
+        port = port + 1 if low <= port + 1 < high else low
+        if port not in without and is_free(port):
+            found.append(port)
+    else:
+        raise PortInUse(f"no {count} free ports between {low} and {high} on 127.0.0.1")
+    _last_given = port
+    return found

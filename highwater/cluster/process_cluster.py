@@ -1,0 +1,492 @@
+"""The process runtime: ZooKeeper and brokers as processes on 127.0.0.1.
+
+Theory of operation.  A cluster lives in one folder: `state.json` (pids with start times, ports),
+`lock` (held as long as the supervisor lives, so that two cannot share a folder), `zookeeper/` and
+`broker-N/` (properties, data, output).  Ports are chosen once and written into state.json, so that
+a broker keeps its port over restarts, and a cluster over `down` and `up`.
+
+Every broker has three listeners: INTERNAL between brokers, CONTROL for the controller's requests,
+EXTERNAL for clients.  With `links`, each listener is advertised as the port of a proxy, and each
+broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment: brokers
+wait for ZooKeeper by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import trio
+
+from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
+from highwater.cluster import internal_topics
+from highwater.cluster import zookeeper_process as zookeeper
+from highwater.cluster.ask import brokers_known
+from highwater.cluster.interface import (
+    PATIENCE_S,
+    TRACEBACK,
+    ZOOKEEPER,
+    ClusterError,
+    broker,
+    broker_number,
+    exceptions_in,
+    require_member,
+    require_running,
+)
+from highwater.cluster.links.link_rules import Links
+from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.lives import PAUSED, UP, Lives
+from highwater.cluster.ports import claimed, free_ports, is_free, require_free
+from highwater.cluster.programs import Highwater, Program
+
+LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
+_TICK_MS = {"test": 500, "kafka": 2000}
+_POLL_S = 0.02
+
+
+@dataclass(slots=True)
+class Settings:
+    folder: Path
+    brokers: int = 3
+    profile: str = "test"
+    external_ports: tuple[int, ...] = ()
+    """Fixed ports for clients (`up`); empty: free ones."""
+    zookeeper_port: int = 0
+    """A wish: another is taken where it is in use; 0: any."""
+    proxies: bool = False
+    program: Program = field(default_factory=Highwater)
+    programs: dict[int, Program] = field(default_factory=dict)
+    """Brokers that run another program: a mixed cluster.  Looked up at each start."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Further broker properties."""
+    quick_end: bool = False
+    """Kill everything at the end: nobody will need what a clean shutdown saves."""
+    internal_topics: bool = False
+    """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
+    first group comes after the first fault; left to the first client otherwise, as in Kafka."""
+
+    def program_of(self, number: int) -> Program:
+        return self.programs.get(number, self.program)
+
+
+@dataclass(slots=True)
+class _Ports:
+    """Per broker and listener; `advertised` differs from `bound` where proxies stand between."""
+
+    bound: dict[str, int]
+    advertised: dict[str, int]
+    zookeeper: int
+    """Where this broker finds ZooKeeper."""
+    metrics: int = -1
+    """Its page of metrics; Highwater's own."""
+
+
+class ProcessCluster:
+    """See the module's docstring.  Made by `process_cluster`."""
+
+    runtime = "process"
+
+    def __init__(self, settings: Settings, lock: IO[str]) -> None:
+        self.settings = settings
+        self.folder = settings.folder
+        self.brokers = list(range(1, settings.brokers + 1))
+        self.links = Links() if settings.proxies else None
+        self.lives = Lives()
+        self.proxies: list[Proxy] = []
+        self._lock = lock
+        self._children: dict[str, Child] = {}
+        self._wanted: set[str] = set()
+        self._zookeeper_port, self._ports = self._choose_ports()
+
+    # --- where things are
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].advertised['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def direct_bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n].bound['EXTERNAL']}" for n in self.brokers)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
+        """Where a broker listens itself, beside any proxy."""
+        return "127.0.0.1", self._ports[number].bound[listener]
+
+    def metrics_port(self, number: int) -> int:
+        return self._ports[number].metrics
+
+    def metrics_address(self, number: int) -> str | None:
+        """host:port of a broker's metrics and traces; None where it has none."""
+        if self.settings.program_of(number).name != "highwater":
+            return None
+        given = self.settings.properties
+        port = int(given.get("highwater.metrics.port", self.metrics_port(number)))
+        if port < 0:
+            return None
+        host = given.get("highwater.metrics.host") or "127.0.0.1"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def members(self) -> list[str]:
+        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
+
+    def member_folder(self, member: str) -> Path:
+        return self.folder / member
+
+    def output(self, member: str) -> Path:
+        return self.member_folder(member) / "output.log"
+
+    def data_dirs(self, number: int) -> list[Path]:
+        return [self.folder / broker(number) / "data"]
+
+    def running(self, member: str) -> bool:
+        child = self._children.get(member)
+        return child is not None and child.running
+
+    def paused(self, member: str) -> bool:
+        child = self._children.get(member)
+        return child is not None and child.paused
+
+    def pid(self, member: str) -> int:
+        return self._child(member).pid.pid
+
+    def unexpected_ends(self) -> list[str]:
+        return [
+            f"{name} ended with code {child.popen.returncode}: {child.last_words()}"
+            for name, child in sorted(self._children.items())
+            if name in self._wanted and not child.running
+        ]
+
+    def logged_exceptions(self) -> list[str]:
+        found = []
+        for number in self.brokers:
+            path = self.output(broker(number))
+            text = path.read_text(errors="replace") if path.exists() else ""
+            if TRACEBACK in text:
+                found.append(f"broker-{number} {exceptions_in(text)}")
+        return found
+
+    # --- ports
+
+    def _choose_ports(self) -> tuple[int, dict[int, _Ports]]:
+        earlier = self._earlier_ports()
+        if earlier is not None:
+            return earlier
+        each = 8 if self.settings.proxies else 5
+        external = self.settings.external_ports
+        free = iter(free_ports(len(self.brokers) * each + 1, without=external))
+        wish = self.settings.zookeeper_port
+        can_be = wish and wish not in external and is_free(wish)
+        zookeeper_port = wish if can_be else next(free)
+        ports = {}
+        for index, number in enumerate(self.brokers):
+            bound = {listener: next(free) for listener in LISTENERS}
+            if external:
+                bound["EXTERNAL"] = external[index]
+            advertised = bound
+            if self.settings.proxies:
+                advertised = {listener: next(free) for listener in LISTENERS}
+            ports[number] = _Ports(
+                bound,
+                advertised,
+                next(free) if self.settings.proxies else zookeeper_port,
+                next(free),
+            )
+        for port in external:
+            require_free(port, "a broker's port", "stop what listens there, or give other ports")
+        return zookeeper_port, ports
+
+    def _earlier_ports(self) -> tuple[int, dict[int, _Ports]] | None:
+        """The ports of the cluster that this folder held before, if it had as many brokers."""
+        try:
+            state = json.loads((self.folder / "state.json").read_text())
+            ports = {int(n): _Ports(**p) for n, p in state["ports"].items()}
+            zookeeper_port = int(state["zookeeper_port"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        fixed = tuple(p.bound["EXTERNAL"] for _, p in sorted(ports.items()))
+        wanted = self.settings.external_ports
+        if sorted(ports) != self.brokers or (wanted and wanted != fixed):
+            return None
+        for number in self.brokers:
+            for listener, port in ports[number].bound.items():
+                require_free(port, f"broker {number}, {listener}", "stop what listens there")
+        require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
+        return zookeeper_port, ports
+
+    # --- starting and stopping the whole
+
+    async def serve_proxies(self, nursery: trio.Nursery) -> None:
+        if self.links is None:
+            return
+        for number in self.brokers:
+            ports = self._ports[number]
+            member = broker(number)
+            for listener in LISTENERS:
+                proxy = Proxy(self.links, ports.bound[listener], owner=member, zookeeper=False)
+                self.proxies.append(proxy)
+                await nursery.start(proxy.serve, ports.advertised[listener])
+            proxy = Proxy(self.links, self._zookeeper_port, owner=member, zookeeper=True)
+            self.proxies.append(proxy)
+            await nursery.start(proxy.serve, ports.zookeeper)
+
+    async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
+        """All members at the same moment; returns when every broker knows every broker."""
+        for member in self.members():
+            self._spawn(member)
+        await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+
+    async def stop_all(self, timeout_s: float = 15) -> None:
+        """Brokers by controlled shutdown, then ZooKeeper; SIGKILL for what does not end in time."""
+        self._wanted.clear()
+        if self.settings.quick_end:
+            timeout_s = 0
+        brokers = [c for name, c in self._children.items() if name != ZOOKEEPER]
+        for child in brokers:
+            child.signal(signal.SIGCONT)
+            child.signal(signal.SIGTERM)
+        await self._end(brokers, timeout_s)
+        others = [c for name, c in self._children.items() if name == ZOOKEEPER]
+        for child in others:
+            child.signal(signal.SIGCONT)
+            child.signal(signal.SIGTERM)
+        await self._end(others, min(timeout_s, 5))
+        self.write_state()
+
+    async def _end(self, children: list[Child], timeout_s: float) -> None:
+        with trio.move_on_after(timeout_s):
+            while any(c.running for c in children):
+                await trio.sleep(_POLL_S)
+        for child in children:
+            child.signal(signal.SIGKILL)
+        for child in children:
+            child.wait(10)
+
+    # --- verbs
+
+    async def kill(self, member: str) -> None:
+        require_running(self, member)
+        child = self._children[member]
+        self._wanted.discard(member)
+        child.signal(signal.SIGKILL)
+        await self._end([child], 10)
+        self.lives.look(self.running)
+        self.write_state()
+
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
+        require_running(self, member)
+        child = self._children[member]
+        self._wanted.discard(member)
+        child.signal(signal.SIGTERM)
+        with trio.move_on_after(timeout_s):
+            while child.running:
+                await trio.sleep(_POLL_S)
+        code = child.popen.poll()
+        if code is None:
+            raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
+        self.lives.look(self.running)
+        self.write_state()
+        return int(code)
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        require_member(self, member)
+        if self.running(member):
+            raise ClusterError(f"{member} runs already")
+        self._spawn(member)
+        if not ready:
+            return
+        if member == ZOOKEEPER:
+            await self.wait_ready(member, timeout_s)
+            return
+        number = broker_number(member)
+        deadline = trio.current_time() + timeout_s
+        while True:
+            try:
+                await self._wait_ready([number], {number}, deadline - trio.current_time())
+                return
+            except StartError:
+                child = self._child(member)
+                program = self.settings.program_of(number)
+                refused = program.registration_refused in child.new_output()
+                if child.running or not refused or trio.current_time() > deadline:
+                    raise
+                self.lives.look(self.running)
+                await trio.sleep(0.5)  # until the session of the killed predecessor has expired
+                self._spawn(member)
+
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
+        if member != ZOOKEEPER:
+            number = broker_number(member)
+            await self._wait_ready([number], {number}, timeout_s)
+            return
+        with trio.move_on_after(timeout_s):
+            while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
+                self._require_running(member)
+                await trio.sleep(_POLL_S)
+            return
+        raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
+
+    async def pause(self, member: str) -> None:
+        require_running(self, member)
+        await self._signal_until(member, signal.SIGSTOP, paused=True)
+        if self.paused(member):
+            self.lives.note(member, PAUSED)
+
+    async def resume(self, member: str) -> None:
+        await self._signal_until(member, signal.SIGCONT, paused=False)
+        if self.running(member) and not self.paused(member):
+            self.lives.note(member, UP)
+
+    async def _signal_until(self, member: str, number: signal.Signals, paused: bool) -> None:
+        child = self._child(member)
+        child.signal(number)
+        with trio.move_on_after(5):
+            while child.running and child.paused is not paused:
+                await trio.sleep(_POLL_S)
+
+    # --- inside
+
+    def _child(self, member: str) -> Child:
+        require_member(self, member)
+        return self._children[member]
+
+    def _spawn(self, member: str) -> None:
+        folder = self.member_folder(member)
+        folder.mkdir(parents=True, exist_ok=True)
+        env: Mapping[str, str] | None = None
+        if member == ZOOKEEPER:
+            tick = _TICK_MS.get(self.settings.profile, 2000)
+            command = zookeeper.prepare(folder, self._zookeeper_port, tick)
+        else:
+            number = broker_number(member)
+            program = self.settings.program_of(number)
+            command = program.command(self._write_properties(number), self.settings.profile)
+            env = program.environment()
+        self._children[member] = Child(
+            member, command, output=self.output(member), cwd=folder, env=env
+        )
+        self.lives.note(member, UP)
+        self._wanted.add(member)
+        self.write_state()
+
+    def _write_properties(self, number: int) -> Path:
+        ports = self._ports[number]
+        folder = self.member_folder(broker(number))
+        factor = min(3, len(self.brokers))
+
+        def endpoints(chosen: Mapping[str, int]) -> str:
+            return ",".join(f"{name}://127.0.0.1:{port}" for name, port in chosen.items())
+
+        properties = {
+            "broker.id": str(number),
+            "listeners": endpoints(ports.bound),
+            "advertised.listeners": endpoints(ports.advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in LISTENERS),
+            "inter.broker.listener.name": "INTERNAL",
+            "control.plane.listener.name": "CONTROL",
+            "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
+            "log.dirs": str(self.data_dirs(number)[0]),
+            "default.replication.factor": str(factor),
+            "min.insync.replicas": str(min(2, factor)),
+            "num.partitions": "3",
+            "inter.broker.protocol.version": "2.6",
+        }
+        if self.settings.profile == "test":
+            # where all brokers stop at once, the last ones have nobody to hand their leaders to
+            properties["controlled.shutdown.retry.backoff.ms"] = "300"
+        if self.settings.program_of(number).name == "highwater":
+            properties["highwater.metrics.port"] = str(ports.metrics)
+        properties |= self.settings.program_of(number).prepare(
+            folder, len(self.brokers), self.settings.profile
+        )
+        if factor < 3:
+            properties |= internal_topics.properties(factor)
+        properties |= self.settings.properties
+        path = folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
+    def _require_running(self, member: str) -> None:
+        child = self._child(member)
+        if not child.running:
+            raise StartError(
+                f"{member} ended with code {child.popen.returncode}: {child.last_words()}"
+                f" (all of it in {child.output})"
+            )
+
+    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
+        """Until each of these brokers serves and knows `known`."""
+        waiting = list(numbers)
+        with trio.move_on_after(timeout_s):
+            while waiting:
+                for member in (ZOOKEEPER, *(broker(n) for n in waiting)):
+                    if member in self._wanted:
+                        self._require_running(member)
+                if known <= await brokers_known(self.address(waiting[0])):
+                    waiting.pop(0)
+                else:
+                    await trio.sleep(_POLL_S)
+            return
+        names = ", ".join(broker(n) for n in waiting)
+        raise StartError(f"not ready after {timeout_s:g} s: {names}; output in {self.folder}")
+
+    def write_state(self, **further: Any) -> None:
+        """state.json, whole or not at all: `down` and `status` read it."""
+        state = {
+            "supervisor": Pid.of(os.getpid()).as_json(),
+            "runtime": self.runtime,
+            "program": self.settings.program.name,
+            "bootstrap": self.bootstrap,
+            "zookeeper": self.zookeeper_connect,
+            "zookeeper_port": self._zookeeper_port,
+            "ports": {n: asdict(ports) for n, ports in self._ports.items()},
+            "metrics": {n: self.metrics_address(n) for n in self._ports},
+            "processes": {
+                name: child.pid.as_json() for name, child in self._children.items() if child.running
+            },
+            **further,
+        }
+        temporary = self.folder / "state.json.tmp"
+        temporary.write_text(json.dumps(state, indent=1) + "\n")
+        os.replace(temporary, self.folder / "state.json")
+
+
+@asynccontextmanager
+async def process_cluster(
+    settings: Settings, timeout_s: float = PATIENCE_S
+) -> AsyncIterator[ProcessCluster]:
+    """A running cluster; whatever happens inside, no process is left behind."""
+    if settings.internal_topics:
+        internal_topics.require_room(settings.properties, settings.brokers)
+    with ExitStack() as held:
+        lock = held.enter_context(take_lock(settings.folder))
+        kill_listed(settings.folder / "state.json")  # what a supervisor that was killed left behind
+        held.enter_context(claimed(settings.external_ports, settings.folder))
+        cluster = ProcessCluster(settings, lock)
+        cluster.write_state()
+        watchdog = Watchdog(settings.folder / "state.json")
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await cluster.serve_proxies(nursery)
+                    await cluster.start_all(timeout_s)
+                    if settings.internal_topics:
+                        await internal_topics.create(cluster, timeout_s)
+                    yield cluster
+                finally:
+                    with trio.CancelScope(shield=True):
+                        if cluster.links is not None:
+                            cluster.links.heal_all()
+                        await cluster.stop_all()
+                    nursery.cancel_scope.cancel()
+        finally:
+            watchdog.close()

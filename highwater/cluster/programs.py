@@ -1,0 +1,102 @@
+"""What runs as a broker: Highwater's, or Apache Kafka's (the oracle), from the same properties.
+
+Both read one server.properties, so that every verb, fault and check of the harness works on either:
+a check that Apache Kafka does not pass is wrong, or a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from highwater.child_processes import StartError
+from highwater.cluster.zookeeper_process import find_java
+from highwater.kafka.config.sources import profile_properties
+
+
+class Program(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def registration_refused(self) -> str:
+        """What a broker prints as it ends because its killed predecessor's znode is still there."""
+
+    def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
+        """Writes what it needs into the broker's folder; returns further properties."""
+
+    def command(self, properties: Path, profile: str) -> list[str]: ...
+
+    def environment(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Highwater:
+    """`python -I -m highwater.broker`: -I, so that no module of the user's folder gets in the way.
+
+    `source` runs the broker from another copy of the source (a test's mutant) instead of the
+    installed one.
+    """
+
+    source: Path | None = None
+    name: str = "highwater"
+    registration_refused: str = "is registered by"
+
+    def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
+        return {}
+
+    def command(self, properties: Path, profile: str) -> list[str]:
+        arguments = ["--config", str(properties), "--profile", profile]
+        if self.source is None:
+            return [sys.executable, "-I", "-m", "highwater.broker", *arguments]
+        start = (
+            f"import sys, runpy; sys.path.insert(0, {str(self.source)!r});"
+            "runpy.run_module('highwater.broker', run_name='__main__', alter_sys=True)"
+        )
+        return [sys.executable, "-I", "-c", start, *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {**_without_kafka_variables(), "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheKafka:
+    """kafka.Kafka from the jars of a release (`home` holds `libs`), in ZooKeeper mode."""
+
+    home: Path
+    name: str = "apache"
+    jvm: tuple[str, ...] = ("-Xmx400m", "-XX:+UseSerialGC")
+    """Small and quick to start; `apache.SERVER_JVM` is what Kafka's own start script uses."""
+    registration_refused: str = "NodeExistsException"
+
+    def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
+        if not (self.home / "libs").is_dir():
+            raise StartError(f"no Apache Kafka in {self.home}: scripts/apache-kafka fetches it")
+        (folder / "log4j.properties").write_text(
+            "log4j.rootLogger=INFO, C\nlog4j.appender.C=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.C.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.C.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
+        )
+        return profile_properties(profile, brokers)
+
+    def command(self, properties: Path, profile: str) -> list[str]:
+        return [
+            find_java(),
+            *self.jvm,
+            f"-Dlog4j.configuration=file:{properties.parent / 'log4j.properties'}",
+            "-cp",
+            f"{self.home}/libs/*",
+            "kafka.Kafka",
+            str(properties),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        return _without_kafka_variables()
+
+
+def _without_kafka_variables() -> dict[str, str]:
+    """The environment, but nothing that a broker would take for a property of its own."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("KAFKA_")}

@@ -1,0 +1,129 @@
+"""The folder that a run leaves: what is in it, and where.
+
+run.json        who, when, how: `RunInfo` (seed, runtime, topics, counters of the witnesses); it is
+                there from the beginning, and says whether the run came to its end (`finished`)
+history.jsonl   what the clients did and heard: `highwater.verdict.history`
+faults.jsonl    one line a fault that fired: {"name", "target", "t", "t_ns", "params", "effect",
+                "error"}; `t` is seconds since the workload began; `effect` says what was seen of
+                it, and is null where nothing was (the run is then void: L4).  The verbs that end a
+                fault (start, resume, heal, release) are lines of their own.
+witness.jsonl   ZooKeeper as a watcher saw it: {"t_ns", "what": "leader" | "isr" | "controller" |
+                "broker", ...}
+cluster/        from each broker's disk, after the run:
+  records.jsonl   {"broker", "topic", "partition", "offset", "leader_epoch", "key", "value",
+                  "producer_id", "producer_epoch", "sequence"}: every record of every replica (C5)
+  epochs.jsonl    {"broker", "topic", "partition", "epoch", "start_offset"}: leader-epoch-checkpoint
+  processes.jsonl {"t_ns", "member", "state": "up" | "paused" | "down"}: the processes, as the
+                  harness started, stopped and saw them
+  sizes.jsonl     {"t_ns", "broker", "topic", "partition", "segment", "size", "was"}: a log became
+                  shorter
+  broker-N/       its output and its server.properties
+consumed/       *.parquet of an independent consumer (Spark), where there was one
+verdict.json    the outcome: `highwater.verdict`
+report.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(slots=True)
+class TopicInfo:
+    name: str
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int
+    expect_loss: bool = False
+    """True for the acks=1 topic: acknowledged records may be lost there, and must be."""
+
+
+@dataclass(slots=True)
+class RunInfo:
+    """run.json."""
+
+    run: str
+    seed: int
+    runtime: str
+    duration_s: float
+    started: str = ""
+    """Wall clock, ISO 8601: for people; everything that is compared uses t_ns."""
+    bootstrap: str = ""
+    topics: list[TopicInfo] = field(default_factory=list)
+    brokers: list[int] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    """not_leader, leader_changes, isr_shrinks, isr_expands, truncated_bytes, controller_moves,
+    hw_below_leo_at_leader_death: what the witnesses counted."""
+    cluster_checks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """R2, R5, ...: {"name", "examined", "violations", "examples"}, found by the witnesses."""
+    planned_faults: int = 0
+    loss_arranged: bool = True
+    """Whether a fault was to lose acks=1 records: then a loss must be seen (L4)."""
+    healed: bool = False
+    """Whether the cluster became whole again (L2) before the final read."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong beside the checks: a process that died unasked, a partition that stayed
+    under-replicated, a final read that did not reach the end."""
+    final_read: bool = False
+    """Whether the final full read reached the end offsets of all partitions."""
+    finished: bool = False
+    """Whether the run came to its end: the final read was over, and the brokers' segments were
+    read.  One that was interrupted (Ctrl-C, a killed harness) lacks what the checks look for."""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    @property
+    def faults(self) -> Path:
+        return self.path / "faults.jsonl"
+
+    @property
+    def witness(self) -> Path:
+        return self.path / "witness.jsonl"
+
+    @property
+    def cluster(self) -> Path:
+        return self.path / "cluster"
+
+    @property
+    def consumed(self) -> Path:
+        return self.path / "consumed"
+
+    @property
+    def verdict(self) -> Path:
+        return self.path / "verdict.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def create(self) -> None:
+        """Makes the folder; refuses one that holds a run already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self.history.exists():
+            raise FileExistsError(
+                f"{self.path} holds a run already: name another folder with --out"
+            )
+        self.cluster.mkdir(exist_ok=True)
+
+    def write_info(self, info: RunInfo) -> None:
+        temporary = self.path / "run.json.tmp"
+        temporary.write_text(json.dumps(asdict(info), indent=1) + "\n")
+        os.replace(temporary, self.path / "run.json")
+
+    def read_info(self) -> RunInfo:
+        raw: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        topics = [TopicInfo(**t) for t in raw.pop("topics", [])]
+        known = {k: v for k, v in raw.items() if k in RunInfo.__slots__}
+        return RunInfo(topics=topics, **known)

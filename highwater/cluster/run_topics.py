@@ -1,0 +1,96 @@
+"""Creates a run's topics, through the controller, past every proxy.
+
+The controller answers once it has decided; the others hear of it after that.  A fault may befall
+the controller in between, so a topic counts as made when every broker that runs knows its leaders.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from highwater.cluster.ask import ask, metadata
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError, broker
+from highwater.cluster.leader_moves import addresses, controller_address
+from highwater.cluster.run_folder import TopicInfo
+from highwater.kafka.client.retries import RETRIABLE, code_of
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire import messages
+
+_DONE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+
+
+class _Refused(ClusterError):
+    """The controller's last word: to ask again changes nothing."""
+
+
+async def create_topics(
+    cluster: Cluster, topics: list[TopicInfo], timeout_s: float = PATIENCE_S
+) -> None:
+    """Asks until they are made, and known; ClusterError with what is missing, and at once where the
+    controller's error is one that no retry mends."""
+    topic_class = messages.CreateTopicsRequest.CreatableTopic
+    request = messages.CreateTopicsRequest(
+        topics=[
+            topic_class(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[
+                    topic_class.CreatableTopicConfig(
+                        name="min.insync.replicas", value=str(topic.min_insync_replicas)
+                    )
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=10000,
+        validate_only=False,
+    )
+    last = "no answer"
+    with trio.move_on_after(timeout_s):
+        while True:
+            try:
+                answer = await ask(await controller_address(cluster), request, 4, 12)
+                bad = [t for t in answer.topics if t.error_code not in _DONE]
+                if bad:
+                    code = code_of(bad[0].error_code)
+                    last = f"{bad[0].name}: {code.name}"
+                    if code not in RETRIABLE and not _may_yet(cluster, code, topics):
+                        raise _Refused(f"{last} ({bad[0].error_message or 'no further word'})")
+                else:
+                    while last := await _unknown(cluster, topics):
+                        await trio.sleep(0.02)
+                    return
+            except _Refused:
+                raise
+            except (OSError, ClusterError) as error:
+                last = str(error)
+            await trio.sleep(0.2)
+    raise ClusterError(f"the topics could not be created within {timeout_s:g} s: {last}")
+
+
+def _may_yet(cluster: Cluster, code: ErrorCode, topics: list[TopicInfo]) -> bool:
+    """Too few brokers for the replicas may be so because some that run have not registered yet."""
+    running = sum(cluster.running(broker(number)) for number in cluster.brokers)
+    enough = max(topic.replication_factor for topic in topics) <= running
+    return code is ErrorCode.INVALID_REPLICATION_FACTOR and enough
+
+
+async def _unknown(cluster: Cluster, topics: list[TopicInfo]) -> str:
+    """Who does not know the leaders of all partitions yet; empty where there is nobody."""
+    wanted = {topic.name: topic.partitions for topic in topics}
+    for number, address in zip(cluster.brokers, addresses(cluster.direct_bootstrap), strict=True):
+        if cluster.running(broker(number)) and not cluster.paused(broker(number)):
+            answer = await metadata(address, list(wanted))
+            led = {t.name: sum(p.leader_id >= 0 for p in t.partitions) for t in answer.topics}
+            for topic in answer.topics:
+                if len(topic.partitions) > wanted[topic.name]:
+                    raise _Refused(
+                        f"{topic.name} exists with {len(topic.partitions)} partitions,"
+                        f" and was to have {wanted[topic.name]}"
+                    )
+            for name, partitions in wanted.items():
+                if led.get(name, 0) < partitions:
+                    return f"broker-{number} knows {led.get(name, 0)} leaders of {name}"
+    return ""

@@ -1,0 +1,1 @@
+"""A Kafka client for trio: brokers, controller, harness and simulation speak with it."""

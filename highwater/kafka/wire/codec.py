@@ -1,0 +1,171 @@
+"""Bodies: bytes to messages and back, for every API and version.
+
+kafka-python compiles one function for each message and version from Kafka's schemas; this module
+finds it once and keeps it.  Its own `decode(header=True)` copies the frame twice and is never used:
+headers are `header`'s.  What is on the hot path (Produce, Fetch) is read and written by hand
+elsewhere and comes here only in tools and clients.
+
+What comes from the network may be anything.  A decoder that fails in any way, or that reads beyond
+the end, raises BadMessage; so does a null where the schema has none, which kafka-python lets pass
+(the control plane's requests are taken at their word, as they are large and come from brokers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.header import APIS, CONTROLLED_SHUTDOWN, api_name, is_flexible
+
+__all__ = [
+    "BadMessage",
+    "UnknownApi",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "is_flexible",
+    "request_class",
+    "response_class",
+]
+
+Buffer = bytes | bytearray | memoryview
+Decoder = Callable[[memoryview, int], tuple[Any, int]]
+
+_CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
+_API_VERSIONS = 18
+_NULLABLE = ("string", "bytes", "records")
+
+_Required = tuple[tuple[str, bool, "_Required"], ...]
+"""Fields by name, whether each may be null, and what its elements require."""
+
+_required: dict[tuple[int, int], _Required] = {}
+_request_decoders: dict[tuple[int, int], Decoder] = {}
+_response_decoders: dict[tuple[int, int], Decoder] = {}
+
+
+class BadMessage(ValueError):
+    """The bytes are not this message at this version."""
+
+
+class UnknownApi(ValueError):
+    """No such API, or not at this version."""
+
+
+def _class(api_key: int, suffix: str) -> Any:
+    entry = APIS.get(api_key)
+    if entry is not None:
+        module = messages
+        if api_key in _CONTROL_KEYS:
+            # imported late: only brokers and the controller speak these
+            module = import_module("highwater.kafka.wire.controller_messages")
+        found = getattr(module, entry[0] + suffix, None)
+        if found is not None:
+            return found
+    raise UnknownApi(f"no codec for {api_name(api_key)}{suffix}")
+
+
+def request_class(api_key: int) -> Any:
+    """The class of the API's request; raises UnknownApi."""
+    return _class(api_key, "Request")
+
+
+def response_class(api_key: int) -> Any:
+    """The class of the API's answer; raises UnknownApi."""
+    return _class(api_key, "Response")
+
+
+def _compile(cls: Any, api_key: int, version: int) -> Decoder:
+    if not 0 <= version <= cls.max_version:
+        raise UnknownApi(f"no codec for {cls.__name__} v{version} (0 to {cls.max_version})")
+    flexible = is_flexible(api_key, version)
+    decoder: Decoder = cls._struct.compiled_decode_from(
+        version, compact=flexible, tagged=flexible, data_class=cls
+    )
+    return decoder
+
+
+def _decode(decoder: Decoder, view: Buffer, name: str, version: int) -> Any:
+    view = view if isinstance(view, memoryview) else memoryview(view)
+    try:
+        message, end = decoder(view, 0)
+    except Exception as exc:
+        raise BadMessage(f"{name} v{version} of {len(view)} bytes: {exc}") from exc
+    if end > len(view):
+        raise BadMessage(f"{name} v{version}: {len(view)} bytes, but its fields need {end}")
+    return message
+
+
+def decode_request(api_key: int, version: int, view: Buffer) -> Any:
+    """The request whose body is `view`; raises UnknownApi or BadMessage."""
+    decoder = _request_decoders.get((api_key, version))
+    if decoder is None:
+        cls = request_class(api_key)
+        decoder = _compile(cls, api_key, version)
+        _request_decoders[api_key, version] = decoder
+        if api_key not in _CONTROL_KEYS:
+            _required[api_key, version] = _required_of(cls._struct.fields, version)
+    name = f"a {api_name(api_key)} request"
+    message = _decode(decoder, view, name, version)
+    _check_nulls(message, _required.get((api_key, version), ()), name)
+    return message
+
+
+def prepare(*versions: tuple[int, int]) -> None:
+    """Makes the codecs of these APIs' requests and answers (API key, version) before the first.
+
+    The large ones take 10 ms or more, each in the step of a broker's loop that needs it first.
+    """
+    for key, version in versions:
+        decode_request(key, version, encode_request(request_class(key)(), version))
+        decode_response(key, version, encode_response(response_class(key)(), version))
+
+
+def _required_of(fields: Any, version: int) -> _Required:
+    """The fields of a struct that may not be null, or that hold some that may not."""
+    found: list[tuple[str, bool, _Required]] = []
+    for field in fields.values():
+        if not field.for_version_q(version):
+            continue
+        inner = _required_of(field.fields, version) if field.fields else ()
+        nullable = field.nullable_for_version_q(version)
+        may_be_null = field.is_array() or field.is_struct() or field.type_str in _NULLABLE
+        if inner or (may_be_null and not nullable):
+            found.append((field.name, nullable, inner))
+    return tuple(found)
+
+
+def _check_nulls(message: Any, required: _Required, name: str) -> None:
+    for field, nullable, inner in required:
+        value = getattr(message, field)
+        if value is None:
+            if not nullable:
+                raise BadMessage(f"{name} whose field {field} is null")
+        elif inner:
+            for item in value if isinstance(value, list) else (value,):
+                _check_nulls(item, inner, name)
+
+
+def decode_response(api_key: int, version: int, view: Buffer) -> Any:
+    """The answer whose body is `view`; raises UnknownApi or BadMessage."""
+    if api_key == _API_VERSIONS and len(view) >= 2 and (view[0], view[1]) == (0, 35):
+        version = 0  # UNSUPPORTED_VERSION: the client's version was not understood
+    decoder = _response_decoders.get((api_key, version))
+    if decoder is None:
+        decoder = _compile(response_class(api_key), api_key, version)
+        _response_decoders[api_key, version] = decoder
+    return _decode(decoder, view, f"a {api_name(api_key)} answer", version)
+
+
+def encode_request(message: Any, version: int) -> bytes | bytearray:
+    """The body of a request."""
+    body: bytes | bytearray = message.encode(version=version)
+    return body
+
+
+def encode_response(message: Any, version: int) -> bytes | bytearray:
+    """The body of an answer."""
+    body: bytes | bytearray = message.encode(version=version)
+    return body

@@ -1,0 +1,68 @@
+"""The four APIs between controller and brokers: LeaderAndIsr, StopReplica, UpdateMetadata,
+ControlledShutdown.
+
+kafka-python knows no API that only brokers use, but its classes can be made from any schema in
+Kafka's own form: ours are in `schemas/`.  A message class holds one class for each structure within
+it, such as `UpdateMetadataRequest.UpdateMetadataBroker`; the ones that are needed for building
+messages have names of their own here.
+
+Versions stop at inter.broker.protocol.version 2.6, which is what the controller sends:
+`LEADER_AND_ISR_VERSION` and so on.  Brokers answer all the older ones as well.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.api_message import ApiMessage
+
+_SCHEMAS = "highwater.kafka.wire.schemas"
+
+LEADER_AND_ISR_VERSION = 4
+STOP_REPLICA_VERSION = 3
+UPDATE_METADATA_VERSION = 6
+CONTROLLED_SHUTDOWN_VERSION = 3
+
+
+class LeaderAndIsrRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class LeaderAndIsrResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class StopReplicaRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class StopReplicaResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class UpdateMetadataRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class UpdateMetadataResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class ControlledShutdownRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+class ControlledShutdownResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg]
+    pass
+
+
+LeaderAndIsrTopicState = LeaderAndIsrRequest.LeaderAndIsrTopicState
+LeaderAndIsrPartitionState = LeaderAndIsrTopicState.LeaderAndIsrPartitionState
+LeaderAndIsrLiveLeader = LeaderAndIsrRequest.LeaderAndIsrLiveLeader
+LeaderAndIsrPartitionError = LeaderAndIsrResponse.LeaderAndIsrPartitionError
+StopReplicaTopicState = StopReplicaRequest.StopReplicaTopicState
+StopReplicaPartitionState = StopReplicaTopicState.StopReplicaPartitionState
+StopReplicaPartitionError = StopReplicaResponse.StopReplicaPartitionError
+UpdateMetadataTopicState = UpdateMetadataRequest.UpdateMetadataTopicState
+UpdateMetadataPartitionState = UpdateMetadataTopicState.UpdateMetadataPartitionState
+UpdateMetadataBroker = UpdateMetadataRequest.UpdateMetadataBroker
+UpdateMetadataEndpoint = UpdateMetadataBroker.UpdateMetadataEndpoint
+RemainingPartition = ControlledShutdownResponse.RemainingPartition

@@ -1,0 +1,289 @@
+"""Fetch, API 1, v4 to v12 by hand: requests by struct, answers as headers between runs of segment
+bytes.
+
+Both sides are here.  The broker parses requests and frames answers whose records are sent by
+sendfile, so `response_parts` interleaves packed headers with whatever the caller gives as records
+(a FileSlice, bytes).  The follower builds requests and takes answers apart without copying the
+records.
+Source: FetchRequest.json and FetchResponse.json of Apache Kafka; KIP-227 (sessions), KIP-320
+(epochs).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.varint import (
+    compact_string,
+    read_compact_string,
+    read_uvarint,
+    skip_tags,
+    uvarint,
+)
+
+MIN_VERSION, MAX_VERSION, FLEXIBLE = 4, 12, 12
+CONSUMER_REPLICA_ID = -1
+
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_Q = struct.Struct(">q")
+_IQ = struct.Struct(">iq")
+_HEAD = struct.Struct(">iiiib")
+_ANSWER = struct.Struct(">ihqqq")
+
+
+class FetchPartition(NamedTuple):
+    """What is asked of one partition; epochs are -1 where the client does not know them."""
+
+    tp: TopicPartition
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class FetchRequest(NamedTuple):
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    partitions: list[FetchPartition]
+    forgotten: list[TopicPartition]
+    rack_id: str
+
+
+class FetchedPartition(NamedTuple):
+    """What is answered for one partition.  `records` is anything `len`-less with a known `size`.
+
+    `aborted` lists (producer id, first offset) for read_committed, or is None.  `diverging` is
+    (epoch, end offset) of KIP-595, from v12 on.
+    """
+
+    tp: TopicPartition
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Any
+    size: int
+    aborted: Sequence[tuple[int, int]] | None = None
+    diverging: tuple[int, int] | None = None
+
+
+def parse_fetch(body: memoryview, version: int) -> FetchRequest:
+    """Raises struct.error, IndexError or ValueError where the body is malformed."""
+    replica_id, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(body, 0)
+    at = _HEAD.size
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        session_id, session_epoch = struct.unpack_from(">ii", body, at)
+        at += 8
+    reader = _Reader(body, at, version >= FLEXIBLE)
+    partitions: list[FetchPartition] = []
+    for _ in range(reader.count()):
+        topic = reader.string()
+        partitions += [_partition(reader, topic, version) for _ in range(reader.count())]
+        reader.tags()
+    forgotten: list[TopicPartition] = []
+    rack = ""
+    if version >= 7:
+        for _ in range(reader.count()):
+            topic = reader.string()
+            forgotten += [TopicPartition(topic, reader.int32()) for _ in range(reader.count())]
+            reader.tags()
+    if version >= 11:
+        rack = reader.string()
+    return FetchRequest(
+        replica_id, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch,
+        partitions, forgotten, rack,
+    )  # fmt: skip
+
+
+class _Reader:
+    """A cursor that knows whether lengths are plain or compact."""
+
+    __slots__ = ("at", "flexible", "view")
+
+    def __init__(self, view: memoryview, at: int, flexible: bool) -> None:
+        self.view, self.at, self.flexible = view, at, flexible
+
+    def int32(self) -> int:
+        (value,) = _I.unpack_from(self.view, self.at)
+        self.at += 4
+        return int(value)
+
+    def int64(self) -> int:
+        (value,) = _Q.unpack_from(self.view, self.at)
+        self.at += 8
+        return int(value)
+
+    def count(self) -> int:
+        if self.flexible:
+            value, self.at = read_uvarint(self.view, self.at)
+            return value - 1
+        return self.int32()
+
+    def string(self) -> str:
+        if self.flexible:
+            text, self.at = read_compact_string(self.view, self.at)
+            return text
+        (length,) = _H.unpack_from(self.view, self.at)
+        start = self.at + 2
+        self.at = start + max(length, 0)
+        return str(self.view[start : self.at], "utf-8")
+
+    def tags(self) -> None:
+        if self.flexible:
+            self.at = skip_tags(self.view, self.at)
+
+
+def _partition(reader: _Reader, topic: str, version: int) -> FetchPartition:
+    index = reader.int32()
+    epoch = reader.int32() if version >= 9 else -1
+    offset = reader.int64()
+    last_epoch = reader.int32() if version >= 12 else -1
+    log_start = reader.int64() if version >= 5 else -1
+    max_bytes = reader.int32()
+    reader.tags()
+    return FetchPartition(
+        TopicPartition(topic, index), epoch, offset, last_epoch, log_start, max_bytes
+    )
+
+
+def response_parts(
+    version: int,
+    error: int,
+    session_id: int,
+    partitions: Iterable[FetchedPartition],
+    throttle_ms: int = 0,
+) -> list[Any]:
+    """The body of an answer as parts to send in order: packed bytes, and each partition's
+    `records` as given.
+    """
+    flexible = version >= FLEXIBLE
+    topics: dict[str, list[FetchedPartition]] = {}
+    for p in partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    out: list[Any] = []
+    pending = bytearray(_I.pack(throttle_ms))
+    if version >= 7:
+        pending += _H.pack(error) + _I.pack(session_id)
+    pending += uvarint(len(topics) + 1) if flexible else _I.pack(len(topics))
+    for topic, group in topics.items():
+        if flexible:
+            pending += compact_string(topic) + uvarint(len(group) + 1)
+        else:
+            name = topic.encode()
+            pending += _H.pack(len(name)) + name + _I.pack(len(group))
+        for p in group:
+            pending += _partition_header(p, version, flexible)
+            if p.size:
+                out += (bytes(pending), p.records)
+                pending = bytearray()
+            if flexible:
+                pending += _partition_tags(p)
+        if flexible:
+            pending += b"\0"
+    if flexible:
+        pending += b"\0"
+    if pending:
+        out.append(bytes(pending))
+    return out
+
+
+def _partition_header(p: FetchedPartition, version: int, flexible: bool) -> bytes:
+    head = _ANSWER.pack(
+        p.tp.partition, p.error, p.high_watermark, p.last_stable_offset, p.log_start_offset
+    )
+    if version < 5:
+        head = head[:-8]
+    if p.aborted is None:
+        head += b"\0" if flexible else b"\xff\xff\xff\xff"
+    else:
+        head += uvarint(len(p.aborted) + 1) if flexible else _I.pack(len(p.aborted))
+        for producer_id, first_offset in p.aborted:
+            head += _Q.pack(producer_id) + _Q.pack(first_offset) + (b"\0" if flexible else b"")
+    if version >= 11:
+        head += b"\xff\xff\xff\xff"  # no preferred read replica: followers serve no clients
+    return head + (uvarint(p.size + 1) if flexible else _I.pack(p.size))
+
+
+def _partition_tags(p: FetchedPartition) -> bytes:
+    if p.diverging is None:
+        return b"\0"
+    body = _IQ.pack(*p.diverging) + b"\0"
+    return b"\x01\x00" + uvarint(len(body)) + body
+
+
+def build_fetch(request: FetchRequest, version: int = 11) -> bytes:
+    """The body of a follower's request, v7 to v11 (inter.broker.protocol.version 2.6: v11)."""
+    out = bytearray(
+        _HEAD.pack(
+            request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes,
+            request.isolation_level,
+        )
+    )  # fmt: skip
+    out += struct.pack(">ii", request.session_id, request.session_epoch)
+    topics: dict[str, list[FetchPartition]] = {}
+    for p in request.partitions:
+        topics.setdefault(p.tp.topic, []).append(p)
+    out += _I.pack(len(topics))
+    for topic, group in topics.items():
+        name = topic.encode()
+        out += _H.pack(len(name)) + name + _I.pack(len(group))
+        for p in group:
+            out += _I.pack(p.tp.partition)
+            if version >= 9:
+                out += _I.pack(p.current_leader_epoch)
+            out += struct.pack(">qqi", p.fetch_offset, p.log_start_offset, p.max_bytes)
+    gone: dict[str, list[int]] = {}
+    for tp in request.forgotten:
+        gone.setdefault(tp.topic, []).append(tp.partition)
+    out += _I.pack(len(gone))
+    for topic, indexes in gone.items():
+        name = topic.encode()
+        out += _H.pack(len(name)) + name + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
+    if version >= 11:
+        rack = request.rack_id.encode()
+        out += _H.pack(len(rack)) + rack
+    return bytes(out)
+
+
+class FetchAnswer(NamedTuple):
+    error: int
+    session_id: int
+    partitions: list[FetchedPartition]
+
+
+def parse_fetch_answer(body: memoryview, version: int = 11) -> FetchAnswer:
+    """A leader's answer, v7 to v11; `records` of each partition is a memoryview into `body`."""
+    error, session_id = struct.unpack_from(">hi", body, 4)
+    reader = _Reader(body, 10, False)
+    out: list[FetchedPartition] = []
+    for _ in range(reader.count()):
+        topic = reader.string()
+        for _ in range(reader.count()):
+            index, code, hw, lso, log_start = _ANSWER.unpack_from(body, reader.at)
+            reader.at += _ANSWER.size
+            aborted = max(reader.int32(), 0)
+            reader.at += 16 * aborted
+            if version >= 11:
+                reader.at += 4
+            size = max(reader.int32(), 0)
+            records = body[reader.at : reader.at + size]
+            if len(records) != size:
+                raise ValueError(f"an answer that ends inside the records of {topic}-{index}")
+            reader.at += size
+            out.append(
+                FetchedPartition(
+                    TopicPartition(topic, index), code, hw, lso, log_start, records, size
+                )
+            )
+    return FetchAnswer(error, session_id, out)

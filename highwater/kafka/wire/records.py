@@ -1,0 +1,419 @@
+"""Record batches, magic v2: the unit in which records are sent, stored, replicated and fetched.
+
+A batch is a header of 61 bytes and a payload that the broker never looks into:
+
+    baseOffset            int64    set by the leader, in place        } outside the CRC, so that
+    batchLength           int32    the bytes that follow this field   } the leader can set them
+    partitionLeaderEpoch  int32    set by the leader, in place        } without computing it
+    magic                 int8     2                                  } again
+    crc                   uint32   CRC-32C of everything after this field
+    attributes            int16    0-2 codec, 3 timestamp type, 4 transactional, 5 control
+    lastOffsetDelta       int32    the batch stands for baseOffset .. baseOffset + lastOffsetDelta
+    baseTimestamp         int64
+    maxTimestamp          int64
+    producerId            int64    -1: not idempotent
+    producerEpoch         int16
+    baseSequence          int32
+    recordCount           int32    fewer than lastOffsetDelta + 1 after compaction
+
+So one `struct.unpack_from` says all that produce, fetch, replication and recovery need to know, and
+what came in from the socket is what goes to the disk and out again.  Offsets inside the payload are
+deltas, which is why they need no patching.
+
+The lower half of this module looks into payloads, for clients, tools and transaction markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from fastcrc.crc32 import iscsi as _crc32c
+
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.wire.compression import Compression, compress, decompress
+from highwater.kafka.wire.record_codec import NO_TIMESTAMP as NO_TIMESTAMP
+from highwater.kafka.wire.record_codec import Record as Record
+from highwater.kafka.wire.record_codec import decode_records, encode_record
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+LENGTH_END = 12
+"""batchLength counts what comes after it: the whole batch is 12 bytes longer."""
+CRC_START = 21
+MAGIC_OFFSET = 16
+MAGIC = 2
+
+NO_SEQUENCE = -1
+NO_PRODUCER_ID = -1
+MAX_SEQUENCE = 2**31 - 1
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_LENGTH = Struct(">qi")
+_CRC_AND_ATTRIBUTES = Struct(">Ih")
+_unpack = _HEADER.unpack_from
+_new = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """What the header of one batch says; `position` is where it starts in the buffer (or file) it
+    was read from.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        return add_to_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return (self.attributes & LOG_APPEND_TIME) >> 3
+
+
+def add_to_sequence(sequence: int, delta: int) -> int:
+    """Sequence numbers go from 2^31-1 on to 0."""
+    total = sequence + delta
+    return total if total <= MAX_SEQUENCE else total - MAX_SEQUENCE - 1
+
+
+def parse_header(view: Buffer, position: int = 0, base: int = 0) -> BatchHeader:
+    """The header at `position`, which the caller knows to be whole; `base` is added to the position
+    it reports.
+    """
+    offset, length, epoch, magic, crc, attributes, delta, t0, t1, pid, pepoch, seq, count = _unpack(
+        view, position
+    )
+    return _new(
+        BatchHeader,
+        (
+            base + position,
+            length + LENGTH_END,
+            offset,
+            epoch,
+            magic,
+            crc,
+            attributes,
+            delta,
+            t0,
+            t1,
+            pid,
+            pepoch,
+            seq,
+            count,
+        ),
+    )
+
+
+def batches(view: Buffer) -> Iterator[BatchHeader]:
+    """The whole batches of a buffer, in order.  A partial one at the end is left out, as a fetch
+    may cut there.
+
+    Raises ApiError(CORRUPT_MESSAGE) for a length that no batch can have, and
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2.
+    """
+    position, end = 0, len(view)
+    while end - position >= HEADER_SIZE:
+        header = parse_header(view, position)
+        if header.magic != MAGIC:
+            _refuse_magic(header)
+        if header.size < HEADER_SIZE:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have {header.size} bytes"
+            )
+        if header.size > end - position:
+            return
+        yield header
+        position += header.size
+
+
+def _refuse_magic(header: BatchHeader) -> None:
+    if header.magic in (0, 1):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"message format v{header.magic} is not supported: "
+            "use a client that writes record batches (v2)",
+        )
+    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic} is no message format")
+
+
+def crc32c(view: Buffer) -> int:
+    """CRC-32C (Castagnoli) of a buffer, which is not copied."""
+    return _crc32c(view)
+
+
+def check_crc(view: Buffer, header: BatchHeader, base: int = 0) -> bool:
+    """Whether the batch is as its producer made it; `base` as in `parse_header`."""
+    start = header.position - base
+    return crc32c(memoryview(view)[start + CRC_START : start + header.size]) == header.crc
+
+
+def set_base_offset_and_epoch(
+    view: memoryview | bytearray, header: BatchHeader, offset: int, epoch: int
+) -> None:
+    """What a leader sets before it writes a batch; neither field is covered by the CRC."""
+    position = header.position
+    _OFFSET.pack_into(view, position, offset)
+    _EPOCH.pack_into(view, position + LENGTH_END, epoch)
+
+
+def set_log_append_time(view: memoryview | bytearray, header: BatchHeader, now_ms: int) -> None:
+    """message.timestamp.type=LogAppendTime: maxTimestamp counts for all records of the batch."""
+    position = header.position
+    _OFFSET.pack_into(view, position + 35, now_ms)
+    attributes = header.attributes | LOG_APPEND_TIME
+    _CRC_AND_ATTRIBUTES.pack_into(view, position + 17, 0, attributes)
+    crc = crc32c(memoryview(view)[position + CRC_START : position + header.size])
+    _CRC_AND_ATTRIBUTES.pack_into(view, position + 17, crc, attributes)
+
+
+def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
+    """The one batch that a client may send for a partition, checked as far as its header goes (and
+    its CRC).
+
+    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE.
+    """
+    size = len(view)
+    if size < HEADER_SIZE:
+        if size >= MAGIC_OFFSET + 1 and view[MAGIC_OFFSET] in (0, 1):
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"message format v{view[MAGIC_OFFSET]} is not supported: "
+                "use a client that writes record batches (v2)",
+            )
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, "a produce request must hold a record batch for a partition"
+        )
+    header = parse_header(view)
+    if header.magic != MAGIC:
+        try:
+            _refuse_magic(header)
+        except ApiError as e:
+            if e.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:  # in a request that is for v2
+                raise ApiError(ErrorCode.INVALID_RECORD, e.detail) from None
+            raise
+    if header.size < HEADER_SIZE or header.size > size:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE if header.size < HEADER_SIZE else ErrorCode.INVALID_RECORD,
+            f"the batch says it has {header.size} bytes, and the request holds {size}",
+        )
+    if header.size != size:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            "a produce request must hold exactly one record batch for a partition",
+        )
+    if header.size > max_batch_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size} bytes, and max.message.bytes is {max_batch_bytes}",
+        )
+    if not check_crc(view, header):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"the batch says it has {header.record_count} records, "
+            f"and offsets for {header.last_offset_delta + 1}",
+        )
+    if header.attributes & CONTROL:
+        raise ApiError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"producer {header.producer_id} sent no sequence number ({header.base_sequence})",
+        )
+    return [header]
+
+
+def validate_fetched(view: Buffer) -> list[BatchHeader]:
+    """The whole batches of another broker's Fetch answer, each with its CRC checked.
+
+    A follower checks what it copies, or one flipped bit on a leader's disk would become the truth
+    everywhere.
+    """
+    headers = list(batches(view))
+    for header in headers:
+        if not check_crc(view, header):
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at offset {header.base_offset} does not match its CRC",
+            )
+    return headers
+
+
+# ---------------------------------------------------------------------- what is inside a batch
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in one partition: the only record of a control batch."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    partition_leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    compression: Compression = Compression.NONE,
+    attributes: int = 0,
+) -> bytearray:
+    """A batch of at least one record; `attributes` may add TRANSACTIONAL or CONTROL."""
+    items = list(records)
+    if not items:
+        raise ValueError("a batch holds at least one record")
+    base_timestamp = items[0].timestamp
+    max_timestamp = max(record.timestamp for record in items)
+    payload = b"".join(
+        encode_record(record, index, record.timestamp - base_timestamp)
+        for index, record in enumerate(items)
+    )
+    payload = compress(compression, payload)
+    batch = bytearray(HEADER_SIZE)
+    batch += payload
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_END,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        attributes | compression,
+        len(items) - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(items),
+    )
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    _CRC_AND_ATTRIBUTES.pack_into(batch, 17, crc, attributes | compression)
+    return batch
+
+
+_MARKER_KEY = Struct(">hh")
+_MARKER_VALUE = Struct(">hi")
+
+
+def build_marker(
+    marker: Marker, producer_id: int, producer_epoch: int, timestamp: int
+) -> bytearray:
+    """The control batch that a transaction coordinator has written into each partition of a
+    transaction.
+    """
+    record = Record(
+        key=_MARKER_KEY.pack(0, 1 if marker.commit else 0),
+        value=_MARKER_VALUE.pack(0, marker.coordinator_epoch),
+        timestamp=timestamp,
+    )
+    return build_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        attributes=TRANSACTIONAL | CONTROL,
+    )
+
+
+def payload_of(view: Buffer, header: BatchHeader, base: int = 0) -> bytes:
+    """The records section of one batch, decompressed."""
+    start = header.position - base
+    data = bytes(memoryview(view)[start + HEADER_SIZE : start + header.size])
+    try:
+        return decompress(header.compression, data)
+    except ValueError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def records_of_batch(view: Buffer, header: BatchHeader, base: int = 0) -> Iterator[Record]:
+    """The records of one batch, with their offsets and timestamps made absolute."""
+    return decode_records(
+        payload_of(view, header, base),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.attributes & LOG_APPEND_TIME else None,
+    )
+
+
+def records_of(view: Buffer) -> Iterator[Record]:
+    """All records of a Fetch answer or a segment, control records left out."""
+    for header in batches(view):
+        if not header.attributes & CONTROL:
+            yield from records_of_batch(view, header)
+
+
+def recompressed(
+    view: Buffer, header: BatchHeader, codec: Compression, level: int | None = None
+) -> bytearray:
+    """The same batch under another codec.  Its records stay as they are, byte by byte: offsets and
+    timestamps inside are deltas.  Raises ApiError(CORRUPT_MESSAGE).
+    """
+    start = header.position
+    batch = bytearray(memoryview(view)[start : start + HEADER_SIZE])
+    batch += compress(codec, payload_of(view, header), level)
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    _LENGTH.pack_into(batch, 0, header.base_offset, len(batch) - LENGTH_END)
+    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, 0, attributes)
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, crc, attributes)
+    return batch
+
+
+def marker_of(view: Buffer, header: BatchHeader, base: int = 0) -> Marker | None:
+    """What a control batch says; None for an emptied one (compaction) or a kind that ends no
+    transaction.
+    """
+    for record in records_of_batch(view, header, base):
+        if record.key is None or len(record.key) < _MARKER_KEY.size:
+            return None
+        _, kind = _MARKER_KEY.unpack_from(record.key)
+        if kind not in (0, 1) or record.value is None or len(record.value) < _MARKER_VALUE.size:
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
+        return Marker(kind == 1, coordinator_epoch)
+    return None

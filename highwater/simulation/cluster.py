@@ -1,0 +1,321 @@
+"""Production brokers on simulated machines: start, kill, stop, freeze; the rules watch.
+
+Each broker is `broker.server.Broker` run by a simulated process.  After every step of one of its
+tasks (a step runs to the next await, so it is atomic) the rules look at what it has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import trio
+
+from highwater.broker.log.checkpoints import decode_offsets
+from highwater.broker.server import Broker, BrokerError
+from highwater.broker.services import Services
+from highwater.kafka import znodes
+from highwater.kafka.config import Config
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.last_events import Trace
+from highwater.simulation.rules.cluster_rules import Rules
+from highwater.simulation.wire_tap import WireTap
+from highwater.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
+
+DATA = "/data"
+PORT = 9092
+CONTROL_PORT = 9093
+_RESTART_AFTER_REFUSAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a seed decides about a cluster before it starts."""
+
+    brokers: int = 3
+    min_isr: int = 2
+    session_timeout_ms: int = 6000
+    lag_ms: int = 3000
+    segment_bytes: int = 4096
+    control_plane: bool = True
+    flush_every_batch: bool = False
+    cleaner_backoff_ms: int = 15_000
+    more_log_dirs: tuple[str, ...] = ()
+    queued_max_requests: int = 500
+    retention_check_ms: int = 300_000
+
+    def config(self, broker_id: int, host: str) -> Config:
+        listeners = f"PLAINTEXT://{host}:{PORT}"
+        if self.control_plane:
+            listeners += f",CONTROLLER://{host}:{CONTROL_PORT}"
+        config = Config(
+            broker_id=broker_id,
+            log_dirs=(DATA, *self.more_log_dirs),
+            listeners=listeners,
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            control_plane_listener_name="CONTROLLER" if self.control_plane else None,
+            zookeeper_connect=ZOOKEEPER,
+            zookeeper_session_timeout_ms=self.session_timeout_ms,
+            num_network_threads=1,
+            num_io_threads=2,
+            queued_max_requests=self.queued_max_requests,
+            auto_create_topics_enable=False,
+            default_replication_factor=min(3, self.brokers),
+            min_insync_replicas=self.min_isr,
+            log_segment_bytes=self.segment_bytes,
+            log_index_interval_bytes=512,
+            replica_lag_time_max_ms=self.lag_ms,
+            replica_fetch_wait_max_ms=200,
+            replica_fetch_backoff_ms=200,
+            replica_socket_timeout_ms=3000,
+            replica_high_watermark_checkpoint_interval_ms=1000,
+            controller_socket_timeout_ms=3000,
+            controlled_shutdown_retry_backoff_ms=500,
+            request_timeout_ms=5000,
+            leader_imbalance_check_interval_seconds=10,
+            log_segment_delete_delay_ms=1000,
+            log_cleaner_backoff_ms=self.cleaner_backoff_ms,
+            log_retention_check_interval_ms=self.retention_check_ms,
+            transaction_state_log_num_partitions=2,
+            transaction_state_log_replication_factor=min(3, self.brokers),
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=1000,
+            offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=0,
+            group_min_session_timeout_ms=1000,
+            offsets_topic_replication_factor=min(3, self.brokers),
+        )
+        if self.flush_every_batch:
+            config = replace(config, log_flush_interval_messages=1)
+        return config
+
+
+class BrokerNode:
+    """One broker id: its machine, and the life that runs there now."""
+
+    def __init__(self, cluster: SimCluster, broker_id: int) -> None:
+        self.cluster = cluster
+        self.id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.host: Host = cluster.simulation.add_host(self.name)
+        self.world: SimWorld | None = None
+        self.broker: Broker | None = None
+        self.shutdown = trio.Event()
+        self.ready = trio.Event()
+        self.wanted = False
+
+    @property
+    def running(self) -> bool:
+        return self.world is not None and self.world.process.alive
+
+    @property
+    def services(self) -> Services | None:
+        return self.broker.services if self.running and self.broker is not None else None
+
+
+class SimCluster:
+    """The brokers of one simulation."""
+
+    def __init__(self, kernel: Kernel, shape: Shape, nursery: trio.Nursery) -> None:
+        self.kernel = kernel
+        self.shape = shape
+        self.simulation = Simulation(kernel)
+        self.trace = Trace(lambda: kernel.timeline.now)
+        self.nursery = nursery
+        self.nodes: dict[int, BrokerNode] = {}
+        for broker_id in range(1, shape.brokers + 1):
+            self.nodes[broker_id] = BrokerNode(self, broker_id)
+        self.rules = Rules(
+            lambda: kernel.timeline.now,
+            self.trace,
+            self.simulation.zookeeper.ensemble,
+            {i: node.host.disk for i, node in self.nodes.items()},
+            DATA,
+            min_isr=shape.min_isr,
+        )
+        self.rules.more_folders = shape.more_log_dirs
+        self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
+        self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
+        self.deaths: list[str] = []
+
+    # -- lives ----------------------------------------------------------------------------------
+
+    def start(self, broker_id: int) -> None:
+        node = self.nodes[broker_id]
+        if node.running:
+            return
+        node.wanted = True
+        world = self.simulation.start(node.host)
+        node.world = world
+        node.shutdown, node.ready = trio.Event(), trio.Event()
+        if not node.host.disk.broken:
+            for folder in (DATA, *self.shape.more_log_dirs):
+                world.disk.make_dirs(folder)
+        self.rules.disk_changed(broker_id)
+        self.rules.broker_started(broker_id, self._checkpoint(node))
+        self.trace.add(node.name, "starts")
+        self.nursery.start_soon(self._live, node, world)
+
+    def _checkpoint(self, node: BrokerNode) -> dict[TopicPartition, int]:
+        path = f"{DATA}/replication-offset-checkpoint"
+        assert node.world is not None
+        if node.host.disk.broken or not node.world.disk.exists(path):
+            return {}
+        try:
+            return decode_offsets(node.world.disk.read_all(path))
+        except ValueError:
+            return {}  # torn by a power loss
+
+    async def _live(self, node: BrokerNode, world: SimWorld) -> None:
+        config = self.shape.config(node.id, node.name)
+
+        async def program() -> None:
+            node.broker = Broker(config, world, node.name)
+            world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(partial(self._serve, node, node.broker))
+
+        await world.process.run(program)
+        self.trace.add(node.name, "has ended")
+        self.rules.broker_stopped(node.id)
+        failure = world.process.failure
+        if failure is not None:
+            await self._died(node, failure)
+
+    async def _serve(
+        self, node: BrokerNode, broker: Broker, *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        task_status.started()
+        status = _Ready(node.ready)
+        await broker.run(node.shutdown, status)
+
+    async def _died(self, node: BrokerNode, failure: BaseException) -> None:
+        """A broker that stops with a line for people is started again, as a service manager would
+        do; one that fails otherwise is a finding."""
+        self.trace.add(node.name, f"died: {failure!r}")
+        if isinstance(_only(failure), BrokerError):
+            await trio.sleep(_RESTART_AFTER_REFUSAL_S)
+            if node.wanted and not node.running:
+                self.start(node.id)
+            return
+        self.deaths.append(f"{node.name}: {failure!r}")
+        self.rules.broken("L2", f"{node.name} died: {_describe(failure)}")
+
+    def kill(self, broker_id: int) -> None:
+        """kill -9."""
+        node = self.nodes[broker_id]
+        node.wanted = False
+        if node.running and node.world is not None:
+            self.trace.add(node.name, "is killed")
+            self.kernel.note("kill", broker_id)
+            node.world.process.kill()
+
+    def stop(self, broker_id: int) -> None:
+        """SIGTERM: a controlled shutdown."""
+        node = self.nodes[broker_id]
+        node.wanted = False
+        if node.running:
+            self.trace.add(node.name, "is asked to stop")
+            node.shutdown.set()
+
+    def power_loss(self, broker_id: int) -> None:
+        node = self.nodes[broker_id]
+        node.wanted = False
+        excused = not self.shape.flush_every_batch
+        self.kernel.note("power loss", broker_id)
+        self.rules.power_lost(broker_id, excused=excused)
+        lost = self.simulation.power_loss(node.host)
+        self.trace.add(node.name, f"loses power, and {lost} bytes")
+        self.rules.disk_changed(broker_id)
+
+    def power_on(self, broker_id: int) -> None:
+        self.simulation.power_on(self.nodes[broker_id].host)
+        self.start(broker_id)
+
+    def freeze(self, broker_id: int) -> None:
+        node = self.nodes[broker_id]
+        if node.running and node.world is not None:
+            self.trace.add(node.name, "is paused")
+            node.world.process.freeze()
+
+    def thaw(self, broker_id: int) -> None:
+        node = self.nodes[broker_id]
+        if node.running and node.world is not None:
+            self.trace.add(node.name, "goes on")
+            node.world.process.thaw()
+
+    # -- what can be asked ----------------------------------------------------------------------
+
+    @property
+    def control_port(self) -> int:
+        """Where controllers send their requests to."""
+        return CONTROL_PORT if self.shape.control_plane else PORT
+
+    def controller(self) -> int | None:
+        node = self.simulation.zookeeper.ensemble.nodes.get("/controller")
+        return int(znodes.decode_controller(node.data).broker_id) if node else None
+
+    def leader_of(self, tp: TopicPartition) -> int | None:
+        truth = self.rules.partitions.get(tp)
+        if truth is None or truth.state is None or truth.state.leader < 0:
+            return None
+        return int(truth.state.leader)
+
+    def whole(self) -> str | None:
+        """None when every partition has its leader and its full ISR, and every broker knows that;
+        else what is missing.
+        """
+        for node in self.nodes.values():
+            if not node.running or not node.ready.is_set():
+                return f"{node.name} is not ready"
+        for tp, truth in self.rules.partitions.items():
+            if truth.state is None or truth.state.leader < 0:
+                return f"{tp} has no leader"
+            if set(truth.state.isr) != set(truth.assigned):
+                return f"{tp} has ISR {truth.state.isr} of {truth.assigned}"
+        return next(filter(None, map(self._ignorance, self.nodes.values())), None)
+
+    def _ignorance(self, node: BrokerNode) -> str | None:
+        """What this broker's metadata have otherwise than ZooKeeper."""
+        if node.services is None:
+            return f"{node.name} is not ready"
+        metadata = node.services.metadata
+        if set(metadata.brokers()) != set(self.nodes):
+            return f"{node.name} knows of brokers {sorted(metadata.brokers())}"
+        for tp, truth in self.rules.partitions.items():
+            known, state = metadata.partition(tp), truth.state
+            if known is None or state is None:
+                return f"{node.name} does not know {tp}"
+            if (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch):
+                return f"{node.name} knows {tp} with leader {known.leader}, epoch " + str(
+                    known.leader_epoch
+                )
+        return None
+
+
+class _Ready:
+    """A TaskStatus that sets an event."""
+
+    def __init__(self, event: trio.Event) -> None:
+        self._event = event
+
+    def started(self, value: Any = None) -> None:
+        self._event.set()
+
+
+def _only(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _describe(error: BaseException) -> str:
+    """The innermost error and where it was raised."""
+    error = _only(error)
+    trace = error.__traceback__
+    place = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return f"{error!r} at {place}"

@@ -1,0 +1,1 @@
+"""What is broken in a simulated run: by chance, or in several acts."""

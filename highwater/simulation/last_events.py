@@ -1,0 +1,66 @@
+"""The last things that happened, in plain words, for whoever has to understand a broken rule."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from highwater.world.sim.kernel import PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KEPT = 400
+
+
+class Trace:
+    """Events by who they happened to; `everything` is called for each (`--trace`)."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._events: dict[str, deque[tuple[int, float, str]]] = {}
+        self._count = 0
+        self.everything: Callable[[str], None] | None = None
+
+    def add(self, who: str, text: str) -> None:
+        kept = self._events.get(who)
+        if kept is None:
+            kept = self._events[who] = deque(maxlen=_KEPT)
+        self._count += 1
+        kept.append((self._count, self._now(), text))
+        if self.everything is not None:
+            self.everything(f"{self._now():9.4f}  {who:<12} {text}")
+
+    def last(self, n: int) -> list[str]:
+        """The last n events of everybody, in their order."""
+        lines = [
+            (count, f"{time:9.4f}  {who:<12} {text}")
+            for who, events in self._events.items()
+            for count, time, text in list(events)[-n:]
+        ]
+        return [line for _, line in sorted(lines)]
+
+
+class TraceHandler(logging.Handler):
+    """Takes what the brokers log, under the name of the process that logs it."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+        root = logging.getLogger()
+        self._level_before = root.level
+        root.addHandler(self)
+        root.setLevel(logging.INFO)
+
+    def detach(self) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self)
+        root.setLevel(self._level_before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f" [{record.exc_info[1]!r}]"
+        self._trace.add(str(process) if process else "-", text)

@@ -1,0 +1,4 @@
+"""What must hold of a simulated cluster, checked from outside after every step.
+
+`rule_list` names the rules; docs/rules.md tells them.
+"""

@@ -1,0 +1,136 @@
+"""What the checker knows of a partition: what is agreed, committed, and held by each replica."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from highwater.kafka import znodes
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules.mirror import Batch, ReplicaMirror
+
+
+class View(NamedTuple):
+    """What a broker says of one of its partitions."""
+
+    leads: bool
+    leader_epoch: int
+    controller_epoch: int
+    hw: int
+    members: tuple[int, ...]
+    pending: tuple[int, ...] | None
+    zk_version: int
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica of one partition: its disk, and how its broker sees it while one runs there."""
+
+    broker: int
+    mirror: ReplicaMirror
+    view: View | None = None
+    matched: int = 0
+    """Equal to the committed log up to here."""
+    lossy: bool = False
+    """Lost its tail in a power loss without having flushed: excused until it has caught up."""
+    was_cut: bool = False
+    """Since its epoch cache was last looked at."""
+
+
+@dataclass(slots=True)
+class PartitionTruth:
+    """What is agreed and committed of one partition."""
+
+    tp: TopicPartition
+    compacted: bool = False
+    state: znodes.PartitionState | None = None
+    assigned: tuple[int, ...] = ()
+    committed: list[Batch] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    end: int = 0
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch -> the broker that led in it."""
+    replicas: dict[int, Replica] = field(default_factory=dict)
+    unclean: int = 0
+    """How often a replica outside the ISR was elected, where that is allowed."""
+    unclean_epoch: int = -1
+    """The leader epoch in which that was last."""
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
+    acks=all promises, unclean elections where they are allowed)."""
+    undecided: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets from, to: still there, but the marker that ended their transaction was given up."""
+    exposed: int = 0
+    """Of a compacted topic, whose committed batches are not kept: the highest HW."""
+
+    def counts(self, broker: int) -> bool:
+        """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
+        views = (r.view for r in self.replicas.values())
+        pending = [v.pending for v in views if v is not None and v.leads and v.pending is not None]
+        isr = self.state.isr if self.state is not None else ()
+        return broker in isr or any(broker in members for members in pending)
+
+    def excuses(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self.given_up)
+
+    def commit(self, batches: Iterable[Batch], end: int) -> None:
+        for batch in batches:
+            self.committed.append(batch)
+            self.bases.append(batch.base)
+        self.end = max(self.end, end)
+
+    def at(self, offset: int) -> Batch | None:
+        index = bisect_right(self.bases, offset) - 1
+        if index >= 0 and self.committed[index].last >= offset:
+            return self.committed[index]
+        return None
+
+    def parts_from(self, mirror: ReplicaMirror) -> int:
+        """Up to where this replica's log is the committed one, from its start on."""
+        at = max(bisect_right(self.bases, mirror.start) - 1, 0)
+        if self.committed and self.committed[at].last < mirror.start:
+            at += 1
+        for mine in mirror.batches[mirror.index_from(mirror.start) :]:
+            if at == len(self.committed) or not mine.same(self.committed[at]):
+                break
+            at += 1
+        return self.committed[at].base if at < len(self.committed) else self.end
+
+    def given_up_by(self, mirror: ReplicaMirror, hw: int) -> None:
+        """A leader that an unclean election replaced, and that does not know it, shows all of its
+        log up to here: what others have not is lost."""
+        start = self.parts_from(mirror)
+        if hw > start:
+            self.given_up = [lost for lost in self.given_up if lost[0] != start or lost[1] > hw]
+            self.given_up.append((start, hw))
+
+    def forget_above(self, offset: int) -> None:
+        """What the new leader does not have is given up, and who has it is excused until it has
+        followed."""
+        if offset < self.end:
+            self.given_up.append((offset, self.end))
+            self.undecided += undecided_without(self.committed, offset)
+            for replica in self.replicas.values():
+                replica.lossy = replica.lossy or replica.mirror.end > offset
+        while self.committed and self.committed[-1].last >= offset:
+            self.committed.pop()
+            self.bases.pop()
+        self.end = min(self.end, offset)
+        for replica in self.replicas.values():
+            replica.matched = min(replica.matched, offset)
+
+
+def undecided_without(committed: list[Batch], offset: int) -> list[tuple[int, int]]:
+    """The batches below `offset` of transactions that a marker at or above it ended."""
+    open_: dict[int, list[tuple[int, int]]] = {}
+    found: list[tuple[int, int]] = []
+    for batch in committed:
+        if batch.marker:
+            of_producer = open_.pop(batch.producer_id, [])
+            if batch.last >= offset:
+                found += of_producer
+        elif batch.transactional and batch.last < offset:
+            open_.setdefault(batch.producer_id, []).append((batch.base, batch.last + 1))
+    return found

@@ -1,0 +1,73 @@
+"""Losses that are expected, as the checkers of transactions and groups ask for them.
+
+Careless power losses (see `PartitionTruth.given_up`) take acknowledged records away, and with them
+what stands on those: a record whose marker is gone is open again, or shares the fate of its
+producer's next transaction; a decision or a commit that is gone was never made.  What is excused is
+what `given_up` names: an offset, or whatever was written to a log between two moments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from highwater.broker.coordinator.shard import partition_for
+from highwater.kafka.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.simulation.rules.agreed_log import PartitionTruth
+    from highwater.simulation.rules.findings import Book
+
+GROUPS, DECISIONS = "__consumer_offsets", "__transaction_state"
+
+
+class Moment(NamedTuple):
+    """How far a log was: losses so far, and the highest HW."""
+
+    losses: int
+    exposed: int
+
+
+def log_of(book: Book, topic: str, key: str) -> PartitionTruth | None:
+    """The coordinator's log that a group or a transactional id belongs to."""
+    count = sum(tp.topic == topic for tp in book.partitions)
+    return book.partitions.get(TopicPartition(topic, partition_for(key, count))) if count else None
+
+
+def moment(book: Book, topic: str, key: str) -> Moment:
+    truth = log_of(book, topic, key)
+    return Moment(len(truth.given_up), truth.exposed) if truth is not None else Moment(0, 0)
+
+
+def lost_between(
+    book: Book, topic: str, key: str, since: Moment, until: Moment | None = None
+) -> bool:
+    """Whether some of what was written after `since` and before `until` was given up."""
+    truth = log_of(book, topic, key)
+    if truth is None:
+        return False
+    return any(
+        end > since.exposed and (until is None or start < until.exposed or until.losses > at)
+        for at, (start, end) in enumerate(truth.given_up)
+        if at >= since.losses
+    )
+
+
+def losses_of(book: Book, tp: TopicPartition) -> int:
+    """How many of its losses are known: what is sent now is lost by later ones only."""
+    truth = book.partitions.get(tp)
+    return len(truth.given_up) if truth is not None else 0
+
+
+def lost_since(book: Book, tp: TopicPartition, offset: int, losses: int) -> bool:
+    """Whether what came to stand there, when so many losses were known, was given up since."""
+    truth = book.partitions.get(tp)
+    since = truth.given_up[losses:] if truth is not None else []
+    return any(start <= offset < end for start, end in since)
+
+
+def excused(book: Book, tp: TopicPartition, offset: int) -> bool:
+    """A record that may be lost, or whose transaction may have ended otherwise."""
+    truth = book.partitions.get(tp)
+    if truth is None:
+        return False
+    return truth.excuses(offset) or any(a <= offset < b for a, b in truth.undecided)

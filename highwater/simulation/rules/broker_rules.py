@@ -1,0 +1,253 @@
+"""The rules of what brokers do: with the logs on their disks, and with role, HW and ISR in memory.
+
+R1 and R3 when a leader's HW moves, R5 and R6 for whoever holds a HW, R7 for epochs, cuts and a HW
+that falls, R8 for the epoch cache, R9 for min.insync.replicas, R11 after a restart.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules import control_rules
+from highwater.simulation.rules.agreed_log import PartitionTruth, Replica, View
+from highwater.simulation.rules.mirror import Batch, ReplicaMirror
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.partition import Partition
+    from highwater.simulation.rules.findings import Book
+
+
+class BrokerRules:
+    """Told of each change of a replica's log, and of each new view that a broker has."""
+
+    def __init__(self, book: Book, min_isr: int) -> None:
+        self._book = book
+        self._min_isr = min_isr
+        self.checkpoints: dict[int, dict[TopicPartition, int]] = {}
+        """Broker -> its HW checkpoint as it was when its life began."""
+
+    def cut(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
+        """These batches were on the replica's disk, and are no more."""
+        if truth.compacted:
+            return
+        tp, first = truth.tp, gone[0].base
+        self._book.seen["truncated_batches"] += len(gone)
+        self._book.trace.add(
+            f"broker-{replica.broker}", f"{tp}: cut {len(gone)} batches from {gone[0]} on"
+        )
+        replica.matched = min(replica.matched, first)
+        replica.was_cut = True
+        known = truth.at(first)
+        if replica.lossy or replica.mirror.start > first or known is None:
+            return
+        # a replica that is taken away goes whole, after it has left the ISR
+        taken_away = not replica.mirror.exists
+        if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
+            return
+        if tp.topic in self._book.deleting:
+            return
+        if known.same(gone[0]):
+            self._book.broken(
+                "R7", f"{tp}: broker {replica.broker} cut away {known}, which was committed"
+            )
+
+    def view_changed(
+        self,
+        truth: PartitionTruth,
+        replica: Replica,
+        old: View | None,
+        new: View,
+        partition: Partition,
+    ) -> None:
+        """A broker says something else of its partition than it did (`old`, None: it began)."""
+        self._book.checks += 1
+        who = f"{truth.tp}: broker {replica.broker}"
+        new_term = old is None or old.leader_epoch != new.leader_epoch or old.leads != new.leads
+        if new_term:
+            self._book.trace.add(
+                f"broker-{replica.broker}",
+                f"{truth.tp}: {'leads' if new.leads else f'follows {partition.leader}'}, epoch "
+                f"{new.leader_epoch}, HW {new.hw}, LEO {replica.mirror.end}",
+            )
+        if new_term or replica.was_cut:
+            self._check_epochs(who, truth, replica, partition)
+        if new.hw > replica.mirror.end:
+            self._book.broken(
+                "R3", f"{who} has HW {new.hw}, above its own LEO {replica.mirror.end}"
+            )
+        if old is None:
+            self._check_checkpoint(truth, replica, new)
+        else:
+            if new.leader_epoch < old.leader_epoch:
+                self._book.broken("R7", f"{who}: leader epoch fell: {old} -> {new}")
+            if new.controller_epoch < old.controller_epoch:
+                self._book.broken("R10", f"{who}: controller epoch fell: {old} -> {new}")
+            fell = new.hw < old.hw and not new_term and not replica.lossy and not truth.unclean
+            if fell and not truth.excuses(new.hw):  # excused: it has what a leader lost, as was due
+                self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
+        if new.leads:
+            self._check_leader(truth, replica, old, new, partition, new_term)
+            return
+        led = old is not None and old.leads and old.leader_epoch == new.leader_epoch
+        if led and new.hw > truth.end:
+            # its directory failed in the step in which its HW rose: that was a leader's still
+            self._extend(truth, replica, new.hw)
+            self._check_members(truth, replica, new)
+        elif new.hw and (old is None or new.hw != old.hw):
+            self._book.hold(
+                truth, replica, min(new.hw, replica.mirror.end), "R5", "has its HW there"
+            )
+
+    def _check_epochs(
+        self, who: str, truth: PartitionTruth, replica: Replica, partition: Partition
+    ) -> None:
+        """R8: the epoch cache."""
+        log: Any = partition.log
+        replica.was_cut = False
+        if log is None:
+            return
+        entries = log.epochs.entries
+        for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+            if next_epoch <= epoch or next_start <= start:
+                self._book.broken("R8", f"{who}: epoch entries do not rise: {entries}")
+        if entries and entries[-1][1] > log.log_end_offset:
+            self._book.broken(
+                "R8", f"{who}: an epoch begins above its LEO {log.log_end_offset}: {entries}"
+            )
+        if partition.is_leader and (not entries or entries[-1][0] != partition.leader_epoch):
+            self._book.broken(
+                "R8", f"{who} leads in epoch {partition.leader_epoch} without an entry: {entries}"
+            )
+        if not truth.compacted:
+            self._compare_epochs(who, replica.mirror, entries, log.log_start_offset)
+
+    def _compare_epochs(
+        self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
+    ) -> None:
+        """R8: each entry stands where the log has the first batch of its epoch."""
+        before = mirror.batch_at(log_start)
+        if before is not None and (not entries or entries[0][1] > max(log_start, before.base)):
+            self._book.broken("R8", f"{who} has {before}, below all its epoch entries: {entries}")
+        for epoch, start in entries:
+            first, before = mirror.batch_at(start), mirror.batch_at(start - 1)
+            if first is not None and first.epoch != epoch and start > log_start:
+                self._book.broken(
+                    "R8", f"{who}: by its entries epoch {epoch} begins with {first}: {entries}"
+                )
+            if before is not None and before.epoch >= epoch and start > log_start:
+                self._book.broken(
+                    "R8", f"{who}: by its entries {before} is older than epoch {epoch}: {entries}"
+                )
+
+    def _check_checkpoint(self, truth: PartitionTruth, replica: Replica, new: View) -> None:
+        """R11: after a restart the HW is at or above the last checkpoint."""
+        written = self.checkpoints.get(replica.broker, {}).get(truth.tp)
+        if written is not None and new.hw < min(written, replica.mirror.end) and not replica.lossy:
+            self._book.broken(
+                "R11",
+                f"{truth.tp}: broker {replica.broker} came back with HW {new.hw}, "
+                f"its checkpoint said {written}, its LEO is {replica.mirror.end}",
+            )
+
+    def _check_leader(
+        self,
+        truth: PartitionTruth,
+        replica: Replica,
+        old: View | None,
+        new: View,
+        partition: Partition,
+        new_term: bool,
+    ) -> None:
+        who = f"{truth.tp}: broker {replica.broker}"
+        if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
+            self._lossy_leads(truth, replica)
+        other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
+        if other != replica.broker:
+            self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
+        if old is not None and not new_term and new.members != old.members:
+            late = control_rules.high_watermark_waits(partition, int(self._book.now() * 1000))
+            if late is not None:
+                self._book.broken("R3", f"{who}: {late}")
+        if old is not None and not new_term and new.hw > old.hw:
+            least = min(self._min_isr, len(partition.replicas) or 1)
+            if len(new.members) < least:
+                self._book.broken(
+                    "R9", f"{who}: the HW rose to {new.hw} with an ISR of {new.members} only"
+                )
+        if new.leader_epoch < truth.unclean_epoch:  # a zombie, alone with what was given up
+            truth.given_up_by(replica.mirror, new.hw)
+            return
+        if new_term or old is None or new.hw != old.hw:
+            self._extend(truth, replica, new.hw)
+            self._check_members(truth, replica, new)
+
+    def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
+        """It lost its tail in a power loss: it may lead only where nobody else was in the ISR."""
+        replica.lossy = False
+        if truth.compacted:  # what is committed is not kept; but who was ahead will follow
+            for other in truth.replicas.values():
+                other.lossy = other.lossy or other.mirror.end > replica.mirror.end
+            if replica.mirror.end < truth.exposed:
+                truth.given_up.append((replica.mirror.end, truth.exposed))
+                truth.exposed = replica.mirror.end
+                self._book.expected_losses += 1
+        if replica.mirror.end >= truth.end:
+            return
+        isr = truth.state.isr if truth.state else ()
+        others = [b for b in isr if b != replica.broker and not self._book.replica(truth, b).lossy]
+        if others:
+            self._book.broken(
+                "R4",
+                f"{truth.tp}: broker {replica.broker} lost its tail (LEO {replica.mirror.end}, "
+                f"committed {truth.end}), and leads although {others} are in the ISR",
+            )
+        self._book.expected_losses += 1
+        truth.forget_above(replica.mirror.end)
+
+    def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
+        """A leader's HW: what lies below it is committed."""
+        mirror = replica.mirror
+        if truth.compacted:
+            truth.exposed = max(truth.exposed, hw)
+            return
+        self._book.hold(truth, replica, min(hw, truth.end), "R6", "leads, with its HW there")
+        if hw <= truth.end or self._book.violation:
+            return
+        at = mirror.index_from(truth.end)
+        new = [b for b in mirror.batches[at:] if b.last < hw]
+        reached = new[-1].last + 1 if new else truth.end
+        if reached != hw and mirror.start < hw:
+            self._book.broken(
+                "R3", f"{truth.tp}: leader {replica.broker} has HW {hw} and LEO {mirror.end}"
+            )
+        truth.commit(new, hw)
+        replica.matched = hw
+
+    def _check_members(self, truth: PartitionTruth, replica: Replica, new: View) -> None:
+        """R1 for ZooKeeper's ISR, R3 for the maximal ISR as the leader sees it."""
+        state = truth.state
+        if state is None:
+            return
+        for broker in state.isr:
+            member = self._book.replica(truth, broker)
+            deleted = truth.tp.topic in self._book.deleting and not member.mirror.exists
+            if broker != replica.broker and not deleted:
+                self._book.hold(
+                    truth,
+                    member,
+                    min(new.hw, truth.end),
+                    "R1",
+                    f"is in the ISR, and the HW of leader {replica.broker} is {new.hw}",
+                )
+        if new.leader_epoch != state.leader_epoch:
+            return
+        for member_id in (*new.members, *(new.pending or ())):
+            member = self._book.replica(truth, member_id)
+            if member.mirror.end < new.hw and not member.lossy:
+                self._book.broken(
+                    "R3",
+                    f"{truth.tp}: {member_id}, of the maximal ISR of {replica.broker}, has LEO "
+                    f"{member.mirror.end}, below HW {new.hw}",
+                )

@@ -1,0 +1,183 @@
+"""R1-R11 of the cluster's own state, checked from outside after every step that changes it.
+
+Theory of operation.  The checker believes nobody.  What a replica holds it reads from the machine's
+disk (`mirror`), what is agreed from ZooKeeper's tree, and from the broker's objects only what
+exists nowhere else: role, high watermark, ISR as the leader sees it.  In its middle stands, for
+each partition, the **committed log**: the batches below the highest high watermark that any
+leader ever had.  A leader's HW that moves extends it, and from then on everybody is held to it:
+
+* R1, R5: a leader's HW that moves finds the same batches on every member of ZooKeeper's ISR;
+  whatever any replica holds below its own HW is the committed log.
+* R4, R6, R7: who is elected (cleanly) holds all of it; nobody cuts a part of it away; what is
+  acknowledged (acks=all) or read is in it.
+* R3, R9: a member of the maximal ISR holds all of it, a new member also the leader's epoch start.
+
+A check costs what has changed, however large the logs are and however many partitions there are:
+the disks say which files were written (`SimDisk.touched`), the brokers' partitions which of them
+have news (`change_hooks`), and each replica remembers up to where it was found equal.  The first
+broken rule is kept in `violation`, and the run ends there.
+
+What is here only finds out where to look.  The rules are in `zookeeper_rules` (what is agreed) and
+`broker_rules` (what is held and done), and write into `findings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules.agreed_log import View
+from highwater.simulation.rules.broker_rules import BrokerRules
+from highwater.simulation.rules.change_hooks import WatchedPartitions
+from highwater.simulation.rules.findings import Book, Violation
+from highwater.simulation.rules.zookeeper_rules import ZooKeeperRules
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.partition import Partition
+    from highwater.broker.replica.replica_manager import ReplicaManager
+    from highwater.simulation.last_events import Trace
+    from highwater.simulation.rules.agreed_log import PartitionTruth
+    from highwater.simulation.rules.change_hooks import News
+    from highwater.world.sim.disk import SimDisk
+    from highwater.world.sim.zookeeper_server import Ensemble
+
+__all__ = ["Rules", "Violation"]
+
+
+class Rules(Book):
+    """The checker of one run.  `disks` by broker id; `data_folder` is the log directory on each."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        trace: Trace,
+        ensemble: Ensemble,
+        disks: dict[int, SimDisk],
+        data_folder: str,
+        *,
+        min_isr: int,
+    ) -> None:
+        super().__init__(now, trace, disks, data_folder)
+        self.zookeeper_changed = ZooKeeperRules(self, ensemble).changed
+        self._broker_rules = BrokerRules(self, min_isr)
+
+    # -- a broker's lives -----------------------------------------------------------------------
+
+    def broker_started(self, broker: int, checkpoint: dict[TopicPartition, int]) -> None:
+        """Called before a broker's life begins, with its HW checkpoint as it is on the disk."""
+        self._broker_rules.checkpoints[broker] = checkpoint
+        for truth in self.partitions.values():
+            if broker in truth.replicas:
+                truth.replicas[broker].view = None
+
+    def broker_stopped(self, broker: int) -> None:
+        for truth in self.partitions.values():
+            replica = truth.replicas.get(broker)
+            if replica is not None:
+                replica.view = None
+
+    def power_lost(self, broker: int, *, excused: bool) -> None:
+        """Not excused: it flushed whatever counted.  What a replica outside the ISR had not flushed
+        yet did not count, though others have committed it.
+        """
+        for truth in self.partitions.values():
+            if broker in truth.replicas:
+                truth.replicas[broker].lossy = excused or not truth.counts(broker)
+
+    def watch(self, broker: int, replicas: ReplicaManager) -> Callable[[], None]:
+        """Watches a broker from its first step on; gives what is to be called after each."""
+        assert not replicas.partitions, "the broker has begun already"
+        news = self.news[broker] = {}
+        partitions = replicas.partitions = WatchedPartitions(news)
+        disk = self._disks[broker]
+
+        def step() -> None:
+            if disk.touched:
+                self.disk_changed(broker)
+            if news:
+                self._look(broker, partitions, news)
+
+        return step
+
+    # -- what has changed -----------------------------------------------------------------------
+
+    def _look(self, broker: int, partitions: dict[TopicPartition, Partition], news: News) -> None:
+        """At what the broker says now."""
+        for tp in list(news):
+            partition = partitions.get(tp)
+            truth = self.partitions.get(tp)
+            if partition is None:
+                del news[tp]
+                self._taken_away(broker, tp, truth)
+                continue
+            if truth is None:
+                continue  # it stays news until ZooKeeper's tree has its topic
+            del news[tp]
+            isr = partition.isr
+            view = View(
+                partition.is_leader,
+                partition.leader_epoch,
+                partition.controller_epoch,
+                partition.high_watermark,
+                isr.members,
+                isr.pending,
+                isr.zk_version,
+            )
+            replica = truth.replicas.get(broker) or self.replica(truth, broker)
+            if view != replica.view:
+                old, replica.view = replica.view, view
+                self._broker_rules.view_changed(truth, replica, old, view, partition)
+
+    def _taken_away(self, broker: int, tp: TopicPartition, truth: PartitionTruth | None) -> None:
+        """What the broker says of it next is of another replica: a controller that takes over tells
+        of a topic that is being deleted, and so it is made once more, with nothing in it.
+        """
+        self._broker_rules.checkpoints.get(broker, {}).pop(tp, None)
+        if truth is not None and broker in truth.replicas:
+            truth.replicas[broker].view = None
+
+    def disk_changed(self, broker: int) -> None:
+        """Looks at a machine's disk alone, whether a broker runs there or not."""
+        disk = self._disks[broker]
+        touched, disk.touched = disk.touched, {}
+        if "" in touched:
+            for truth in self.partitions.values():
+                replica = truth.replicas.get(broker)
+                if replica is not None:
+                    gone = replica.mirror.refresh()
+                    if gone:
+                        self._broker_rules.cut(truth, replica, gone)
+            return
+        for folder, names in touched.items():
+            found = self.replica_in(broker, folder)
+            if found is not None:
+                truth, replica = found
+                gone = replica.mirror.refresh(names)
+                if gone:
+                    self._broker_rules.cut(truth, replica, gone)
+
+    # -- what clients say -----------------------------------------------------------------------
+
+    def acknowledged(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        """R4: an acks=all record was acknowledged at this offset."""
+        self._in_committed(tp, offset, value, "R4", "was acknowledged (acks=all)")
+
+    def consumed(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        """R6: a consumer was given this record."""
+        self._in_committed(tp, offset, value, "R6", "was read by a consumer")
+
+    def _in_committed(
+        self, tp: TopicPartition, offset: int, value: bytes, rule: str, what: str
+    ) -> None:
+        truth = self.partitions.get(tp)
+        if truth is None or truth.unclean or truth.compacted or truth.excuses(offset):
+            return
+        self.checks += 1
+        batch = truth.at(offset)
+        if batch is None or value not in batch.records:
+            self.broken(
+                rule,
+                f"{tp}: {value.decode(errors='replace')} {what} at {offset}, where the committed "
+                f"log (up to {truth.end}) holds {batch or 'nothing'}",
+            )

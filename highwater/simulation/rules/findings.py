@@ -1,0 +1,133 @@
+"""What the checker knows of a run, and where it writes down what is broken."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+from highwater.simulation.rules.mirror import ReplicaMirror
+
+if TYPE_CHECKING:
+    from highwater.simulation.last_events import Trace
+    from highwater.simulation.rules.change_hooks import News
+    from highwater.world.sim.disk import SimDisk
+
+
+class Violation(NamedTuple):
+    """The first broken rule of a run."""
+
+    rule: str
+    what: str
+    time: float
+
+    def __str__(self) -> str:
+        return f"{self.rule} broken at {self.time:.4f} s: {self.what}"
+
+
+class Book:
+    """Everything that the rules of one run share.  `disks` by broker id; `data_folder` is the log
+    directory on each.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        trace: Trace,
+        disks: dict[int, SimDisk],
+        data_folder: str,
+    ) -> None:
+        self.now = now
+        self.trace = trace
+        self._disks = disks
+        self._folder = data_folder
+        self.more_folders: tuple[str, ...] = ()
+        """Log directories that replicas may be moved to."""
+        self._by_folder: dict[int, dict[str, TopicPartition]] = {broker: {} for broker in disks}
+        self.partitions: dict[TopicPartition, PartitionTruth] = {}
+        self.news: dict[int, News] = {broker: {} for broker in disks}
+        """Broker -> partitions of which it may say something else than when we last looked."""
+        self.violation: Violation | None = None
+        self.on_violation: Callable[[], None] = lambda: None
+        self.seen: Counter[str] = Counter()
+        self.expected_losses = 0
+        self.compacted: frozenset[str] = frozenset()
+        """Topics of which replicas need not hold the same batches (`compacted`)."""
+        self.unclean: frozenset[str] = frozenset()
+        """Topics that allow unclean elections (unclean.leader.election.enable)."""
+        self.deleting: set[str] = set()
+        """Topics whose deletion was asked for: their replicas go whole."""
+        self.checks = 0
+        self.compared = 0
+        """Batches of replicas that were compared with committed ones."""
+        self.witnessed: list[dict[str, Any]] = []
+        """Each state of a partition that was written to ZooKeeper's tree, as a line of the table
+        `witness` of the checks in SQL."""
+
+    def broken(self, rule: str, what: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(rule, what, self.now())
+            self.trace.add("checker", f"{rule}: {what}")
+            self.on_violation()
+
+    def begin(self, tp: TopicPartition) -> PartitionTruth:
+        """A partition has come to be: whatever brokers say of it already is to be looked at."""
+        truth = self.partitions[tp] = PartitionTruth(tp, compacted=tp.topic in self.compacted)
+        for news in self.news.values():
+            news[tp] = None
+        return truth
+
+    def replica(self, truth: PartitionTruth, broker: int) -> Replica:
+        found = truth.replicas.get(broker)
+        if found is None:
+            folders = [f"{folder}/{truth.tp}" for folder in (self._folder, *self.more_folders)]
+            mirror = ReplicaMirror(self._disks[broker], *folders)
+            found = truth.replicas[broker] = Replica(broker, mirror)
+            self._by_folder[broker].update(dict.fromkeys(folders, truth.tp))
+            mirror.refresh()
+        return found
+
+    def replica_in(self, broker: int, folder: str) -> tuple[PartitionTruth, Replica] | None:
+        """The replica whose log lies in this folder of the broker's disk."""
+        tp = self._by_folder[broker].get(folder)
+        truth = self.partitions.get(tp) if tp is not None else None
+        replica = truth.replicas.get(broker) if truth is not None else None
+        return (truth, replica) if truth is not None and replica is not None else None
+
+    def hold(self, truth: PartitionTruth, replica: Replica, upto: int, rule: str, why: str) -> None:
+        """The replica must hold the committed log up to `upto`, from its log start on."""
+        if replica.lossy or truth.compacted:
+            return
+        mirror = replica.mirror
+        if replica.matched >= upto:
+            return
+        position = max(replica.matched, mirror.start)
+        mine = mirror.index_from(position)
+        theirs = max(bisect_right(truth.bases, position) - 1, 0)
+        if truth.committed and truth.committed[theirs].last < position:
+            theirs += 1
+        while position < upto:
+            want = truth.committed[theirs] if theirs < len(truth.committed) else None
+            have = mirror.batches[mine] if mine < len(mirror.batches) else None
+            if want is None:
+                self.broken(
+                    rule,
+                    f"{truth.tp}: broker {replica.broker} {why}, up to {upto}, but only "
+                    f"{truth.end} was ever committed",
+                )
+                return
+            if have is None or not have.same(want):
+                self.broken(
+                    rule,
+                    f"{truth.tp}: broker {replica.broker} {why}; at {position} it holds "
+                    f"{have or 'nothing'} (LEO {mirror.end}), committed is {want}",
+                )
+                return
+            position = want.last + 1
+            self.compared += 1
+            mine += 1
+            theirs += 1
+        replica.matched = position

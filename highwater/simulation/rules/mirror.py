@@ -1,0 +1,189 @@
+"""What a machine's disk holds of one replica, read from outside the code under test.
+
+A `ReplicaMirror` follows the segments of one partition on one simulated disk, whether a broker runs
+there or not.  It is told which files changed, parses what was appended to them since it last
+looked, and notices when something that was there is gone.  Its cost is that of the change, not of
+the log: only where something else than appending has happened is the folder looked through again.
+The parser is its own: checking the code with the code's parser would hide a fault of the parser.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from highwater.world.sim.disk import Folder, SimDisk
+    from highwater.world.sim.inode import Inode
+
+_HEAD = Struct(">qiibIhi16xq")
+_RECORDS_AT = 61
+_TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
+
+
+class Batch(NamedTuple):
+    """What makes two batches the same (offsets, leader epoch, CRC and the records' bytes), and of
+    whom they are.
+    """
+
+    base: int
+    last: int
+    epoch: int
+    crc: int
+    records: bytes
+    attributes: int = 0
+    producer_id: int = -1
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def marker(self) -> bool:
+        """The end of a transaction."""
+        return self.transactional and bool(self.attributes & _CONTROL)
+
+    @property
+    def aborts(self) -> bool:
+        """Of a marker: its record's key is a version and a kind, 0 for an abort."""
+        at = 0
+        for name in ("length", "attributes", "timestamp", "offset", "key length"):
+            while name != "attributes" and self.records[at] & 0x80:
+                at += 1  # a number of more than one byte
+            at += 1
+        return self.records[at + 2 : at + 4] == b"\0\0"
+
+    def same(self, other: Batch) -> bool:
+        return self is other or self[:5] == other[:5]
+
+    def __str__(self) -> str:
+        return f"{self.base}-{self.last} of epoch {self.epoch} (CRC {self.crc:08x})"
+
+
+def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]:
+    """The whole batches from `position` on, and where they end."""
+    found: list[Batch] = []
+    while position + _RECORDS_AT <= len(data):
+        base, length, epoch, _, crc, attributes, delta, producer = _HEAD.unpack_from(data, position)
+        end = position + 12 + length
+        if length < _RECORDS_AT - 12 or end > len(data):
+            break
+        records = bytes(data[position + _RECORDS_AT : end])
+        found.append(Batch(base, base + delta, epoch, crc, records, attributes, producer))
+        position = end
+    return found, position
+
+
+@dataclass(slots=True)
+class _Segment:
+    inode: Inode
+    cuts: int
+    parsed: int = 0
+    batches: list[Batch] = field(default_factory=list)
+
+
+class ReplicaMirror:
+    """One replica's log.  `refresh` tells what is no longer there."""
+
+    def __init__(self, disk: SimDisk, path: str, *others: str) -> None:
+        """`others`: where it may be moved to, in other log directories."""
+        self.disk = disk
+        self.path = path
+        self.paths = (path, *others)
+        self.batches: list[Batch] = []
+        self.exists = False
+        self.start = 0
+        self.end = 0
+        """The log end offset."""
+        self._folder: Folder = {}
+        self._segments: dict[str, _Segment] = {}
+        self._last = ""
+        self._last_base = 0
+        self._bases: list[int] = []
+
+    def refresh(self, changed: Iterable[str] | None = None) -> list[Batch]:
+        """Reads what is new in these files (None: whatever may have changed); gives the batches
+        that were there and are not any more, but for those that went at the front (deleted
+        segments).
+        """
+        if changed is not None:
+            logs = sorted(name for name in changed if name.endswith(".log"))
+            if all(self._grew(name) for name in logs):
+                return []
+        there = [path for path in self.paths if isinstance(self.disk.find(path), dict)]
+        self.path = there[0] if there else self.path
+        folder = self.disk.find(self.path)
+        self.exists = isinstance(folder, dict)
+        self._folder = folder if isinstance(folder, dict) else {}
+        return self._rebuild({n: self._folder[n] for n in sorted(self._folder) if n[-4:] == ".log"})
+
+    def _grew(self, name: str) -> bool:
+        """Takes in what was appended to the last segment, or a new segment after it; False where
+        something else has happened."""
+        node = self._folder.get(name)
+        known = self._segments.get(name)
+        if known is None:
+            if node is None:
+                return True
+            if not self._segments or name < self._last:
+                return False
+            assert not isinstance(node, dict)
+            known = self._segments[name] = _Segment(node, node.cuts)
+            self._last, self._last_base = name, int(name[:20])
+            self.end = max(self.end, self._last_base)
+        elif known.inode is not node or node.cuts != known.cuts or name != self._last:
+            return False
+        self._parse_tail(known)
+        return True
+
+    def _parse_tail(self, segment: _Segment) -> None:
+        if len(segment.inode.data) > segment.parsed:
+            new, segment.parsed = parse(segment.inode.data, segment.parsed)
+            segment.batches += new
+            self.batches += new
+            self._bases += [batch.base for batch in new]
+            if new:
+                self.end = max(new[-1].last + 1, self._last_base)
+
+    def _rebuild(self, nodes: Mapping[str, object]) -> list[Batch]:
+        segments: dict[str, _Segment] = {}
+        batches: list[Batch] = []
+        for name, node in nodes.items():
+            known = self._segments.get(name)
+            if known is None or known.inode is not node or known.cuts != known.inode.cuts:
+                known = _Segment(node, node.cuts)  # type: ignore[arg-type,attr-defined]
+            new, known.parsed = parse(known.inode.data, known.parsed)
+            known.batches += new
+            segments[name] = known
+            batches += known.batches
+        before = self.batches
+        self._segments, self.batches = segments, batches
+        self._last = next(reversed(segments), "")
+        self._bases = [batch.base for batch in batches]
+        self._last_base = int(self._last[:20]) if segments else 0
+        self.end = max(batches[-1].last + 1 if batches else 0, self._last_base)
+        self.start = int(next(iter(segments))[:20]) if segments else 0
+        return self._gone(before, batches)
+
+    def _gone(self, before: list[Batch], after: list[Batch]) -> list[Batch]:
+        first = after[0].base if after else self.start
+        old = before[bisect_right([b.base for b in before], first - 1) :]
+        kept = 0
+        while kept < min(len(old), len(after)) and old[kept].same(after[kept]):
+            kept += 1
+        return old[kept:]
+
+    def index_from(self, offset: int) -> int:
+        """The first batch that ends at or after the offset."""
+        at = bisect_right(self._bases, offset) - 1
+        return at if at >= 0 and self.batches[at].last >= offset else at + 1
+
+    def batch_at(self, offset: int) -> Batch | None:
+        at = self.index_from(offset)
+        if at < len(self.batches) and self.batches[at].base <= offset:
+            return self.batches[at]
+        return None

@@ -1,0 +1,133 @@
+"""C1-C15 of a simulated run, by the SQL files that judge real runs, in DuckDB.
+
+A history of one seed is some ten thousand lines.  They go into DuckDB as one JSON column and become
+the table `history` there, as what the rules saw written to ZooKeeper becomes the table `witness`.
+The views and checks are the files in spark/, of which only the findings are asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+
+from highwater.verdict.location import catalog, spark_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# a simulation freezes all objects (kernel.py), and DuckDB's module wants its own back at the end
+atexit.register(gc.unfreeze)
+
+CHECKS = ("C1", "C2", "C3", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "C13", "C14", "C15")
+
+
+class Finding(NamedTuple):
+    """One violation of a check."""
+
+    check: str
+    found: int
+    example: str
+
+
+class Topic(NamedTuple):
+    """What a topic promises; `unclean` where committed records were given up."""
+
+    name: str
+    expect_loss: bool
+    unclean: bool
+
+
+@cache
+def _checks() -> list[Any]:
+    return [c for c in catalog().checks(spark_folder()) if c.id in CHECKS]
+
+
+@cache
+def _views() -> list[tuple[str, str]]:
+    return list(catalog().views(spark_folder()))
+
+
+def judge(
+    lines: Sequence[dict[str, Any]],
+    topics: Iterable[Topic],
+    witnessed: Sequence[dict[str, Any]] = (),
+) -> list[Finding]:
+    """The checks that found violations; raises ValueError where they had nothing to look at."""
+    db = _database()
+    _load(db, lines, topics, witnessed)
+    return _judge(db)
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all seeds of a process; each makes all tables anew."""
+    db = duckdb.connect()
+    db.execute("SET threads = 1")
+    return db
+
+
+def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
+    for name, query in _views():
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+    selected = _checks()
+    examined = dict(db.execute(catalog().examined_query(selected)).fetchall())
+    idle = [c.id for c in selected if c.required and not examined.get(c.id)]
+    if idle:
+        raise ValueError(f"nothing to look at for {', '.join(idle)}")
+    cursor = db.execute(catalog().findings_query(selected, 1))
+    names = [column[0] for column in cursor.description or []]
+    findings = []
+    for row in cursor.fetchall():
+        one = dict(zip(names, row, strict=True))
+        if one["kind"] == "violation":
+            place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+            value = f" {one['value']!r}" if one["value"] is not None else ""
+            findings.append(Finding(one["id"], one["found"], f"{place}{value}: {one['detail']}"))
+    return findings
+
+
+def _load(
+    db: duckdb.DuckDBPyConnection,
+    lines: Sequence[dict[str, Any]],
+    topics: Iterable[Topic],
+    witnessed: Sequence[dict[str, Any]],
+) -> None:
+    for name, (_, columns) in catalog().TABLES.items():
+        fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
+    _fill(db, "history", lines)
+    _fill(db, "witness", witnessed)
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().CONSUMED.items())
+    db.execute(f"CREATE OR REPLACE TEMP TABLE consumed ({fields})")
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().TOPICS.items())
+    db.execute(f"CREATE OR REPLACE TEMP TABLE topics ({fields})")
+    db.executemany("INSERT INTO topics VALUES (?, ?, ?)", [list(topic) for topic in topics])
+
+
+def _fill(db: duckdb.DuckDBPyConnection, name: str, lines: Sequence[dict[str, Any]]) -> None:
+    """Reading JSON is the fastest way into DuckDB, and leaves what a line does not say NULL."""
+    columns = catalog().TABLES[name][1]
+    spec = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
+    file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".json", dir=_memory())
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as out:
+            out.write(json.dumps(lines))
+        db.execute(
+            f"INSERT INTO {name} SELECT * FROM read_json('{path}', "
+            f"format = 'array', columns = {{{spec}}})"
+        )
+    finally:
+        os.unlink(path)
+
+
+def _memory() -> str | None:
+    """A folder in memory, where there is one."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,0 +1,68 @@
+"""T3 where a reader of read_committed would look: each replica's index of aborted transactions.
+
+A reader leaves out what the leader's index lists.  An entry that is missing on a replica shows
+nothing until that replica leads and somebody reads there, so all of them are compared with what
+their logs say: a transaction begins with the first batch of a producer id that has none open, and
+was aborted where an abort marker ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from highwater.broker.services import Services
+    from highwater.kafka.types import TopicPartition
+    from highwater.simulation.rules.cluster_rules import Rules
+    from highwater.simulation.rules.mirror import Batch
+
+Entry = tuple[int, int, int]
+"""The producer id, the first offset, and that of the marker."""
+
+
+def by_the_log(batches: Iterable[Batch]) -> list[Entry]:
+    found: list[Entry] = []
+    open_: dict[int, int] = {}
+    for batch in batches:
+        if batch.marker:
+            first = open_.pop(batch.producer_id, None)
+            if first is not None and batch.aborts:
+                found.append((batch.producer_id, first, batch.last))
+        elif batch.transactional:
+            open_.setdefault(batch.producer_id, batch.base)
+    return found
+
+
+class ComparedNode(Protocol):
+    """A broker's machine, and what runs there now."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def services(self) -> Services | None: ...
+
+
+def compare(nodes: Iterable[ComparedNode], rules: Rules, tps: Iterable[TopicPartition]) -> int:
+    """How many entries were compared; a difference breaks T3."""
+    compared = 0
+    for tp in tps:
+        for node in nodes:
+            partition = node.services and node.services.replicas.partitions.get(tp)
+            if not partition or partition.log is None:
+                continue
+            replica = rules.replica(rules.partitions[tp], node.id)
+            expected = by_the_log(replica.mirror.batches)
+            segments = partition.log.segments
+            held = [tuple(entry)[:3] for s in segments for entry in s.txn_index.entries]
+            compared += len(expected)
+            for entry in set(expected).symmetric_difference(held):
+                what = "lacks" if entry in expected else "has, against its log,"
+                rules.broken(
+                    "T3", f"{tp}: the index of {node.name} {what} the aborted transaction {entry}"
+                )
+    return compared

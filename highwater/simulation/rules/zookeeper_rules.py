@@ -1,0 +1,190 @@
+"""The rules of what is agreed: partition states, ISRs, elections, controller epochs.
+
+R2 the ISR is within the replicas and holds the leader; R4 who is elected cleanly was in the ISR and
+holds all that is committed; R1 and R9 for who joins the ISR; R7 and R10 for epochs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from highwater.kafka import znodes
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules import control_rules
+
+if TYPE_CHECKING:
+    from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+    from highwater.simulation.rules.findings import Book
+    from highwater.world.sim.zookeeper_server import Ensemble
+
+
+class ZooKeeperRules:
+    """Told of each change of ZooKeeper's tree."""
+
+    def __init__(self, book: Book, ensemble: Ensemble) -> None:
+        self._book = book
+        self._ensemble = ensemble
+        self._controller_epoch = 0
+        self._controller = ""
+        """The process that registered itself last."""
+
+    def changed(self, path: str, who: str) -> None:
+        parts = path.split("/")
+        node = self._ensemble.nodes.get(path)
+        if path == "/controller_epoch" and node is not None:
+            self._controller_moved(int(node.data))
+        elif path == "/controller":
+            owner = znodes.decode_controller(node.data).broker_id if node else None
+            self._book.trace.add("zookeeper", f"/controller is {owner}")
+            self._controller = who if node else self._controller
+        elif path == znodes.HANDLED_BROKER_EPOCHS and node is not None and node.data:
+            if who != self._controller:
+                self._book.broken(
+                    "R10", f"{who} wrote {path}, while the controller was {self._controller}"
+                )
+        elif len(parts) == 4 and path.startswith("/brokers/topics/"):
+            self._topic_changed(parts[3], node.data if node else None)
+        elif len(parts) == 7 and path.startswith("/brokers/topics/") and parts[6] == "state":
+            tp = TopicPartition(parts[3], int(parts[5]))
+            if node is not None:
+                state = znodes.decode_partition_state(tp, node.data, node.version)
+                self._state_changed(tp, state, who)
+        elif len(parts) == 4 and path.startswith("/admin/delete_topics/") and node is not None:
+            self._book.deleting.add(parts[3])
+        elif len(parts) == 4 and path.startswith("/brokers/ids/"):
+            self._book.trace.add(
+                "zookeeper", f"broker {parts[3]} {'is there' if node else 'is gone'}"
+            )
+
+    def _controller_moved(self, epoch: int) -> None:
+        if self._controller_epoch and epoch != self._controller_epoch + 1:
+            self._book.broken(
+                "R10", f"the controller epoch went from {self._controller_epoch} to {epoch}"
+            )
+        if epoch > 1:
+            self._book.seen["controller_moves"] += 1
+        self._controller_epoch = epoch
+
+    def _topic_changed(self, topic: str, data: bytes | None) -> None:
+        if data is None:
+            for tp in [tp for tp in self._book.partitions if tp.topic == topic]:
+                del self._book.partitions[tp]
+            self._book.deleting.discard(topic)
+            self._book.trace.add("zookeeper", f"topic {topic} is gone")
+            return
+        for index, assignment in znodes.decode_topic(topic, data).partitions.items():
+            tp = TopicPartition(topic, index)
+            truth = self._book.partitions.get(tp)
+            if truth is None:
+                truth = self._book.begin(tp)
+            truth.assigned = tuple(int(b) for b in assignment.replicas)
+            if truth.state is not None:
+                self._check_isr(truth)
+
+    def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState, who: str) -> None:
+        truth = self._book.partitions.get(tp)
+        if truth is None:
+            return  # its topic was deleted
+        old, truth.state = truth.state, state
+        self._book.checks += 1
+        self._witness(tp, state)
+        self._book.trace.add(
+            "zookeeper",
+            f"{tp}: leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}, "
+            f"controller epoch {state.controller_epoch}, version {state.zk_version}; by {who}",
+        )
+        self._check_isr(truth)
+        if old is None:
+            return
+        if state.leader_epoch < old.leader_epoch:
+            self._book.broken("R7", f"{tp}: leader epoch fell from {old.leader_epoch} to {state}")
+        if state.controller_epoch < old.controller_epoch:
+            self._book.broken(
+                "R10", f"{tp}: controller epoch fell from {old.controller_epoch} to {state}"
+            )
+        zombie = control_rules.zombie_write(old, state, self._controller_epoch)
+        if zombie is not None:
+            self._book.broken("R10", f"{tp}: {zombie}")
+        if state.leader != old.leader:
+            if state.leader_epoch == old.leader_epoch:
+                self._book.broken("R7", f"{tp}: a new leader in the same epoch: {old} -> {state}")
+            self._elected(truth, old, state)
+        added = [b for b in state.isr if b not in old.isr]
+        if added and state.leader == old.leader and state.leader_epoch == old.leader_epoch:
+            self._book.seen["isr_expands"] += 1
+            for broker in added:
+                self._joined(truth, broker)
+        if any(b not in state.isr for b in old.isr):
+            self._book.seen["isr_shrinks"] += 1
+
+    def _witness(self, tp: TopicPartition, state: znodes.PartitionState) -> None:
+        now_ns = int(self._book.now() * 1e9)
+        self._book.witnessed.append(
+            {
+                "t_ns": now_ns,
+                "written_ns": now_ns,
+                "what": "state",
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+            }
+        )
+
+    def _check_isr(self, truth: PartitionTruth) -> None:
+        state = truth.state
+        assert state is not None
+        if state.leader >= 0 and state.leader not in state.isr:
+            self._book.broken("R2", f"{truth.tp}: the leader is not in the ISR: {state}")
+        if not set(state.isr) <= set(truth.assigned):
+            self._book.broken(
+                "R2", f"{truth.tp}: ISR {state.isr} is not within the replicas {truth.assigned}"
+            )
+
+    def _elected(
+        self, truth: PartitionTruth, old: znodes.PartitionState, new: znodes.PartitionState
+    ) -> None:
+        if new.leader < 0:
+            return
+        if old.leader >= 0:
+            self._book.seen["leader_changes"] += 1
+            before = truth.replicas.get(old.leader)
+            if before is not None and before.mirror.end > truth.end:
+                self._book.seen["hw_below_leo_at_election"] += 1
+        replica = self._book.replica(truth, new.leader)
+        if new.leader not in old.isr:
+            if truth.tp.topic not in self._book.unclean:
+                self._book.broken(
+                    "R4", f"{truth.tp}: {new.leader} was elected, and was not in {old}"
+                )
+            self._book.seen["unclean_elections"] += 1
+            truth.unclean += 1
+            truth.unclean_epoch = new.leader_epoch
+            truth.forget_above(truth.parts_from(replica.mirror))
+            return
+        self._book.hold(truth, replica, truth.end, "R4", "was elected leader")
+
+    def _joined(self, truth: PartitionTruth, broker: int) -> None:
+        """A follower joined the ISR by its leader's word."""
+        replica = self._book.replica(truth, broker)
+        replica.lossy = False  # whatever a power loss took from it, it must have followed by now
+        self._book.hold(truth, replica, truth.end, "R1", "joined the ISR")
+        leader = truth.replicas.get(truth.state.leader) if truth.state else None
+        if leader is None or leader.view is None or not leader.view.leads:
+            return
+        start = _epoch_start(leader)
+        if start is not None and replica.mirror.end < start:
+            self._book.broken(
+                "R9",
+                f"{truth.tp}: {broker} joined the ISR with LEO {replica.mirror.end}, below the "
+                f"start {start} of its leader's epoch {leader.view.leader_epoch}",
+            )
+
+
+def _epoch_start(leader: Replica) -> int | None:
+    """Where the leader's epoch starts, by the batches on its disk."""
+    assert leader.view is not None
+    for batch in reversed(leader.mirror.batches):
+        if batch.epoch < leader.view.leader_epoch:
+            return batch.last + 1
+    return None

@@ -1,0 +1,190 @@
+"""The log of a long run: one JSON line a seed, so that a run that was cut off goes on.
+
+The first line says what was asked (the options and the commit); a run that goes on at another
+commit says so in a line of its own.  Shards of a run, made on several
+machines or by Spark, are several such files, or one that is their concatenation: what is asked of
+all of them must be the same, and a seed counts once.  `page` renders what is kept in the docs:
+
+    python -m highwater.simulation.run_log run.jsonl [more.jsonl ...] > docs/simulation-run.md
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from highwater.simulation.faults.random_faults import WEIGHTS
+from highwater.simulation.seed_run import Options, Outcome
+from highwater.simulation.seeds import Summary
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class LogProblem(Exception):
+    """A log cannot be used; the message says why, and what to do."""
+
+
+def asked(options: Options) -> dict[str, Any]:
+    """The options that make two runs comparable."""
+    values = asdict(options)
+    del values["trace"]
+    return values
+
+
+def _usual() -> dict[str, Any]:
+    """As JSON gives it back."""
+    return cast("dict[str, Any]", json.loads(json.dumps(asked(Options()))))
+
+
+def commit() -> str:
+    """Of the source tree, with + where files differ from it; "unknown" without git."""
+    answers = []
+    for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"]):
+        done = subprocess.run(
+            ["git", *command], cwd=_ROOT, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            return "unknown"
+        answers.append(done.stdout.strip())
+    return answers[0] + ("+" if answers[1] else "")
+
+
+class RunLog:
+    """Appends; `done` are the seeds that the file had already."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self._path = path
+        self.done: list[Outcome] = []
+        if path.exists() and path.stat().st_size:
+            head, self.done = read([path])
+            if head["asked"] != json.loads(json.dumps(asked(options))):
+                raise LogProblem(
+                    f"{path} was made with other options ({head['asked']}): name another file"
+                )
+            _cut_torn_line(path)
+            if commit() in head["commits"]:
+                return
+        self._write({"asked": asked(options), "commit": commit(), "started": _now()})
+
+    def add(self, outcome: Outcome) -> None:
+        self._write(outcome.as_dict())
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Outcome]]:
+    """What was asked, and every seed once."""
+    head: dict[str, Any] = {}
+    found: dict[int, Outcome] = {}
+    for path in paths:
+        for line in _lines(path):
+            if "seed" in line:
+                outcome = Outcome.from_dict(line)
+                found.setdefault(outcome.seed, outcome)
+                continue
+            line["asked"] = _usual() | line["asked"]  # of before an option there was
+            if head and head["asked"] != line["asked"]:
+                raise LogProblem(f"{path} was made with other options than the files before it")
+            commits = dict.fromkeys([*head.get("commits", []), line["commit"]])
+            head = {**line, **head, "commits": list(commits)}
+    if not head:
+        raise LogProblem("nothing was run: the files hold no line of a run")
+    return head, [found[seed] for seed in sorted(found)]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(text)
+        except ValueError:
+            continue  # torn, where the run was cut off
+
+
+def _cut_torn_line(path: Path) -> None:
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        with path.open("r+b") as file:
+            file.truncate(end)
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def page(paths: Iterable[Path]) -> str:
+    """The kept run, for the docs."""
+    head, outcomes = read(paths)
+    summary = Summary()
+    for outcome in outcomes:
+        summary.add(outcome)
+    first, last = outcomes[0].seed, outcomes[-1].seed
+    missing = last - first + 1 - len(outcomes)
+    never = summary.never()
+    kinds = len(WEIGHTS)
+    possible = kinds * (kinds + 1) // 2
+    virtual = summary.virtual_seconds
+    hours = summary.simulated_seconds / 3600
+    rate = virtual / max(summary.simulated_seconds, 1e-9)
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name, value in head["asked"].items()
+        if value is True and name not in ("faults", "sql")
+    ]
+    pace = head["asked"].get("pace", 1.0)
+    if pace != 1.0:
+        given.append(f"--pace {pace:g}")
+    busy = (summary.operations["sends"] + summary.operations["polls"]) / max(virtual, 1e-9)
+    command = " ".join(
+        [f"highwater sim --seeds {first}..{last}", *given, "--jobs 0 --log run.jsonl"]
+    )
+    lines = [
+        "# A long run of the simulation",
+        "",
+        f"`{command} --keep-going`, rendered by "
+        "`python -m highwater.simulation.run_log run.jsonl`.",
+        "",
+        f"- commit {', '.join(head['commits'])}, begun {head['started']}",
+        f"- {len(outcomes)} seeds of {head['asked']['seconds']:g} s of load and faults, "
+        f"{missing or 'none'} missing in between; the clients send and poll {busy:.0f} times a "
+        "virtual second",
+        f"- **{len(summary.broken)} with a broken rule**",
+        f"- {virtual:.0f} virtual seconds in {hours:.1f} hours of one core, {rate:.1f} a second; "
+        f"{summary.steps} steps, {summary.checks} checks",
+        f"- never happened: {', '.join(never) or 'nothing of what is counted'}",
+        f"- {len(summary.pairs)} of {possible} pairs of kinds of faults at the same time, "
+        f"{summary.pairs.total()} times",
+        f"- {summary.expected_losses} losses where loss is expected (acks=1, acks=0, power losses "
+        "beyond what acks=all promises)",
+        "",
+    ]
+    lines += [f"- seed {o.seed}: {o.violation}; `{o.replay}`" for o in summary.broken]
+    for title, counts in (
+        ("Faults, and what was held", summary.faults),
+        ("Faults that found nothing to break", summary.skipped),
+        ("Seen in the cluster", summary.seen),
+        ("Operations of clients", summary.operations),
+        ("Errors that clients met", summary.errors),
+    ):
+        lines += ["", f"| {title} | times |", "|---|---|"]
+        lines += [f"| {name} | {count} |" for name, count in sorted(counts.items())]
+    lines += ["", "Two faults at once, and how often:", ""]
+    lines += [", ".join(f"{pair} {count}" for pair, count in sorted(summary.pairs.items()))]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        sys.exit((__doc__ or "").strip())
+    sys.stdout.write(page(Path(name) for name in sys.argv[1:]))

@@ -1,0 +1,25 @@
+"""Named courses of events, each a small program to read: see `script`, and docs/simulation.md."""
+
+from __future__ import annotations
+
+from highwater.simulation.scenarios import answered_changes as agreement
+from highwater.simulation.scenarios import controllers as control
+from highwater.simulation.scenarios import deposed_leaders as leaders
+from highwater.simulation.scenarios import group_members as groups
+from highwater.simulation.scenarios import log_starts, stops, truncation
+from highwater.simulation.scenarios.script import Played, Scenario, play
+
+ALL: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        *truncation.SCENARIOS,
+        *leaders.SCENARIOS,
+        *log_starts.SCENARIOS,
+        *control.SCENARIOS,
+        *groups.SCENARIOS,
+        *stops.SCENARIOS,
+        *agreement.SCENARIOS,
+    )
+}
+
+__all__ = ["ALL", "Played", "Scenario", "play"]

@@ -1,0 +1,211 @@
+"""Logs that differ, and how they become equal again: KIP-101, KIP-279, KIP-320."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+
+from highwater.simulation.cluster import Shape
+from highwater.simulation.scenarios.script import TP, Scenario, Stage
+from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
+from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
+from highwater.simulation.workloads.compacted import TP as KEYED
+
+TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
+APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
+"""The third is the controller, and has no replica."""
+THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
+
+
+async def kip_101_loss(stage: Stage) -> None:
+    """The follower has the record but not yet the HW that covers it, restarts, and then leads."""
+    await stage.start(1, 2)
+    await stage.send("one")
+    # the next fetch of 2 says that it has "two"; the answer, with the HW, does not arrive
+    held = stage.arm(FETCH, ANSWER, 2.0, 2, 1)
+    await stage.send("two")
+    await stage.until(lambda: held.fired, "the follower has fetched past the record")
+    stage.cluster.kill(2)
+    stage.cluster.start(2)
+    await stage.until(lambda: stage.isr() == (1,), "the follower left the ISR")
+    await stage.whole()
+    stage.cluster.kill(1)
+    await stage.until(lambda: stage.leader() == 2, "the follower leads")
+    stage.check(await stage.values() == ["one", "two"], "an acknowledged record was cut away")
+    stage.cluster.start(1)
+    await stage.equal_logs((1, 2))
+    stage.in_order(
+        "broker-2 .*is killed",
+        "broker-2 .*t-0: follows 1, epoch .*, HW [01], LEO 2",
+        "broker-1 .*is killed",
+        "broker-2 .*t-0: leads",
+    )
+
+
+async def kip_101_divergence(stage: Stage) -> None:
+    """A leader that is cut off appends what nobody has; the next one another record at that offset.
+    The first comes back."""
+    await stage.start(1, 2, 3)
+    await stage.send("one")
+    stage.isolate(1)
+    await stage.send("only here", acks=1, to=1)
+    stage.check(stage.end(1) == 2, "the old leader has not appended")
+    await stage.until(lambda: stage.leader() not in (1, -1), "another leads")
+    await stage.insist(lambda: stage.send("two"))
+    stage.heal()
+    await stage.equal_logs((1, 2, 3))
+    stage.check((await stage.values())[:2] == ["one", "two"], "the wrong record survived")
+    stage.in_order(
+        r"t-0: leader [23], epoch",
+        r"broker-1 .*t-0: follows [23]",
+        r"broker-1 .*t-0: cut 1 batches from 1-1 of epoch 0",
+    )
+
+
+async def kip_279(stage: Stage) -> None:
+    """Two fast changes of the leader: the follower's last epoch is one that the leader never saw,
+    and one question does not find where the two logs part."""
+    await stage.start(1, 2, controller=3)
+    await stage.send("one")
+    await stage.until(lambda: stage.end(2) == 1, "the follower has the record")
+    stage.cut(1, 2)  # 2 does not get what follows, and 1 does not get to cut it
+    await stage.send("of 1", acks=1, to=1)
+    await stage.lead(2)
+    await stage.insist(lambda: stage.send("of 2", acks=1))
+    stage.check(stage.end(1) == stage.end(2) == 2, "the logs have not parted")
+    stage.check(stage.log(1)[1] != stage.log(2)[1], "the logs are equal")
+    await stage.lead(1)
+    stage.heal()
+    await stage.equal_logs((1, 2))
+    stage.check(await stage.values() == ["one", "of 1"], "the log is not the leader's")
+    stage.in_order(
+        "broker-2 .*t-0: leads",
+        "broker-1 .*t-0: leads",
+        "broker-2 .*t-0: cut 1 batches from 1-1",
+    )
+
+
+async def kip_320(stage: Stage) -> None:
+    """A client with an older or a newer leader epoch than the broker's is told so."""
+    await stage.start(1, 2, 3)
+    await stage.send("one")
+    old = stage.epoch()
+    stage.isolate(1)
+    await stage.until(lambda: stage.leader() not in (1, -1), "another leads")
+    await stage.insist(lambda: stage.send("two"))
+    new, leader = stage.epoch(), stage.leader()
+    client = stage.client
+    client.believe(TP, 1, "broker-1", 9092, new)
+    await stage.fails(lambda: client.fetch(TP, 0), "UNKNOWN_LEADER_EPOCH")
+    client.believe(TP, leader, f"broker-{leader}", 9092, old)
+    await stage.fails(lambda: client.fetch(TP, 0), "FENCED_LEADER_EPOCH")
+    stage.heal()
+    await stage.equal_logs((1, 2, 3))
+    stage.in_order("t-0: leader 1, epoch 0", r"t-0: leader [23], epoch", "broker-1 .*t-0: follows")
+
+
+async def delayed_epoch_answer(stage: Stage) -> None:
+    """The answer to OffsetsForLeaderEpoch arrives when the one who asked has become the leader
+    itself, and appended: it must not cut by it."""
+    await stage.start(1, 2)
+    await stage.send("one")
+    await stage.until(lambda: stage.end(2) == 1, "the follower has the record")
+    asked = [stage.arm(OFFSETS_FOR_LEADER_EPOCH, ANSWER, 3.0, 1, 2) for _ in range(6)]
+    for _ in range(6):  # it fetches again in each new epoch
+        stage.arm(FETCH, ANSWER, 3.0, 2, 1)
+    await trio.sleep(0.5)  # the poll that was under way is over
+    await stage.send("two", acks=1, to=1)
+    await stage.lead(2)
+    await stage.until(lambda: asked[0].fired, "the old leader asks where to cut")
+    await stage.lead(1)
+    await stage.insist(lambda: stage.send("three", acks=1))
+    before = stage.log(1)
+    await trio.sleep(4.0)  # the answer has come
+    stage.check(stage.log(1)[: len(before)] == before, "a leader cut its log")
+    await stage.equal_logs((1, 2))
+    stage.check(await stage.values() == ["one", "two", "three"], "records of the leader are gone")
+    stage.in_order("broker-1 .*t-0: follows 2", "broker-1 .*t-0: leads")
+
+
+async def lossy_alone(stage: Stage) -> None:
+    """An ISR of one loses power with an unflushed tail: loss is expected here, must be seen, and
+    the others take over what is left of the log."""
+    await stage.start(1, 2, 3)
+    for n in range(5):
+        await stage.send(f"kept {n}")
+    stage.cluster.kill(2)
+    stage.cluster.kill(3)
+    await stage.until(lambda: stage.isr() == (1,), "the leader is alone in the ISR")
+    for n in range(200):
+        await stage.send(f"tail {n}", acks=1, to=1)
+    epoch = stage.epoch()
+    stage.check(stage.lose_power(1) > 0, "nothing was lost")
+    stage.cluster.power_on(1)
+    await stage.until(lambda: stage.epoch() > epoch and stage.leader() == 1, "it leads anew")
+    await stage.insist(lambda: stage.send("after"))
+    stage.cluster.start(2)
+    stage.cluster.start(3)
+    await stage.equal_logs((1, 2, 3))
+    stage.check(stage.rules.expected_losses > 0, "the loss was not counted")
+    stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
+
+
+async def lossy_compacted(stage: Stage) -> None:
+    """The same of a compacted topic: what comes after the loss is acknowledged at offsets that were
+    acknowledged before, and the loss excuses no more than what it took."""
+    stage.rules.compacted = frozenset({COMPACTED})
+    await stage.start(1, 2, 3)
+    client = stage.new_client_of(KeyedClient, "keyed")
+    await stage.insist(lambda: client.create(3))
+    await stage.whole()
+    topic, leader = CompactedTopic(stage.rules), stage.leader(KEYED)
+    async with trio.open_nursery() as clients:
+        clients.start_soon(client.run, partial(topic.produce, client))
+        await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
+        for other in {1, 2, 3} - {leader}:
+            stage.cluster.kill(other)
+        await stage.until(lambda: stage.isr(KEYED) == (leader,), "it is alone in the ISR")
+        end = stage.end(leader, KEYED)
+        await stage.until(lambda: max(topic.acked) > end + 20, "more are acknowledged")
+        before, epoch = dict(topic.acked), stage.epoch(KEYED)
+        stage.lose_power(leader)
+        stage.check(stage.end(leader, KEYED) < max(before), "nothing was lost")
+        stage.cluster.power_on(leader)
+        await stage.until(lambda: stage.epoch(KEYED) > epoch, "it leads anew")
+        for other in {1, 2, 3} - {leader}:
+            stage.cluster.start(other)
+        await stage.until(lambda: max(topic.acked) > max(before), "the log is as long as before")
+        await stage.whole()
+        clients.cancel_scope.cancel()
+    again = [at for at, acked in before.items() if topic.acked[at] != acked]
+    stage.check(again, "no offset was acknowledged once more")
+    topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
+    stage.check(stage.rules.expected_losses > 0, "the loss was not counted")
+    stage.in_order(f"broker-{leader} .*loses power", f"broker-{leader} .*{KEYED}: leads, epoch")
+
+
+SCENARIOS = (
+    Scenario("kip-101-loss", "a restart must not cut what is committed", TWO, kip_101_loss),
+    Scenario("kip-101-divergence", "two records at one offset", THREE, kip_101_divergence),
+    Scenario("kip-279", "an epoch that the leader never saw", APART, kip_279),
+    Scenario("kip-320", "clients are fenced by leader epochs", THREE, kip_320),
+    Scenario(
+        "delayed-epoch-answer",
+        "an OffsetsForLeaderEpoch answer from before the last election",
+        TWO,
+        delayed_epoch_answer,
+    ),
+    Scenario(
+        "lossy-alone",
+        "an ISR of one, and a power loss",
+        Shape(brokers=3, min_isr=1, lag_ms=2000),
+        lossy_alone,
+    ),
+    Scenario(
+        "lossy-compacted",
+        "the same of a compacted topic",
+        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=700),
+        lossy_compacted,
+    ),
+)

@@ -1,0 +1,465 @@
+"""One seed: a cluster, a workload, faults, the rules; from start to verdict.
+
+    start -> topics -> workload and faults -> heal -> whole again -> final read -> judge
+
+Everything is decided by the seed, so a seed is a test case, and the command that replays it is
+all that a report of a broken rule needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import trio
+
+from highwater.broker.metadata.topic_names import INTERNAL_TOPICS
+from highwater.kafka.types import TopicPartition
+from highwater.simulation.cluster import PORT, Shape, SimCluster
+from highwater.simulation.faults.random_faults import Fault, Faults, schedule, stalls
+from highwater.simulation.last_events import TraceHandler
+from highwater.simulation.rules import sim_checks, txn_indexes
+from highwater.simulation.rules.allowed_losses import GROUPS
+from highwater.simulation.rules.cluster_rules import Violation
+from highwater.simulation.self_test import blind_spot
+from highwater.simulation.sim_history import History
+from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
+from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
+from highwater.simulation.workloads.group_workload import TOPIC as GROUPED
+from highwater.simulation.workloads.pipelined import Pipelined
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.prober import Prober
+from highwater.simulation.workloads.transaction_workload import IDS, Transactions
+from highwater.simulation.workloads.transaction_workload import TPS as TXN_PARTITIONS
+from highwater.simulation.workloads.transactions_client import TOPIC, TxnClient
+from highwater.simulation.workloads.trimmed import PARTITIONS as TRIMMED_PARTITIONS
+from highwater.simulation.workloads.trimmed import TRIMMED, ManyClient, TrimmedTopic
+from highwater.simulation.workloads.workload import Workload
+from highwater.world.sim import Kernel, SimulationStuck, SimWorld, run_simulation
+
+START_S = 60.0
+WHOLE_S = 120.0
+READ_S = 120.0
+SAFE, LOSSY = "safe", "acks1"
+FLUSHED_SHARE = 0.15
+"""Of the seeds: log.flush.interval.messages=1, where no power loss may lose anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of a run, beside its seed."""
+
+    seconds: float = 30.0
+    pace: float = 1.0
+    """How busy the clients are: 1 is some 85 operations a virtual second, and most of the cost."""
+    faults: bool = True
+    power_loss: bool = False
+    """More of the faults are power losses."""
+    flush: bool = False
+    """log.flush.interval.messages=1 in every seed, and more power losses."""
+    compacted: bool = False
+    """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
+    trimmed: bool = False
+    """A topic whose beginning goes, and requests of several partitions (`trimmed`)."""
+    transactions: bool = False
+    """Transactional producers, hijacked now and then, and a read_committed consumer."""
+    groups: bool = False
+    """A consumer group whose members come and go."""
+    unclean: bool = False
+    """The topic that may lose records allows unclean elections."""
+    cold_reads: bool = False
+    """A third of what readers ask for is on the disk alone."""
+    stalls: bool = False
+    """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
+    sql: bool = True
+    """Judge the history by the SQL of the checks, too."""
+    only: tuple[int, ...] | None = None
+    """Of the schedule, only the faults of these positions (what shrinking leaves)."""
+    trace: Callable[[str], None] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    replay: str = ""
+    digest: str = ""
+    violation: Violation | None = None
+    last_events: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Faults that found nothing to break."""
+    pairs: Counter[str] = field(default_factory=Counter)
+    schedule: list[Fault] = field(default_factory=list)
+    only: tuple[int, ...] | None = None
+    operations: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    expected_losses: int = 0
+    virtual_seconds: float = 0.0
+    real_seconds: float = 0.0
+    """Of the processor, so that what else the machine does hardly counts."""
+    steps: int = 0
+    events: int = 0
+    checks: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.violation is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a line of a run's log."""
+        line = {name: getattr(self, name) for name in _LINE}
+        return {**line, "violation": list(self.violation) if self.violation else None}
+
+    @classmethod
+    def from_dict(cls, line: dict[str, Any]) -> Outcome:
+        outcome = cls(line["seed"])
+        for name in _LINE:
+            value = line[name]
+            setattr(outcome, name, Counter(value) if isinstance(value, dict) else value)
+        if line["violation"] is not None:
+            outcome.violation = Violation(*line["violation"])
+        return outcome
+
+
+_LINE = (
+    "seed", "replay", "digest", "seen", "faults", "skipped", "pairs", "operations", "errors",
+    "expected_losses", "virtual_seconds", "real_seconds", "steps", "events", "checks",
+    "last_events",
+)  # fmt: skip
+
+
+def simulate(seed: int, options: Options | None = None) -> Outcome:
+    """Runs one seed and tells what was seen."""
+    started = time.process_time()
+    run = _Run(seed, options or Options())
+    try:
+        run_simulation(seed, run.main)
+    except SimulationStuck as stuck:
+        run.stuck(str(stuck))
+    run.outcome.real_seconds = time.process_time() - started
+    return run.outcome
+
+
+def shape_of(kernel: Kernel, flush: bool) -> Shape:
+    random = kernel.random("shape")
+    return Shape(
+        brokers=random.choice((3, 3, 3, 4)),
+        min_isr=random.choice((2, 2, 2, 1)),
+        session_timeout_ms=random.choice((3000, 6000)),
+        lag_ms=random.choice((1500, 3000)),
+        segment_bytes=random.choice((1024, 4096, 1 << 20)),
+        control_plane=random.random() < 0.7,
+        flush_every_batch=random.random() < FLUSHED_SHARE or flush,
+        queued_max_requests=random.choice((500, 8)),
+    )
+
+
+class _Run:
+    def __init__(self, seed: int, options: Options) -> None:
+        self.outcome = Outcome(seed)
+        self._options = options
+        self._cluster: SimCluster | None = None
+        self._history = History()
+        self._faults: Faults | None = None
+
+    def stuck(self, why: str) -> None:
+        cluster = self._cluster
+        now = cluster.kernel.timeline.now if cluster else 0.0
+        self.outcome.violation = self.outcome.violation or Violation("L1", why, now)
+        if cluster is not None:
+            self._finish(cluster)
+
+    async def main(self, kernel: Kernel) -> None:
+        shape = shape_of(kernel, self._options.flush)
+        if self._options.compacted:
+            shape = replace(shape, cleaner_backoff_ms=700)
+        handler: TraceHandler | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = self._cluster = SimCluster(kernel, shape, nursery)
+
+                def end() -> None:
+                    kernel.run_queue.thaw_all()
+                    nursery.cancel_scope.cancel()
+
+                cluster.rules.on_violation = end
+                if self._options.compacted:
+                    cluster.rules.compacted |= {COMPACTED}
+                if self._options.unclean:
+                    cluster.rules.unclean |= {LOSSY}
+                if self._options.transactions or self._options.groups:
+                    cluster.rules.compacted |= INTERNAL_TOPICS
+                if self._options.cold_reads:
+                    for node in cluster.nodes.values():
+                        node.host.disk.cold = 1 / 3
+                cluster.trace.everything = self._options.trace
+                handler = TraceHandler(cluster.trace)
+                try:
+                    await self._scenario(cluster, nursery)
+                finally:
+                    self._finish(cluster)
+                end()
+        finally:
+            if handler is not None:
+                handler.detach()
+
+    def _finish(self, cluster: SimCluster) -> None:
+        outcome, rules = self.outcome, cluster.rules
+        outcome.violation = outcome.violation or rules.violation
+        outcome.digest = cluster.kernel.digest()
+        outcome.events = cluster.kernel.events
+        outcome.virtual_seconds = cluster.kernel.timeline.now
+        outcome.seen = rules.seen
+        outcome.checks = rules.checks
+        outcome.expected_losses = rules.expected_losses
+        outcome.operations = self._history.count
+        if self._options.cold_reads:
+            loads = sum(node.host.disk.loads for node in cluster.nodes.values())
+            outcome.operations["cold reads"] = loads
+        outcome.errors = self._history.errors
+        outcome.steps = cluster.kernel.steps
+        if self._faults is not None:
+            outcome.faults, outcome.pairs = self._faults.done, self._faults.pairs
+            outcome.skipped = self._faults.skipped
+        if outcome.violation is not None:
+            outcome.last_events = cluster.trace.last(25)
+
+    # -- the scenario ---------------------------------------------------------------------------
+
+    async def _scenario(self, cluster: SimCluster, nursery: trio.Nursery) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        if not await self._whole(cluster, START_S):
+            return
+        tps = await self._make_topics(cluster)
+        if not tps or not await self._whole(cluster, START_S):
+            return
+        self._history.now = lambda: cluster.kernel.timeline.now
+        workload = Workload(cluster.rules, self._history, expect_loss=frozenset({LOSSY}))
+        compacted = CompactedTopic(cluster.rules)
+        told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
+        transactions, groups = Transactions(*told), Groups(*told)
+        trimmed = TrimmedTopic(*told)
+        async with trio.open_nursery() as clients:
+            self._start_clients(cluster, workload, clients, tps)
+            if self._options.transactions:
+                self._start_transactions(cluster, transactions, clients)
+            if self._options.groups:
+                self._start_group(cluster, groups, clients)
+            if self._options.compacted:
+                keyed = self._keyed_client(cluster, "producer-keyed")
+                clients.start_soon(keyed.run, partial(compacted.produce, keyed))
+            if self._options.trimmed:
+                self._start_many(cluster, trimmed, clients)
+            if self._options.faults:
+                await self._break_things(cluster, tps)
+            else:
+                await trio.sleep(self._options.seconds)
+            healed = await self._whole(cluster, WHOLE_S)
+            if healed and self._options.trimmed:
+                healed = await self._caught_up(cluster, trimmed)
+            clients.cancel_scope.cancel()
+        if not healed:
+            return
+        with trio.move_on_after(READ_S) as scope:
+            if self._options.transactions:
+                await transactions.judge(self._txn_client(cluster, "txn-reader"))
+                compared = txn_indexes.compare(
+                    cluster.nodes.values(), cluster.rules, TXN_PARTITIONS
+                )
+                self._history.count["txn index entries"] += compared
+            if self._options.groups:
+                await groups.judge(self._group_client(cluster, "group-reader"))
+            plain = [tp for tp in tps if tp.topic not in (TOPIC, GROUPED)]
+            await workload.read_all(self._client(cluster, "reader"), plain)
+            if self._options.compacted:
+                found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
+                compacted.judge(found, cluster)
+            if self._options.trimmed:
+                await trimmed.judge(self._many_client(cluster, "many-reader"))
+        if scope.cancelled_caught:
+            cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
+            return
+        workload.judge()
+        self._judge_checker(cluster)
+        if self._options.sql and cluster.rules.violation is None:
+            self._judge_by_sql(cluster)
+
+    def _judge_checker(self, cluster: SimCluster) -> None:
+        rules = cluster.rules
+        if rules.violation is None and not rules.compared:
+            rules.broken("L4", "no batch was ever compared")
+        if rules.violation is None and (blind := blind_spot(rules)) is not None:
+            rules.broken("L4", blind)
+
+    def _judge_by_sql(self, cluster: SimCluster) -> None:
+        partitions = cluster.rules.partitions
+        given_up = {tp.topic for tp, truth in partitions.items() if truth.given_up}
+        topics = [sim_checks.Topic(name, name == LOSSY, name in given_up) for name in (SAFE, LOSSY)]
+        lines = [line for line in self._history.lines if line["topic"] in (SAFE, LOSSY)]
+        try:
+            findings = sim_checks.judge(lines, topics, cluster.rules.witnessed)
+        except ValueError as nothing:
+            if not given_up:  # nothing binds where loss is expected
+                cluster.rules.broken("L4", str(nothing))
+            return
+        for check, found, example in findings:
+            cluster.rules.broken(check, f"{found} times by the history, for instance {example}")
+
+    async def _whole(self, cluster: SimCluster, seconds: float) -> bool:
+        deadline = trio.current_time() + seconds
+        while (missing := cluster.whole()) is not None:
+            if trio.current_time() > deadline:
+                cluster.rules.broken("L2", f"{seconds:g} s after all is well, {missing}")
+                return False
+            await trio.sleep(0.1)
+        return True
+
+    def _client(self, cluster: SimCluster, name: str) -> SimClient:
+        return SimClient(*self._place(cluster, name))
+
+    def _keyed_client(self, cluster: SimCluster, name: str) -> KeyedClient:
+        return KeyedClient(*self._place(cluster, name))
+
+    def _many_client(self, cluster: SimCluster, name: str) -> ManyClient:
+        return ManyClient(*self._place(cluster, name))
+
+    def _txn_client(self, cluster: SimCluster, name: str) -> TxnClient:
+        return TxnClient(*self._place(cluster, name))
+
+    def _group_client(self, cluster: SimCluster, name: str) -> GroupClient:
+        return GroupClient(*self._place(cluster, name))
+
+    def _start_group(self, cluster: SimCluster, groups: Groups, nursery: trio.Nursery) -> None:
+        for number in range(MEMBERS):
+            client = self._group_client(cluster, f"member-{number}")
+            nursery.start_soon(client.run, partial(groups.member, client))
+        stranger = self._group_client(cluster, "stranger")
+        nursery.start_soon(stranger.run, partial(groups.stranger, stranger))
+
+    def _start_many(
+        self, cluster: SimCluster, trimmed: TrimmedTopic, nursery: trio.Nursery
+    ) -> None:
+        works = {"many": trimmed.produce, "deleter": trimmed.delete, "sessions": trimmed.consume}
+        for name, work in works.items():
+            client = self._many_client(cluster, name)
+            nursery.start_soon(client.run, partial(work, client))
+
+    async def _caught_up(self, cluster: SimCluster, trimmed: TrimmedTopic) -> bool:
+        with trio.move_on_after(READ_S) as scope:
+            await trimmed.caught_up()
+        if scope.cancelled_caught:
+            cluster.rules.broken("L1", f"{READ_S:g} s after all is well, sessions lack records")
+        return not scope.cancelled_caught
+
+    def _start_transactions(
+        self, cluster: SimCluster, transactions: Transactions, nursery: trio.Nursery
+    ) -> None:
+        for name in IDS:
+            client = self._txn_client(cluster, f"producer-{name}")
+            nursery.start_soon(client.run, partial(transactions.produce, client, name))
+        reader = self._txn_client(cluster, "committed")
+        nursery.start_soon(reader.run, partial(transactions.consume, reader))
+
+    def _place(self, cluster: SimCluster, name: str) -> tuple[SimWorld, str, list[tuple[str, int]]]:
+        host = cluster.simulation.add_host(name)
+        world = cluster.simulation.start(host)
+        return world, name, [(node.name, PORT) for node in cluster.nodes.values()]
+
+    async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
+        admin = self._client(cluster, "creator")
+        random = cluster.kernel.random("topics")
+        wanted = {SAFE: random.randint(1, 2), LOSSY: 1}
+        if self._options.transactions:
+            wanted[TOPIC] = 2
+        if self._options.groups:
+            wanted[GROUPED] = PARTITIONS
+        deadline = trio.current_time() + START_S
+        replicas = min(3, cluster.shape.brokers)
+        calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}
+        if self._options.unclean:
+            allowed = {"unclean.leader.election.enable": "true"}
+            calls[LOSSY] = partial(admin.create_topic, LOSSY, wanted[LOSSY], replicas, allowed)
+        if self._options.trimmed:
+            calls[TRIMMED] = partial(admin.create_topic, TRIMMED, TRIMMED_PARTITIONS, replicas)
+        if self._options.compacted:
+            calls[COMPACTED] = partial(self._keyed_client(cluster, "maker").create, replicas)
+        for name, create in calls.items():
+            while True:
+                try:
+                    await create()
+                    break
+                except Failed as failed:
+                    if failed.name == "TOPIC_ALREADY_EXISTS":
+                        break
+                    if trio.current_time() > deadline:
+                        cluster.rules.broken("L1", f"topic {name} cannot be created: {failed}")
+                        return []
+                    await trio.sleep(0.2)
+        return [TopicPartition(n, p) for n, count in wanted.items() for p in range(count)]
+
+    def _start_clients(
+        self,
+        cluster: SimCluster,
+        workload: Workload,
+        nursery: trio.Nursery,
+        tps: list[TopicPartition],
+    ) -> None:
+        safe = [tp for tp in tps if tp.topic == SAFE]
+        lossy = [tp for tp in tps if tp.topic == LOSSY]
+
+        def start(name: str, work: Callable[[SimClient], Awaitable[None]]) -> None:
+            client = self._client(cluster, name)
+            nursery.start_soon(client.run, partial(work, client))
+
+        def leader_life(tp: TopicPartition) -> tuple[int, int, int]:
+            truth = cluster.rules.partitions.get(tp)
+            state = truth.state if truth else None
+            node = cluster.nodes.get(state.leader) if state else None
+            if state is None or node is None or node.world is None:
+                return -1, -1, -1
+            return state.leader, node.world.process.life, state.leader_epoch
+
+        produce, consume, pace = workload.produce, workload.consume, self._options.pace
+        start("exact", lambda c: produce(c, safe, idempotent=True, rate=8.0 * pace))
+        start("bursts", lambda c: Pipelined(workload, c, leader_life).run(safe, rate=6.0 * pace))
+        start("plain", lambda c: produce(c, safe, rate=12.0 * pace))
+        start("acks1", lambda c: produce(c, lossy, acks=1, rate=15.0 * pace))
+        start("acks0", lambda c: produce(c, lossy, acks=0, rate=2.0 * pace))
+        start("consumer", lambda c: consume(c, safe, pace))
+        start("consumer-2", lambda c: consume(c, [*safe, *lossy], pace))
+        start("prober", lambda c: Prober(workload, c).run(safe))
+
+    async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:
+        options = self._options
+        random = cluster.kernel.random("faults")
+        admin = self._client(cluster, "admin")
+        targets = [tp for tp in tps if tp.topic != GROUPED]
+        if self._options.groups:  # half of what is aimed at a leader hits the group's coordinator
+            targets += [TopicPartition(GROUPS, 0)] * len(targets)
+        self._faults = Faults(cluster, admin, targets, random)
+        planned = schedule(random, options.seconds, options.power_loss or options.flush)
+        if options.stalls:
+            planned += stalls(cluster.kernel.random("stalls"), options.seconds)
+            planned.sort(key=lambda fault: fault.at)
+        if options.only is not None:
+            planned = [planned[n] for n in options.only if n < len(planned)]
+        self.outcome.schedule = planned
+        for fault in planned:
+            cluster.trace.add("faults", f"planned: {fault}")
+        end = trio.current_time() + options.seconds
+        async with trio.open_nursery() as meanwhile:
+            meanwhile.start_soon(self._faults.late_requests)
+            await self._faults.run(planned)
+            await trio.sleep_until(end)
+            meanwhile.cancel_scope.cancel()
+        self._faults.heal()
+        for node in cluster.nodes.values():
+            cluster.start(node.id)

@@ -1,0 +1,208 @@
+"""Many seeds, on one or more processes, and what they add up to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from highwater.simulation.faults.random_faults import WEIGHTS
+from highwater.simulation.seed_run import Options, Outcome, simulate
+
+SEEN = (
+    "controller_moves",
+    "hw_below_leo_at_election",
+    "isr_expands",
+    "isr_shrinks",
+    "leader_changes",
+    "truncated_batches",
+)
+OPERATIONS = (
+    "acked",
+    "duplicates",
+    "end offsets",
+    "lost as expected",
+    "polled",
+    "sends",
+    "too large",
+    "topics created",
+    "topics deleted",
+    "zombie producers",
+)
+
+
+@dataclass
+class Summary:
+    """Outcomes added up."""
+
+    seeds: int = 0
+    first_seed: int = 0
+    broken: list[Outcome] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    expected_losses: int = 0
+    virtual_seconds: float = 0.0
+    simulated_seconds: float = 0.0
+    """Of the processor, spent inside simulations, on all processes together."""
+    steps: int = 0
+    checks: int = 0
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, outcome: Outcome) -> None:
+        self.first_seed = min(self.first_seed, outcome.seed) if self.seeds else outcome.seed
+        self.seeds += 1
+        if not outcome.ok:
+            self.broken.append(outcome)
+        self.seen += outcome.seen
+        self.faults += outcome.faults
+        self.skipped += outcome.skipped
+        self.pairs += outcome.pairs
+        self.operations += outcome.operations
+        self.errors += outcome.errors
+        self.expected_losses += outcome.expected_losses
+        self.virtual_seconds += outcome.virtual_seconds
+        self.simulated_seconds += outcome.real_seconds
+        self.steps += outcome.steps
+        self.checks += outcome.checks
+
+    def never(self) -> list[str]:
+        """Of what a run should meet, what it did not."""
+        expected = [
+            *((f"fault {kind}", self.faults[kind]) for kind in (*WEIGHTS, "late request")),
+            *((f"seen {name}", self.seen[name]) for name in SEEN),
+            *((f"operation {name}", self.operations[name]) for name in OPERATIONS),
+            ("an expected loss", self.expected_losses),
+        ]
+        return [name for name, count in expected if not count]
+
+    @property
+    def real_seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def as_dict(self) -> dict[str, Any]:
+        real = max(self.real_seconds, 1e-9)
+        return {
+            "seeds": self.seeds,
+            "first_seed": self.first_seed,
+            "simulated_seconds": round(self.simulated_seconds, 2),
+            "violations": [describe(outcome) for outcome in self.broken],
+            "seen": dict(sorted(self.seen.items())),
+            "faults": dict(sorted(self.faults.items())),
+            "skipped_faults": dict(sorted(self.skipped.items())),
+            "fault_pairs": len(self.pairs),
+            "never": self.never(),
+            "operations": dict(sorted(self.operations.items())),
+            "errors": dict(sorted(self.errors.items())),
+            "expected_losses": self.expected_losses,
+            "virtual_seconds": round(self.virtual_seconds, 1),
+            "real_seconds": round(real, 1),
+            "seeds_per_second": round(self.seeds / real, 3),
+            "virtual_seconds_per_second_and_core": round(
+                self.virtual_seconds / max(self.simulated_seconds, 1e-9), 2
+            ),
+            "steps": self.steps,
+            "checks": self.checks,
+        }
+
+
+def describe(outcome: Outcome) -> dict[str, Any]:
+    violation = outcome.violation
+    assert violation is not None
+    return {
+        "seed": outcome.seed,
+        "rule": violation.rule,
+        "what": violation.what,
+        "time": round(violation.time, 4),
+        "digest": outcome.digest,
+        "real_seconds": round(outcome.real_seconds, 2),
+        "replay": outcome.replay,
+        "last_events": outcome.last_events,
+    }
+
+
+def replay_command(seed: int, options: Options) -> str:
+    """The one command that shows what happened."""
+    command = f"highwater sim --replay {seed}"
+    if options.seconds != Options().seconds:
+        command += f" --seconds {options.seconds:g}"
+    if options.pace != Options().pace:
+        command += f" --pace {options.pace:g}"
+    if options.power_loss:
+        command += " --power-loss"
+    if options.flush:
+        command += " --flush"
+    if options.compacted:
+        command += " --compacted"
+    if options.trimmed:
+        command += " --trimmed"
+    if options.transactions:
+        command += " --transactions"
+    if options.groups:
+        command += " --groups"
+    if options.unclean:
+        command += " --unclean"
+    if options.cold_reads:
+        command += " --cold-reads"
+    if options.stalls:
+        command += " --stalls"
+    if not options.faults:
+        command += " --no-faults"
+    if options.only is not None:
+        command += f" --only {','.join(map(str, options.only))}"
+    return command + " --trace"
+
+
+def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
+    """Runs the seeds, in order with one job, as they end with more."""
+    if jobs <= 1:
+        for seed in seeds:
+            yield simulate(seed, options)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, maxtasksperchild=200) as pool:
+        work: Callable[[int], Outcome] = partial(simulate, options=options)
+        yield from pool.imap_unordered(work, seeds, chunksize=1)
+        pool.close()
+        pool.join()
+
+
+def run_seeds(
+    seeds: Iterable[int],
+    options: Options,
+    *,
+    jobs: int = 1,
+    minutes: float | None = None,
+    finds: int | None = 1,
+    progress: Callable[[Summary, Outcome], None] = lambda *_: None,
+    done: Iterable[Outcome] = (),
+) -> Summary:
+    """Stops after so many seeds with a broken rule (None: never), and when the time is over."""
+    summary = Summary()
+    known = {outcome.seed: outcome for outcome in done}
+    for outcome in known.values():
+        summary.add(outcome)
+    seeds = [seed for seed in seeds if seed not in known]
+    with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
+        for outcome in running:
+            outcome.replay = replay_command(outcome.seed, options)
+            summary.add(outcome)
+            progress(summary, outcome)
+            if finds is not None and len(summary.broken) >= finds:
+                break
+            if minutes is not None and summary.real_seconds > minutes * 60:
+                break
+    return summary
+
+
+def usual_jobs() -> int:
+    return os.cpu_count() or 1

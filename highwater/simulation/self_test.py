@@ -1,0 +1,36 @@
+"""Whether the checker of this very run can still see: it is shown a lie, and must object.
+
+A rule that always says yes would pass every seed.  So at the end of each one, one committed batch
+is replaced by another with a different checksum, and a replica that holds the true one is compared
+again.  Nothing of it stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.simulation.rules.cluster_rules import Rules
+
+
+def blind_spot(rules: Rules) -> str | None:
+    """What the checker failed to see, or None."""
+    for truth in rules.partitions.values():
+        for replica in truth.replicas.values():
+            if (
+                truth.compacted
+                or not truth.committed
+                or replica.lossy
+                or replica.matched < truth.end
+            ):
+                continue
+            true, matched = truth.committed[-1], replica.matched
+            truth.committed[-1] = true._replace(crc=true.crc ^ 1)
+            replica.matched = true.base
+            ends, rules.on_violation = rules.on_violation, lambda: None
+            rules.hold(truth, replica, true.last + 1, "R5", "is shown a lie")
+            seen, rules.violation = rules.violation, None
+            rules.on_violation = ends
+            truth.committed[-1], replica.matched = true, matched
+            return None if seen else f"the checker took {true} for another batch, and said nothing"
+    return None

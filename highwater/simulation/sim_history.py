@@ -1,0 +1,117 @@
+"""What the clients of a simulated run know, and the same as lines of a history.
+
+The dicts are what is judged while the run goes on and right after it.  The lines are those of
+`highwater.verdict.history` (virtual time in place of the machine's clock), so that the checks in
+SQL can judge a simulated run as they judge a real one (`sim_checks`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from highwater.kafka.types import TopicPartition
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of one value."""
+
+    tp: TopicPartition
+    acks: int
+    idempotent: bool
+    offset: int | None = None
+    failed: bool = False
+    """It is certain that it was not appended."""
+    fenced: bool = False
+    """It was sent in an older producer epoch than one that was acknowledged before."""
+    tries: int = 0
+
+
+@dataclass
+class History:
+    """Everything the clients know."""
+
+    now: Callable[[], float] = lambda: 0.0
+    sent: dict[bytes, Sent] = field(default_factory=dict)
+    acked: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+    read: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+    final: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    known_end: dict[TopicPartition, int] = field(default_factory=dict)
+    """After the highest offset that was acknowledged (acks=all) or read."""
+    count: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    operations: int = 0
+
+    def line(self, process: str, f: str, type_: str, tp: TopicPartition, **fields: Any) -> None:
+        self.lines.append(
+            {
+                "index": len(self.lines),
+                "process": process,
+                "f": f,
+                "type": type_,
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "t_ns": int(self.now() * 1e9),
+                **fields,
+            }
+        )
+
+    def knows(self, tp: TopicPartition, offset: int) -> None:
+        self.known_end[tp] = max(self.known_end.get(tp, 0), offset + 1)
+
+    def operation(self) -> int:
+        self.operations += 1
+        return self.operations
+
+
+class SendLines:
+    """The lines of one send operation: a batch of values, attempted until its outcome is known."""
+
+    def __init__(
+        self,
+        history: History,
+        process: str,
+        tp: TopicPartition,
+        values: list[bytes],
+        *,
+        acks: int,
+        idempotent: bool,
+        expect_loss: bool,
+        in_flight: int = 1,
+    ) -> None:
+        self.history = history
+        self.values = values
+        self._where = (process, tp)
+        self._common = {
+            "op": history.operation(),
+            "phase": "run",
+            "acks": acks,
+            "idempotent": idempotent,
+            "max_in_flight": in_flight,
+            "expect_loss": expect_loss,
+        }
+        for value in values:
+            self._line("invoke", value)
+
+    def _line(self, type_: str, value: bytes, **fields: Any) -> None:
+        process, tp = self._where
+        text = value.decode()
+        self.history.line(process, "send", type_, tp, value=text, **self._common, **fields)
+
+    def ok(self, base: int, attempts: int) -> None:
+        for n, value in enumerate(self.values):
+            offset = base + n if base >= 0 else -1
+            self._line("ok", value, offset=offset, attempt=attempts)
+
+    def fail(self, error: str) -> None:
+        for value in self.values:
+            self._line("fail", value, error=error, attempt=1)
+
+    def info(self, error: str, attempts: int) -> None:
+        for value in self.values:
+            self._line("info", value, error=error, attempt=attempts)

@@ -1,0 +1,240 @@
+"""A compacted topic in the simulated workload, and what must hold of it.
+
+Few keys, values that are unique, now and then a tombstone, and segments so small that the cleaners
+of all replicas are at work all the time, each at its own pace.  The batch-by-batch rules do not
+apply: replicas hold different batches, and rightly so (R5: compacted topics are compared by
+surviving records).  What is checked instead, after the last read:
+
+* C4: of each key, the last acknowledged record is there, or a later one of that key.
+* C15: a key whose last acknowledged record is a tombstone does not come back with an older value.
+* C7, C12: what is at an offset is what was acknowledged there, and was sent with that key.
+* R5: every replica, read from its disk, says the same of each key.
+
+A record that a careless power loss took (`PartitionTruth.given_up`) after it was sent binds nobody,
+and its offset may be acknowledged once more.  What is acknowledged there after that loss binds
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
+from highwater.kafka.client.connection import RequestTimedOut
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.messages import CreateTopicsRequest
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import batches, build_batch, records_of
+from highwater.simulation.rules.allowed_losses import losses_of, lost_since
+from highwater.simulation.workloads.plain_client import FETCH_VERSION, TIMEOUT_S, Failed, SimClient
+
+if TYPE_CHECKING:
+    from highwater.simulation.cluster import SimCluster
+    from highwater.simulation.rules.findings import Book
+
+COMPACTED = "compacted"
+TP = TopicPartition(COMPACTED, 0)
+TOPIC = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "700",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "3000",
+}
+KEYS = 12
+Found = dict[int, tuple[bytes, bytes | None]]
+"""Offset -> key and value."""
+
+
+class Acked(NamedTuple):
+    """An acknowledged record.  `losses`: of the log, known when it was sent."""
+
+    key: bytes
+    value: bytes | None
+    losses: int = 0
+
+    @property
+    def item(self) -> tuple[bytes, bytes | None]:
+        return self.key, self.value
+
+
+class KeyedClient(SimClient):
+    """A client that makes the topic, and sees keys."""
+
+    def wall_ms(self) -> int:
+        return self._world.clock.wall_ms()
+
+    async def create(self, replication: int) -> None:
+        topic = CreateTopicsRequest.CreatableTopic
+        request = CreateTopicsRequest(
+            topics=[
+                topic(
+                    name=COMPACTED,
+                    num_partitions=1,
+                    replication_factor=replication,
+                    assignments=[],
+                    configs=[
+                        topic.CreatableTopicConfig(name=name, value=value)
+                        for name, value in TOPIC.items()
+                    ],
+                )
+            ],
+            timeout_ms=2000,
+            validate_only=False,
+        )
+        answer = await self._call(await self._controller(), request, 4)
+        code = ErrorCode(answer.topics[0].error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise Failed(code.name)
+
+    async def read(self, offset: int) -> tuple[Found, int]:
+        """Records from an offset on, and the next offset."""
+        address, epoch = await self._leader(TP)
+        asked = FetchPartition(TP, epoch, offset, -1, -1, 1 << 16)
+        request = FetchRequest(-1, 300, 1, 1 << 20, 0, 0, -1, [asked], [], "")
+        try:
+            connection = await self._connection(address)
+            body = await connection.call_raw(
+                1, FETCH_VERSION, [build_fetch(request, FETCH_VERSION)], TIMEOUT_S
+            )
+        except RequestTimedOut as error:
+            raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+        answer = parse_fetch_answer(body, FETCH_VERSION)
+        got = answer.partitions[0] if not answer.error else None
+        code = ErrorCode(answer.error if got is None else got.error)
+        if got is None or code is not ErrorCode.NONE:
+            raise Failed(code.name)
+        data = bytes(got.records)
+        return _records(data), max([offset, *(h.last_offset + 1 for h in batches(data))])
+
+
+@dataclass
+class CompactedTopic:
+    """Its clients' side."""
+
+    book: Book
+    sent: dict[bytes, dict[bytes | None, None]] = field(default_factory=dict)
+    """Key -> values that were tried."""
+    acked: dict[int, Acked] = field(default_factory=dict)
+    """Offset -> what was acknowledged there last."""
+    count: int = 0
+
+    async def produce(self, client: KeyedClient, rate: float = 25.0) -> None:
+        """Until cancelled; each batch is tried once, and may have been appended nevertheless."""
+        random = client.random
+        while True:
+            await trio.sleep(random.expovariate(rate))
+            items: list[tuple[bytes, bytes | None]] = []
+            for _ in range(random.randint(1, 3)):
+                self.count += 1
+                value = None if random.random() < 0.15 else b"%d.%s" % (self.count, b"x" * 20)
+                items.append((b"key-%d" % random.randrange(KEYS), value))
+            for key, value in items:
+                self.sent.setdefault(key, {})[value] = None
+            batch = build_batch([Record(k, v, client.wall_ms()) for k, v in items])
+            losses = losses_of(self.book, TP)
+            try:
+                base = await client.produce(TP, bytes(batch), -1)
+            except Failed:
+                client.forget(TP)
+                await client.pause()
+                continue
+            self.acknowledged(base, items, losses)
+
+    def acknowledged(
+        self, base: int, items: list[tuple[bytes, bytes | None]], losses: int = 0
+    ) -> None:
+        """A batch of which the answer is there.  `losses`: of the log, known when it was sent."""
+        for offset, (key, value) in enumerate(items, base):
+            earlier = self.acked.get(offset)
+            if earlier is not None and earlier.item != (key, value) and not self._lost(offset):
+                self.book.broken("C12", f"{TP}@{offset} was acknowledged twice")
+            self.acked[offset] = Acked(key, value, losses)
+
+    def _lost(self, offset: int) -> bool:
+        return lost_since(self.book, TP, offset, self.acked[offset].losses)
+
+    async def read_all(self, client: KeyedClient) -> Found:
+        """The whole topic, as a consumer sees it."""
+        found: Found = {}
+        offset, end = 0, None
+        while end is None or offset < end:
+            try:
+                if end is None:
+                    offset = await client.list_offset(TP, -2)
+                    end = await client.list_offset(TP, -1)
+                    continue
+                records, next_offset = await client.read(offset)
+            except Failed:
+                client.forget(TP)
+                await client.pause()
+                continue
+            found |= records
+            offset = next_offset
+        return found
+
+    def judge(self, final: Found, cluster: SimCluster) -> None:
+        """After the last read."""
+        binding = {at: acked.item for at, acked in self.acked.items() if not self._lost(at)}
+        for offset, (key, value) in sorted(final.items()):
+            if value not in self.sent.get(key, {}):
+                self.book.broken("C7", f"{TP}@{offset} holds {key!r}={value!r}, never sent")
+            if binding.get(offset, (key, value)) != (key, value):
+                self.book.broken("C7", f"{TP}@{offset} holds {key!r}={value!r}, "
+                                 f"acknowledged was {binding[offset]}")  # fmt: skip
+        there = _last(final)
+        for key, (offset, value) in sorted(_last(binding).items()):
+            at, now = there.get(key, (-1, None))
+            if at < offset and value is not None:
+                self.book.broken(
+                    "C4", f"{TP}: {key!r}={value!r} was acknowledged at {offset}, the last of its "
+                    f"key, and is not there; {'nothing' if at < 0 else f'{now!r} at {at}'} is"
+                )  # fmt: skip
+            if at < offset and value is None and now is not None:
+                self.book.broken(
+                    "C15", f"{TP}: {key!r} was deleted at {offset}, and is {now!r} (at {at})"
+                )
+        self._compare(cluster)
+
+    def _compare(self, cluster: SimCluster) -> None:
+        """R5, by surviving records."""
+        said: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        for broker, node in sorted(cluster.nodes.items()):
+            folder = node.host.disk.find(f"/data/{TP}")
+            if not isinstance(folder, dict):
+                continue
+            found: Found = {}
+            for name in sorted(folder):
+                if name.endswith(".log"):
+                    found |= _records(bytes(folder[name].data))  # type: ignore[union-attr]
+            alive = {k: last for k, last in _last(found).items() if last[1] is not None}
+            said[broker] = alive
+            if _cleaned_to(cluster, broker) > 0:
+                self.book.seen["compacted_replicas"] += 1
+        first = next(iter(said), None)
+        for broker, keys in said.items():
+            if first is not None and keys != said[first]:
+                wrong = sorted(set(keys.items()) ^ set(said[first].items()))
+                self.book.broken("R5", f"{TP}: brokers {first} and {broker} differ in {wrong[0]}")
+
+
+def _records(data: bytes | memoryview) -> Found:
+    return {r.offset: (r.key or b"", r.value) for r in records_of(data)}
+
+
+def _last(found: Found) -> dict[bytes, tuple[int, bytes | None]]:
+    return {key: (offset, value) for offset, (key, value) in sorted(found.items())}
+
+
+def _cleaned_to(cluster: SimCluster, broker: int) -> int:
+    try:
+        data = bytes(cluster.nodes[broker].host.disk.file(f"/data/{CLEANER_OFFSETS}").data)
+        return decode_offsets(data).get(TP, 0)
+    except (OSError, MalformedFileError):
+        return 0

@@ -1,0 +1,386 @@
+"""A consumer group in the simulated workload, and what must hold of it.
+
+Three members share some partitions.  Each commits, for the partitions that it was assigned, offsets
+that only rise; it leaves, crashes (it comes back as somebody else), or sleeps for longer than its
+session now and then.  A stranger asks all the brokers for the offsets, again and again, and whoever
+has just become coordinator at once, before it can have read anything.
+
+* G3: in one generation, a partition has one member.
+* G4: an answer is never below a commit that was acknowledged before the question; and a commit of a
+  generation that is over is refused: each member sends an old one, as it would come late over the
+  network, after it has been let into the next generation.
+
+A commit whose answer was lost may still be on its way.  So its member gives its partitions up, and
+comes back as a new one: the next generation fences what is late.
+
+A coordinator that was replaced and has not heard of it answers from what it knew, in Kafka too:
+where ZooKeeper named another leader before the question, a low answer is counted apart (as for
+C13).  A careless power loss may take commits and generations back (`allowed_losses`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from highwater.simulation.rules.allowed_losses import GROUPS, Moment, log_of, lost_between, moment
+from highwater.simulation.workloads.plain_client import Failed
+from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
+from highwater.simulation.workloads.transactions_client import TxnClient
+
+if TYPE_CHECKING:
+    from highwater.simulation.rules.cluster_rules import Rules
+
+NAME, TOPIC = "crew", "crewed"
+"""Nobody writes to it: its offsets are numbers."""
+PARTITIONS = 4
+MEMBERS = 3
+SESSION_MS, REBALANCE_MS = 2000, 2000
+JUDGE_S = 30.0
+AT_ONCE_S = 0.1
+_NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
+_REFUSED = frozenset(
+    {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"}
+)
+
+
+class Seat(NamedTuple):
+    """A member's place in one generation."""
+
+    member_id: str
+    generation: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Acked:
+    """The highest commit of a partition that was acknowledged."""
+
+    offset: int
+    since: Moment
+    """How far the groups' log was before it was sent."""
+
+
+class GroupClient(TxnClient):
+    """The calls of a member, one attempt each."""
+
+    async def join(self, member_id: str) -> tuple[str, int, list[str]]:
+        """Member id, generation, and for the leader all members."""
+        request = JoinGroupRequest(
+            group_id=NAME,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=member_id,
+            protocol_type="simulated",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="turns", metadata=b"")],
+        )
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 5)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return str(answer.member_id), -1, []
+        _check(answer.error_code)
+        leads = answer.leader == answer.member_id
+        members = [str(m.member_id) for m in answer.members] if leads else []
+        return str(answer.member_id), int(answer.generation_id), members
+
+    async def sync(self, seat: Seat, assigned: dict[str, list[int]]) -> Seat:
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment
+        request = SyncGroupRequest(
+            group_id=NAME,
+            generation_id=seat.generation,
+            member_id=seat.member_id,
+            assignments=[
+                assignment(member_id=who, assignment=bytes(ps)) for who, ps in assigned.items()
+            ],
+        )
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 3)
+        _check(answer.error_code)
+        return seat._replace(partitions=tuple(bytes(answer.assignment)))
+
+    async def heartbeat(self, seat: Seat) -> None:
+        request = HeartbeatRequest(
+            group_id=NAME, generation_id=seat.generation, member_id=seat.member_id
+        )
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 3)
+        _check(answer.error_code)
+
+    async def leave(self, member_id: str) -> None:
+        request = LeaveGroupRequest(group_id=NAME, member_id=member_id)
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 2)
+        _check(answer.error_code)
+
+    async def commit(self, seat: Seat, partition: int, offset: int) -> None:
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        place = topic.OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=NAME,
+            generation_id_or_member_epoch=seat.generation,
+            member_id=seat.member_id,
+            topics=[topic(name=TOPIC, partitions=[place])],
+        )
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 7)
+        _check(answer.topics[0].partitions[0].error_code)
+
+    async def committed(self, address: tuple[str, int], *, stable: bool = False) -> dict[int, int]:
+        """Of every partition; -1: nothing."""
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        request = OffsetFetchRequest(
+            group_id=NAME,
+            topics=[topic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))],
+            require_stable=stable,
+        )
+        answer = await self._call(address, request, 7)
+        _check(answer.error_code)
+        for p in answer.topics[0].partitions:
+            _check(p.error_code)
+        return {p.partition_index: int(p.committed_offset) for p in answer.topics[0].partitions}
+
+    def brokers(self) -> list[tuple[str, int]]:
+        return list(self._bootstrap)
+
+
+class Groups:
+    """The members, what they know together, and the verdict."""
+
+    def __init__(
+        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
+    ) -> None:
+        self.pace = pace
+        """How often the stranger asks."""
+        self.rules = rules
+        self.count = count
+        self.errors = errors
+        self.acked: dict[int, Acked] = {}
+        self.owners: dict[tuple[int, int], str] = {}
+        self.newest = Acked(-1, Moment(0, 0))
+        """The newest generation that a SyncGroup was answered in: it is stored."""
+
+    def now(self) -> Moment:
+        return moment(self.rules, GROUPS, NAME)
+
+    def _lost(self, since: Moment) -> bool:
+        return lost_between(self.rules, GROUPS, NAME, since)
+
+    # -- what is learned ------------------------------------------------------------------------
+
+    def seated(self, seat: Seat, since: Moment) -> None:
+        """G3: a SyncGroup was answered."""
+        self.count["group seats"] += 1
+        if self._lost(self.newest.since):
+            self.owners.clear()  # generations may come a second time
+            self.newest = Acked(-1, since)
+        if seat.generation > self.newest.offset:
+            self.newest = Acked(seat.generation, since)
+        for partition in seat.partitions:
+            owner = self.owners.setdefault((seat.generation, partition), seat.member_id)
+            if owner != seat.member_id:
+                self.rules.broken(
+                    "G3",
+                    f"generation {seat.generation}: partition {partition} was assigned to "
+                    f"{owner} and to {seat.member_id}",
+                )
+
+    def committed(self, seat: Seat, partition: int, offset: int, before: Moment, old: int) -> None:
+        """G4: a commit was acknowledged; `old` is the newest generation before it was sent."""
+        self.count["group commits"] += 1
+        if seat.generation < old and not self._lost(self.newest.since):
+            self.rules.broken(
+                "G4",
+                f"{seat.member_id} committed {offset} for partition {partition} in generation "
+                f"{seat.generation}, and generation {old} had begun",
+            )
+        known = self.acked.get(partition)
+        if known is None or offset >= known.offset:
+            self.acked[partition] = Acked(offset, before)
+
+    def answered(self, known: dict[int, Acked], answer: dict[int, int], *, fenced: bool) -> None:
+        """G4: `known` was acknowledged before the question; `fenced`: it went to a broker that was
+        replaced by then, and may not have heard of it."""
+        self.count["group answers"] += 1
+        for partition, acked in known.items():
+            if answer[partition] >= acked.offset:
+                continue
+            if self._lost(acked.since):
+                self.count["group commits lost as expected"] += 1
+                if self.acked[partition] is acked:
+                    del self.acked[partition]
+                continue
+            if fenced:
+                self.count["group answers of fenced coordinators"] += 1
+                continue
+            self.rules.broken(
+                "G4",
+                f"partition {partition} is committed up to {answer[partition]}, is the answer; "
+                f"{acked.offset} was acknowledged before",
+            )
+
+    async def ask(
+        self, client: GroupClient, address: tuple[str, int] | None = None
+    ) -> dict[int, int]:
+        """Where each partition is at least."""
+        where = address or await client.coordinator(COORDINATOR, NAME)
+        known, truth = dict(self.acked), log_of(self.rules, GROUPS, NAME)
+        leader = truth.state.leader if truth is not None and truth.state is not None else -1
+        answer = await client.committed(where)
+        self.answered(known, answer, fenced=where[0] != f"broker-{leader}")
+        return {p: max(at, self.acked[p].offset if p in self.acked else at)
+                for p, at in answer.items()}  # fmt: skip
+
+    # -- who takes part -------------------------------------------------------------------------
+
+    async def member(self, client: GroupClient) -> None:
+        """Until cancelled."""
+        one = _Member(self, client)
+        while True:
+            try:
+                await one.turn()
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                if failed.name in _NOT_THERE:
+                    client.lose(COORDINATOR, NAME)
+                if failed.name == "UNKNOWN_MEMBER_ID":
+                    one.member_id = ""
+                await client.pause(0.02, 0.2)
+
+    async def stranger(self, client: GroupClient) -> None:
+        """Asks whoever there is, until cancelled; one that does not answer holds up no other."""
+        async with trio.open_nursery() as nursery:
+            for address in client.brokers():
+                nursery.start_soon(self._ask_often, client, address)
+            nursery.start_soon(self._ask_at_once, client)
+
+    async def _ask_often(self, client: GroupClient, address: tuple[str, int]) -> None:
+        while True:
+            try:
+                await self.ask(client, address)
+            except Failed as failed:
+                self.errors[failed.name] += 1
+            await client.pause(0.01 / self.pace, 0.04 / self.pace)
+
+    async def _ask_at_once(self, client: GroupClient) -> None:
+        """Whoever has just been elected, until it has had the time to load."""
+        known = -1
+        while True:
+            await client.sleep(0.005)
+            truth = log_of(self.rules, GROUPS, NAME)
+            if truth is None or truth.state is None or truth.state.leader_epoch == known:
+                continue
+            known, leader = truth.state.leader_epoch, truth.state.leader
+            until = trio.current_time() + AT_ONCE_S
+            while leader >= 0 and trio.current_time() < until:
+                try:
+                    await self.ask(client, (f"broker-{leader}", client.brokers()[0][1]))
+                except Failed as failed:
+                    self.errors[failed.name] += 1
+                    if failed.name in ("TIMEOUT", "CONNECTION"):
+                        break
+
+    async def judge(self, client: GroupClient) -> None:
+        """After the faults: what was acknowledged is there."""
+        deadline = trio.current_time() + JUDGE_S
+        while True:
+            try:
+                await self.ask(client)
+                break
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.lose(COORDINATOR, NAME)
+                if trio.current_time() > deadline:
+                    self.rules.broken("L1", f"the offsets of {NAME} cannot be read: {failed}")
+                    return
+                await client.pause()
+        if not self.count["group commits"]:
+            self.rules.broken("L1", "no member of the group ever committed")
+
+
+class _Member:
+    """One member, through its lives in the group."""
+
+    def __init__(self, groups: Groups, client: GroupClient) -> None:
+        self.all = groups
+        self.client = client
+        self.member_id = ""
+        self.before: tuple[Seat, int, int] | None = None
+        """The seat it had before, and a commit that it made there: partition and offset."""
+
+    async def turn(self) -> None:
+        """One generation."""
+        seat = await self._sit()
+        positions = await self.all.ask(self.client)
+        await self._late(seat)
+        random = self.client.random
+        for _ in range(random.randint(3, 30)):
+            await self.client.pause(0.05, 0.4)
+            await self.client.heartbeat(seat)
+            if seat.partitions:
+                await self._commit(seat, random.choice(seat.partitions), positions)
+        choice = random.random()
+        if choice < 0.3:
+            await self.client.leave(self.member_id)
+            self.member_id = ""
+        elif choice < 0.5:
+            self.member_id = ""  # a crash: its session has to end
+        elif choice < 0.7:
+            await self.client.sleep(random.uniform(1.5, 4.0))
+            for partition in seat.partitions:
+                await self._commit(seat, partition, positions)
+
+    async def _sit(self) -> Seat:
+        client = self.client
+        since = self.all.now()
+        generation, members = -1, list[str]()
+        while generation < 0:
+            self.member_id, generation, members = await client.join(self.member_id)
+        seat = Seat(self.member_id, generation, ())
+        assigned: dict[str, list[int]] = {who: [] for who in members}
+        for partition in range(PARTITIONS if members else 0):
+            assigned[members[partition % len(members)]].append(partition)
+        seat = await client.sync(seat, assigned)
+        self.all.seated(seat, since)
+        return seat
+
+    async def _commit(self, seat: Seat, partition: int, positions: dict[int, int]) -> None:
+        offset = max(positions[partition], 0) + self.client.random.randint(1, 5)
+        before, newest = self.all.now(), self.all.newest.offset
+        try:
+            await self.client.commit(seat, partition, offset)
+        except Failed as failed:
+            if failed.name not in _REFUSED:
+                self.member_id = ""  # it may come late: only the next generation fences it
+            raise
+        positions[partition] = offset
+        self.all.committed(seat, partition, offset, before, newest)
+        self.before = (seat, partition, offset)
+
+    async def _late(self, seat: Seat) -> None:
+        """A commit of its former generation comes again."""
+        if self.before is None or self.before[0].generation >= seat.generation:
+            return
+        former, partition, offset = self.before
+        former = former._replace(member_id=seat.member_id)
+        before, newest = self.all.now(), self.all.newest.offset
+        try:
+            await self.client.commit(former, partition, offset)
+        except Failed as failed:
+            self.all.errors[failed.name] += 1
+            self.all.count["group late commits"] += failed.name in _REFUSED
+            return
+        self.all.committed(former, partition, offset, before, newest)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)

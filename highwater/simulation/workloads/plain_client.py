@@ -1,0 +1,400 @@
+"""A client with nothing hidden: one attempt a call, so that a workload knows what it knows.
+
+It stands on `common.client.connection`, keeps the last metadata, and turns every error into a name:
+Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from highwater.kafka.client.connection import ClientConnection, Pending, RequestTimedOut
+from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
+from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+from highwater.kafka.wire.records import records_of
+from highwater.simulation.rules.mirror import parse
+from highwater.world.sim import SimWorld
+
+if TYPE_CHECKING:
+    from highwater.simulation.wire_tap import Sent as ControlRequest
+    from highwater.world.api import Buffer
+
+TIMEOUT_S = 3.0
+FETCH, FETCH_VERSION = 1, 11
+
+
+async def _never_sent() -> int:
+    raise Failed("CONNECTION", "it was not sent")
+
+
+class Failed(Exception):
+    """A call that did not succeed; `name` is Kafka's name of the error, or TIMEOUT, CONNECTION."""
+
+    def __init__(self, name: str, detail: str = "") -> None:
+        super().__init__(f"{name} {detail}".strip())
+        self.name = name
+
+
+class Polled(NamedTuple):
+    """One fetch of one partition."""
+
+    hw: int
+    log_start: int
+    next_offset: int
+    records: list[tuple[int, int, bytes]]
+    """(offset, leader epoch, value)"""
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)
+
+
+class SimClient:
+    """One client process."""
+
+    def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
+        self.name = name
+        self.random = world.random
+        self._world = world
+        self._bootstrap = list(bootstrap)
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._connections: dict[tuple[str, int], ClientConnection] = {}
+        self.controller = -1
+
+    async def run(self, program: Callable[[], Awaitable[None]]) -> None:
+        """Runs a program as this client's process; what it fails with is a fault of the harness."""
+        process = self._world.process
+        await process.run(program)
+        if process.failure is not None:
+            raise process.failure
+
+    async def _connection(self, address: tuple[str, int]) -> ClientConnection:
+        found = self._connections.get(address)
+        if found is None or found.closed:
+            found = await ClientConnection.open(
+                self._world.network, *address, self.name, timeout_s=TIMEOUT_S
+            )
+            self._connections[address] = found
+        return found
+
+    async def _call(self, address: tuple[str, int], request: Any, version: int) -> Any:
+        body = encode_request(request, version)
+        answer = await self._call_raw(address, request.API_KEY, version, [body])
+        assert answer is not None
+        return decode_response(request.API_KEY, version, answer)
+
+    async def _call_raw(
+        self,
+        address: tuple[str, int],
+        api_key: int,
+        version: int,
+        body: Sequence[Buffer],
+        *,
+        expect: bool = True,
+        keep: bool = False,
+    ) -> memoryview | None:
+        """The answer's body, or None where none is expected; `keep` the connection in spite of a
+        time-out (the answer may still come, and is thrown away)."""
+        try:
+            connection = await self._connection(address)
+            if expect:
+                return await connection.call_raw(api_key, version, body, TIMEOUT_S)
+            await connection.send_raw(api_key, version, body, TIMEOUT_S)
+            return None
+        except RequestTimedOut as error:
+            if not keep and address in self._connections:
+                self._connections[address].close()
+            raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+
+    async def refresh(self, topics: list[str]) -> None:
+        """Metadata from some broker."""
+        address = self._world.random.choice(self._bootstrap)
+        names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        answer = await self._call(address, request, 7)
+        # librdkafka gives up every broker it has then, and finds none again
+        assert answer.brokers, f"{address} answers Metadata without a broker"
+        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        self.controller = answer.controller_id
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                self._leaders[tp] = (partition.leader_id, partition.leader_epoch)
+
+    async def _leader(self, tp: TopicPartition) -> tuple[tuple[str, int], int]:
+        leader, epoch = self._leaders.get(tp, (-1, -1))
+        if leader not in self._brokers:
+            await self.refresh([tp.topic])
+            leader, epoch = self._leaders.get(tp, (-1, -1))
+        if leader not in self._brokers:
+            raise Failed("LEADER_NOT_AVAILABLE")
+        return self._brokers[leader], epoch
+
+    def known_term(self, tp: TopicPartition) -> tuple[int, int]:
+        """The leader that will be asked next, and the epoch that it will be asked in; -1 where
+        metadata comes first."""
+        leader, epoch = self._leaders.get(tp, (-1, -1))
+        return (leader, epoch) if leader in self._brokers else (-1, -1)
+
+    def known_leader(self, tp: TopicPartition) -> int:
+        """Whom the last metadata named; -1 for nobody."""
+        return self._leaders.get(tp, (-1, -1))[0]
+
+    def believe(
+        self, tp: TopicPartition, leader: int, host: str, port: int, epoch: int = -1
+    ) -> None:
+        """As if metadata had said so."""
+        self._brokers[leader] = (host, port)
+        self._leaders[tp] = (leader, epoch)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """After an error: ask for the leader again."""
+        self._leaders.pop(tp, None)
+
+    # -- data -----------------------------------------------------------------------------------
+
+    async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
+        """The base offset.  For acks=0, -1 as soon as it is sent."""
+        address, _ = await self._leader(tp)
+        body = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))])
+        answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
+        if answer is None:
+            return -1
+        error, offset, _ = parse_produce_response(answer)[tp]
+        _check(error)
+        return offset
+
+    async def begin_all(
+        self, tp: TopicPartition, batches: Sequence[bytes]
+    ) -> list[Callable[[], Awaitable[int]]]:
+        """Sends batches (acks=all) one after the other without waiting; each gives its answer."""
+        address, _ = await self._leader(tp)
+        answers: list[Callable[[], Awaitable[int]]] = []
+        try:
+            connection = await self._connection(address)
+            for batch in batches:
+                body = produce_request(-1, TIMEOUT_S / 2, [(tp, bytearray(batch))])
+                pending = await connection.begin(PRODUCE, PRODUCE_VERSION, body, TIMEOUT_S)
+                answers.append(partial(self._base_offset, tp, pending))
+        except RequestTimedOut as error:
+            if not answers:
+                raise Failed("TIMEOUT", str(error)) from error
+        except OSError as error:
+            if not answers:
+                raise Failed("CONNECTION", str(error)) from error
+        return answers + [_never_sent] * (len(batches) - len(answers))
+
+    async def _base_offset(self, tp: TopicPartition, pending: Pending) -> int:
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                body = await pending.wait()
+        except trio.TooSlowError as error:
+            pending.abandon()
+            raise Failed("TIMEOUT") from error
+        except OSError as error:
+            raise Failed("CONNECTION", str(error)) from error
+        code, offset, _ = parse_produce_response(body)[tp]
+        _check(code)
+        return offset
+
+    async def fetch(self, tp: TopicPartition, offset: int, max_wait_ms: int = 300) -> Polled:
+        address, epoch = await self._leader(tp)
+        asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
+        request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
+        asking = build_fetch(request, FETCH_VERSION)
+        body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
+        assert body is not None
+        answer = parse_fetch_answer(body, FETCH_VERSION)
+        _check(answer.error)
+        got = answer.partitions[0]
+        _check(got.error)
+        if not got.size:
+            return Polled(got.high_watermark, got.log_start_offset, offset, [])
+        batches, _ = parse(bytes(got.records))
+        next_offset = max([offset, *(batch.last + 1 for batch in batches)])
+        epochs = {batch.base: batch.epoch for batch in batches}
+        records, epoch = [], -1
+        for record in records_of(got.records):
+            epoch = epochs.get(record.offset, epoch)
+            if record.offset >= offset:
+                records.append((record.offset, epoch, record.value or b""))
+        return Polled(got.high_watermark, got.log_start_offset, next_offset, records)
+
+    async def list_offset_and_epoch(self, tp: TopicPartition, timestamp: int) -> tuple[int, int]:
+        """-1 is latest, -2 earliest."""
+        address, epoch = await self._leader(tp)
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        partition = topic.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[topic(name=tp.topic, partitions=[partition])],
+        )
+        answer = await self._call(address, request, 5)
+        result = answer.topics[0].partitions[0]
+        _check(result.error_code)
+        return int(result.offset), int(result.leader_epoch)
+
+    async def list_offset(self, tp: TopicPartition, timestamp: int) -> int:
+        return (await self.list_offset_and_epoch(tp, timestamp))[0]
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        address = self._world.random.choice(self._bootstrap)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+        answer = await self._call(address, request, 1)
+        _check(answer.error_code)
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    async def delete_records(self, tp: TopicPartition, offset: int) -> int:
+        """Everything below the offset; gives the low watermark.  Where a live replica does not
+        follow, it fails with REQUEST_TIMED_OUT, and the leader's log begins there all the same."""
+        address, _ = await self._leader(tp)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        partition = topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[topic(name=tp.topic, partitions=[partition])], timeout_ms=1000
+        )
+        answer = await self._call(address, request, 1)
+        result = answer.topics[0].partitions[0]
+        _check(result.error_code)
+        return int(result.low_watermark)
+
+    # -- administration -------------------------------------------------------------------------
+
+    async def _controller(self) -> tuple[str, int]:
+        await self.refresh([])
+        if self.controller not in self._brokers:
+            raise Failed("NOT_CONTROLLER")
+        return self._brokers[self.controller]
+
+    async def create_topic(
+        self, name: str, partitions: int, replication: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replication,
+                    assignments=[],
+                    configs=[
+                        CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=k, value=v)
+                        for k, v in (config or {}).items()
+                    ],
+                )
+            ],
+            timeout_ms=2000,
+            validate_only=False,
+        )
+        answer = await self._call(await self._controller(), request, 4)
+        _check(answer.topics[0].error_code)
+
+    async def create_assigned(
+        self, name: str, assignments: list[Any], config: Mapping[str, str] | None = None
+    ) -> None:
+        """With replicas that are named."""
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=assignments,
+            configs=[
+                CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=k, value=v)
+                for k, v in (config or {}).items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=False)
+        answer = await self._call(await self._controller(), request, 4)
+        _check(answer.topics[0].error_code)
+
+    async def grow_topic(self, name: str, partitions: int, timeout_ms: int = 2000) -> None:
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(
+            name=name, count=partitions, assignments=None
+        )
+        request = CreatePartitionsRequest(
+            topics=[topic], timeout_ms=timeout_ms, validate_only=False
+        )
+        answer = await self._call(await self._controller(), request, 1)
+        _check(answer.results[0].error_code)
+
+    async def alter_topic(self, address: tuple[str, int], name: str, key: str, value: str) -> None:
+        """Sets one property of a topic at that broker."""
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = kind.AlterableConfig(name=key, config_operation=0, value=value)
+        resource = kind(resource_type=2, resource_name=name, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = await self._call(address, request, 0)
+        _check(answer.responses[0].error_code)
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=2000)
+        answer = await self._call(await self._controller(), request, 3)
+        _check(answer.responses[0].error_code)
+
+    async def elect_preferred(self, tp: TopicPartition) -> None:
+        topics = [ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])]
+        request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=2000)
+        await self._call(await self._controller(), request, 1)
+
+    async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+        partition = topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=2000, topics=[topic(name=tp.topic, partitions=[partition])]
+        )
+        answer = await self._call(await self._controller(), request, 0)
+        _check(answer.error_code)
+        _check(answer.responses[0].partitions[0].error_code)
+
+    async def describe_topic(self, address: tuple[str, int], topic: str) -> None:
+        """Its configuration, which the broker reads from ZooKeeper."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=topic, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        await self._call(address, request, 1)
+
+    def close(self) -> None:
+        """Every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def control(self, host: str, port: int, sent: ControlRequest) -> int:
+        """A controller's request as it is; gives the error of its answer."""
+        body = await self._call_raw((host, port), sent.api_key, sent.version, [sent.body])
+        assert body is not None
+        return int(decode_response(sent.api_key, sent.version, body).error_code)
+
+    async def pause(self, least_s: float = 0.05, most_s: float = 0.3) -> None:
+        await self.sleep(self._world.random.uniform(least_s, most_s))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._world.process.kernel.timeline.sleep(seconds)

@@ -1,0 +1,490 @@
+"""Transactions in the simulated workload, and what must hold of them.
+
+Two transactional ids write to two partitions.  Each is used by one producer at a time, which is
+taken over now and then by another (a hijack) while it goes on, not knowing (a zombie).  A
+transaction sends a few batches, now and then the offset of a group, and is committed, aborted, or
+left alone until it times out.  A client knows what it knows: the outcome is COMMITTED, NEVER, or
+UNKNOWN where an answer was lost.
+
+* T1: who reads its own partition inside a transaction does not see it.
+* T3: a record is visible under read_committed only if a commit was asked for, and then all are: of
+  a committed transaction every acknowledged record, of an unknown one all or none, once and in
+  order.
+* T4: no transaction of a producer that was fenced before it asked can be committed.
+* T5: the group's offset is that of the last transaction that was committed.
+* T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
+
+An EndTxn whose answer was lost may still be on its way when its retry was answered, and would end
+the producer's next transaction, as nothing in the request says which it means.  So a producer that
+has seen this raises its epoch before it goes on, as KIP-890 does for every transaction.
+
+Where a careless power loss took records, markers, decisions or commits, that is excused, and what
+stands on them (`allowed_losses`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
+from highwater.simulation.rules.allowed_losses import (
+    DECISIONS,
+    GROUPS,
+    Moment,
+    excused,
+    lost_between,
+    moment,
+)
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.transactions_client import (
+    GROUP,
+    READ_COMMITTED,
+    TOPIC,
+    TRANSACTION,
+    TxnClient,
+)
+
+if TYPE_CHECKING:
+    from highwater.simulation.rules.cluster_rules import Rules
+
+PARTITIONS = 2
+TPS = tuple(TopicPartition(TOPIC, p) for p in range(PARTITIONS))
+IDS = ("bank-0", "bank-1")
+TIMEOUT_MS = 5000
+GIVE_UP_S = 12.0
+STABLE_S = 60.0
+"""After the faults: the time-out, what finds it, and markers; of all partitions at once."""
+LOOK_S = 10.0
+"""At least, to ask for one partition's offsets."""
+
+_AGAIN = frozenset(
+    {
+        "TIMEOUT", "CONNECTION", "CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_LEADER_OR_FOLLOWER",
+        "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR",
+        "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE",
+        "UNSTABLE_OFFSET_COMMIT",
+    }
+)  # fmt: skip
+_LOST = frozenset({"TIMEOUT", "CONNECTION", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
+"""Of an EndTxn: it may have been done all the same."""
+
+
+class Fate(Enum):
+    OPEN = "open"
+    """No commit was asked for."""
+    COMMITTED = "committed"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Told:
+    """One transaction, as its producer knows it."""
+
+    name: str
+    transactional_id: str
+    number: int
+    fate: Fate = Fate.OPEN
+    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
+    """Acknowledged, in the order of sending."""
+    offset: int | None = None
+    """The group's, as far as it was acknowledged."""
+    places: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """Where each value was acknowledged, as far as the answer told."""
+    begun: dict[str, Moment] = field(default_factory=dict)
+    """How far the coordinators' logs were before it was let in."""
+    let_in: Moment | None = None
+    """How far the groups' log was then: the transaction before is over."""
+    decided: Moment | None = None
+    """How far the decisions' log was when its end was answered."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything the clients know."""
+
+    told: dict[bytes, Told] = field(default_factory=dict)
+    transactions: list[Told] = field(default_factory=list)
+    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By transactional id: the last (producer id, epoch) that anybody was given."""
+    given: dict[str, tuple[Moment, Moment]] = field(default_factory=dict)
+    """Between which moments of the decisions' log that was."""
+
+
+class Fenced(Exception):
+    """This producer is not the transactional id's any more, or cannot know."""
+
+
+class Transactions:
+    """The clients, their ledger, and the verdict."""
+
+    def __init__(
+        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
+    ) -> None:
+        self.pace = pace
+        """How often the consumer reads."""
+        self.rules = rules
+        self.ledger = Ledger()
+        self.count = count
+        self.errors = errors
+        self.instances = 0
+        self.ends: dict[TopicPartition, int] = {}
+        """Up to where each partition was read at last."""
+
+    # -- producing ------------------------------------------------------------------------------
+
+    async def produce(self, client: TxnClient, name: str) -> None:
+        """One producer after the other under the transactional id, until cancelled."""
+        random = client._world.random
+        async with trio.open_nursery() as nursery:
+            while True:
+                self.instances += 1
+                producer = _Producer(self, client, name, self.instances)
+                if random.random() < 0.4:  # this one is hijacked while it goes on
+                    nursery.start_soon(producer.run, random.randint(2, 6))
+                    await trio.sleep(random.uniform(0.2, 3.0))
+                else:
+                    await producer.run(random.randint(1, 6))
+
+    async def attempt(
+        self,
+        client: SimClient,
+        call: Callable[[], Awaitable[Any]],
+        lose: Callable[[], None],
+        noted: list[str] | None = None,
+    ) -> Any:
+        """Until it succeeds; raises Failed for what does not pass, and after a while."""
+        give_up = trio.current_time() + GIVE_UP_S
+        while True:
+            try:
+                return await call()
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                if noted is not None:
+                    noted.append(failed.name)
+                if failed.name not in _AGAIN or trio.current_time() > give_up:
+                    raise
+                if failed.name != "CONCURRENT_TRANSACTIONS":
+                    lose()
+                await client.pause(0.02, 0.2)
+
+    # -- consuming ------------------------------------------------------------------------------
+
+    async def consume(self, client: TxnClient) -> None:
+        """Reads on, read_committed, until cancelled."""
+        positions = dict.fromkeys(TPS, 0)
+        while True:
+            for tp in TPS:
+                try:
+                    found, positions[tp], lso = await client.read(tp, positions[tp])
+                except Failed as failed:
+                    self.errors[failed.name] += 1
+                    client.forget(tp)
+                    await client.pause()
+                    continue
+                self.seen(tp, found, lso)
+            await client.pause(0.02 / self.pace, 0.1 / self.pace)
+
+    def seen(self, tp: TopicPartition, found: list[tuple[int, bytes]], lso: int) -> None:
+        self.count["txn polled"] += len(found)
+        for offset, value in found:
+            self.rules.consumed(tp, offset, value)
+            told = self.ledger.told.get(value)
+            if told is None:
+                self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
+            elif told.fate in (Fate.OPEN, Fate.NEVER) and not self.excused(told, tp, offset):
+                self.rules.broken(
+                    "T3", f"{tp}@{offset}: {value!r} of {told.name} is visible, and its "
+                    f"transaction is {told.fate.value}"
+                )  # fmt: skip
+            if offset >= lso:
+                self.rules.broken("T7", f"{tp}@{offset} was read, and the LSO is {lso}")
+
+    # -- the verdict ----------------------------------------------------------------------------
+
+    async def judge(self, client: TxnClient) -> None:
+        """After the faults: LSO, a full read, offsets."""
+        places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
+        order: dict[TopicPartition, list[bytes]] = {}
+        ended = trio.current_time() + STABLE_S
+        for tp in TPS:
+            end = await self._stable(client, tp, max(ended, trio.current_time() + LOOK_S))
+            if end is None:
+                return
+            self.ends[tp] = end
+            position, values = 0, order.setdefault(tp, [])
+            while position < end:
+                found, position, lso = await self.attempt(
+                    client, lambda tp=tp, at=position: client.read(tp, at),  # type: ignore[misc]
+                    lambda tp=tp: client.forget(tp),  # type: ignore[misc]
+                )  # fmt: skip
+                self.seen(tp, found, lso)
+                for offset, value in found:
+                    values.append(value)
+                    places.setdefault(value, []).append((tp, offset))
+        for told in self.ledger.transactions:
+            self._judge(told, places)
+        for tp, values in order.items():
+            self._in_order(tp, values)
+        for name in IDS:
+            await self._offset(client, name)
+
+    def excused(self, told: Told, tp: TopicPartition, offset: int) -> bool:
+        """Whether this record's fate is open, by an expected loss."""
+        if offset >= self.ends.get(tp, offset + 1) or excused(self.rules, tp, offset):
+            return True
+        return self._decision_lost(told)
+
+    def _decision_lost(self, told: Told) -> bool:
+        since = told.begun.get(DECISIONS)
+        return since is not None and lost_between(
+            self.rules, DECISIONS, told.transactional_id, since, told.decided
+        )
+
+    async def _stable(self, client: TxnClient, tp: TopicPartition, deadline: float) -> int | None:
+        stable = end = -1
+        while trio.current_time() < deadline:
+            try:
+                stable = await client.end_offset(tp, READ_COMMITTED)
+                end = await client.end_offset(tp, 0)
+                if stable == end:
+                    return end
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.forget(tp)
+            await client.pause(0.2, 0.5)
+        if stable >= 0 and self._may_hang(tp, stable):
+            self.count["txn hanging, expected"] += 1
+            return stable
+        self.rules.broken("T7", f"{tp}: {STABLE_S:g} s after all transactions have timed out the "
+                          f"LSO is {stable}, and the HW {end}")  # fmt: skip
+        return None
+
+    def _may_hang(self, tp: TopicPartition, stable: int) -> bool:
+        """Nobody will end what is open there: its marker was lost, or all that its coordinator knew
+        of it, whose markers bear an epoch that the partition takes for a former producer's now.
+        """
+        return excused(self.rules, tp, stable) or any(
+            self._decision_lost(told)
+            and all(at >= stable for place, at in told.places.values() if place == tp)
+            for told in self.ledger.transactions
+        )
+
+    def _judge(self, told: Told, places: dict[bytes, list[tuple[TopicPartition, int]]]) -> None:
+        values = [value for sent in told.values.values() for value in sent]
+        there = [value for value in values if value in places]
+        for value in there:
+            if len(places[value]) > 1:
+                self.rules.broken("C2", f"{value!r} is there twice: {places[value]}")
+        missing = [v for v in values if v not in places and not self._may_miss(told, v)]
+        self.count["txn lost as expected"] += len(values) - len(there) - len(missing)
+        if told.fate is Fate.COMMITTED and missing:
+            self.rules.broken("T3", f"{told.name} was committed, and {missing[0]!r} is missing")
+        if told.fate is Fate.UNKNOWN and there and missing:
+            self.rules.broken("T3", f"{told.name} is torn: {there} of {values}")
+
+    def _may_miss(self, told: Told, value: bytes) -> bool:
+        place = told.places.get(value)
+        return self.excused(told, *place) if place is not None else self._decision_lost(told)
+
+    def _in_order(self, tp: TopicPartition, values: list[bytes]) -> None:
+        where = {value: index for index, value in enumerate(values)}
+        for told in self.ledger.transactions:
+            at = [where[value] for value in told.values.get(tp, []) if value in where]
+            if at != sorted(at):
+                self.rules.broken("C10", f"{tp}: {told.name} is not in the order of sending")
+
+    async def _offset(self, client: TxnClient, name: str) -> None:
+        mine = [t for t in self.ledger.transactions if t.transactional_id == name]
+        allowed = {-1}
+        open_ = False
+        for told, after in zip(mine, [*mine[1:], None], strict=True):
+            if told.offset is None:
+                continue
+            since = told.begun.get(GROUPS, Moment(0, 0))
+            until = after.let_in if after is not None else None
+            lost = lost_between(self.rules, GROUPS, name, since, until)
+            open_ = open_ or lost
+            if told.fate is Fate.COMMITTED and not lost and not self._decision_lost(told):
+                allowed = {told.offset}
+            elif told.fate in (Fate.COMMITTED, Fate.UNKNOWN) or lost:
+                allowed.add(told.offset)
+        if allowed == {-1}:
+            return
+        try:
+            found = await self.attempt(
+                client, lambda: client.committed_offset(name), lambda: client.lose(GROUP, name)
+            )
+        except Failed as failed:
+            if failed.name == "UNSTABLE_OFFSET_COMMIT" and open_:
+                return  # its marker was lost
+            self.rules.broken("L1", f"the offset of group {name} cannot be read: {failed}")
+            return
+        if found not in allowed:
+            self.rules.broken("T5", f"group {name} is at {found}, and may be at {sorted(allowed)}")
+
+
+class _Producer:
+    """One instance under a transactional id."""
+
+    def __init__(
+        self, transactions: Transactions, client: TxnClient, name: str, instance: int
+    ) -> None:
+        self.all = transactions
+        self.client = client
+        self.name = name
+        self.instance = instance
+        self.me = (-1, -1)
+        self.sequences: dict[TopicPartition, int] = {}
+        self.uncertain = False
+
+    def _lose(self) -> None:
+        self.client.lose(TRANSACTION, self.name)
+
+    def _moment(self, log: str) -> Moment:
+        return moment(self.all.rules, log, self.name)
+
+    async def _join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
+        """The coordinator is told of something that the transaction writes to."""
+        for log in (DECISIONS, GROUPS):
+            told.begun.setdefault(log, self._moment(log))
+        await self.all.attempt(self.client, call, self._lose)
+        told.let_in = told.let_in or self._moment(GROUPS)
+
+    async def run(self, transactions: int) -> None:
+        random = self.client._world.random
+        try:
+            await self._init((-1, -1))
+            for _ in range(transactions):
+                if self.uncertain:
+                    await self._init(self.me)
+                await self._transaction()
+                await trio.sleep(random.uniform(0, 0.3))
+        except (Failed, Fenced):
+            self.all.count["txn producers lost"] += 1
+
+    async def _init(self, expected: tuple[int, int]) -> None:
+        before = self._moment(DECISIONS)
+        self.me = await self.all.attempt(
+            self.client, lambda: self.client.init(self.name, TIMEOUT_MS, expected), self._lose
+        )
+        ledger = self.all.ledger
+        if self.me > ledger.newest.get(self.name, (-1, -1)):
+            ledger.newest[self.name] = self.me
+            ledger.given[self.name] = (before, self._moment(DECISIONS))
+        self.sequences.clear()
+        self.uncertain = False
+        self.all.count["txn inits"] += 1
+
+    async def _transaction(self) -> None:
+        client, random, ledger = self.client, self.client._world.random, self.all.ledger
+        number = len(ledger.transactions)
+        told = Told(f"{self.name}#{self.instance}.{number}", self.name, number)
+        ledger.transactions.append(told)
+        joined: dict[TopicPartition, None] = {}
+        for _ in range(random.randint(1, 4)):
+            tp = random.choice(TPS)
+            if tp not in joined:
+                await self._join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
+                joined[tp] = None
+                # one that stalls here has its first batch arrive when it may be fenced already
+                await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
+            await self._send(told, tp)
+            await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))
+        if random.random() < 0.4:
+            await self._offsets(told)
+        if random.random() < 0.2:
+            await self._read_own(told)
+        choice = random.random()
+        if choice < 0.1:
+            self.all.count["txn left"] += 1
+            raise Fenced  # as a crash: whoever comes next, or the time-out, aborts it
+        await self._end(told, commit=choice < 0.75)
+
+    async def _send(self, told: Told, tp: TopicPartition) -> None:
+        random, count = self.client._world.random, len(told.values.get(tp, []))
+        values = [
+            f"{told.name}/{tp.partition}.{count + i}".encode() for i in range(random.randint(1, 3))
+        ]
+        sequence = self.sequences.get(tp, 0)
+        batch = build_batch(
+            [Record(None, value, 1_700_000_000_000) for value in values],
+            producer_id=self.me[0],
+            producer_epoch=self.me[1],
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL,
+        )
+        for value in values:
+            self.all.ledger.told[value] = told
+        base = await self.all.attempt(
+            self.client,
+            lambda: self.client.send(self.name, tp, bytes(batch)),
+            lambda: self.client.forget(tp),
+        )
+        self.sequences[tp] = sequence + len(values)
+        told.values.setdefault(tp, []).extend(values)
+        self.all.count["txn acked"] += len(values)
+        if base >= 0:
+            for offset, value in enumerate(values, base):
+                told.places[value] = (tp, offset)
+                self.all.rules.acknowledged(tp, offset, value)
+
+    async def _offsets(self, told: Told) -> None:
+        client = self.client
+        await self._join(told, lambda: client.add_offsets(self.name, self.me))
+        await self.all.attempt(
+            client,
+            lambda: client.commit_offset(self.name, self.me, told.number),
+            lambda: client.lose(GROUP, self.name),
+        )
+        told.offset = told.number
+        self.all.count["txn offsets"] += 1
+
+    async def _read_own(self, told: Told) -> None:
+        """T1: what the transaction sent is not there yet."""
+        for tp in told.values:
+            try:
+                end = await self.client.end_offset(tp, READ_COMMITTED)
+                found, _, lso = await self.client.read(tp, max(0, end - 5), 0)
+            except Failed as failed:
+                self.all.errors[failed.name] += 1
+                self.client.forget(tp)
+                continue
+            self.all.seen(tp, found, lso)
+            own = [value for _, value in found if self.all.ledger.told.get(value) is told]
+            if own:
+                self.all.rules.broken("T1", f"{told.name} reads {own} before its commit")
+
+    async def _end(self, told: Told, *, commit: bool) -> None:
+        fenced_before = self.me < self.all.ledger.newest[self.name]
+        noted: list[str] = []
+        if commit:
+            told.fate = Fate.UNKNOWN  # from here on it may be visible
+        try:
+            await self.all.attempt(
+                self.client,
+                lambda: self.client.end(self.name, self.me, commit),
+                self._lose,
+                noted,
+            )
+        except Failed as failed:
+            if commit and not any(name in _LOST for name in noted):
+                told.fate = Fate.NEVER
+            raise Fenced from failed
+        self.uncertain = any(name in _LOST for name in noted)
+        told.decided = self._moment(DECISIONS)
+        told.fate = Fate.COMMITTED if commit else Fate.NEVER
+        self.all.count["txn committed" if commit else "txn aborted"] += 1
+        fence = self.all.ledger.given[self.name]
+        if fenced_before and not lost_between(self.all.rules, DECISIONS, self.name, *fence):
+            self.all.rules.broken("T4", f"{told.name} was ended by a producer that was fenced")

@@ -1,0 +1,185 @@
+"""The calls of a transactional producer and of a read_committed consumer, one attempt each."""
+
+from __future__ import annotations
+
+from highwater.kafka.client.fetched import visible
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+
+TOPIC = "txn"
+GROUP, TRANSACTION = 0, 1
+READ_COMMITTED = 1
+
+
+class TxnClient(SimClient):
+    """What it knows of coordinators is forgotten by `lose`, after an error."""
+
+    _coordinators: dict[tuple[int, str], tuple[str, int]]
+
+    async def coordinator(self, kind: int, key: str) -> tuple[str, int]:
+        known = self.__dict__.setdefault("_coordinators", {})
+        if (kind, key) not in known:
+            address = self._world.random.choice(self._bootstrap)
+            answer = await self._call(address, FindCoordinatorRequest(key=key, key_type=kind), 2)
+            _check(answer.error_code)
+            known[kind, key] = (answer.host, answer.port)
+        return known[kind, key]
+
+    def lose(self, kind: int, key: str) -> None:
+        self.__dict__.setdefault("_coordinators", {}).pop((kind, key), None)
+
+    async def init(
+        self, name: str, timeout_ms: int, expected: tuple[int, int] = (-1, -1)
+    ) -> tuple[int, int]:
+        request = InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=expected[0],
+            producer_epoch=expected[1],
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 4)
+        _check(answer.error_code)
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    async def add(self, name: str, producer: tuple[int, int], tp: TopicPartition) -> None:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=[topic(name=tp.topic, partitions=[tp.partition])],
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        found = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+        _check(found.partition_error_code)
+
+    async def end(self, name: str, producer: tuple[int, int], commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=commit,
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        _check(answer.error_code)
+
+    async def add_offsets(self, name: str, producer: tuple[int, int]) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            group_id=name,
+        )
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        _check(answer.error_code)
+
+    async def commit_offset(self, name: str, producer: tuple[int, int], offset: int) -> None:
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition = topic.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=name,
+            group_id=name,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            topics=[topic(name=TOPIC, partitions=[partition])],
+        )
+        answer = await self._call(await self.coordinator(GROUP, name), request, 2)
+        _check(answer.topics[0].partitions[0].error_code)
+
+    async def committed_offset(self, name: str) -> int:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        request = OffsetFetchRequest(
+            group_id=name,
+            topics=[topic(name=TOPIC, partition_indexes=[0])],
+            require_stable=True,
+        )
+        answer = await self._call(await self.coordinator(GROUP, name), request, 7)
+        _check(answer.error_code)
+        found = answer.topics[0].partitions[0]
+        _check(found.error_code)
+        return int(found.committed_offset)
+
+    async def send(self, name: str, tp: TopicPartition, batch: bytes) -> int:
+        address, _ = await self._leader(tp)
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=tp.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=1500,
+            topic_data=[topic(name=tp.topic, partition_data=[data])],
+        )
+        answer = await self._call(address, request, 8)
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code)
+        return int(result.base_offset)
+
+    async def read(
+        self, tp: TopicPartition, offset: int, max_wait_ms: int = 100
+    ) -> tuple[list[tuple[int, bytes]], int, int]:
+        """(offset, value) of what is visible, the next position, and the LSO of the answer."""
+        address, epoch = await self._leader(tp)
+        topic = FetchRequest.FetchTopic
+        partition = topic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 16,
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=tp.topic, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        answer = await self._call(address, request, 11)
+        _check(answer.error_code)
+        p = answer.responses[0].partitions[0]
+        _check(p.error_code)
+        aborted = [(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()]
+        data = memoryview(bytes(p.records or b""))
+        records, position = visible(data, offset, aborted)
+        return [(r.offset, r.value or b"") for r in records], position, int(p.last_stable_offset)
+
+    async def end_offset(self, tp: TopicPartition, isolation: int) -> int:
+        address, epoch = await self._leader(tp)
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        partition = topic.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=-1
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[topic(name=tp.topic, partitions=[partition])],
+        )
+        answer = await self._call(address, request, 5)
+        found = answer.topics[0].partitions[0]
+        _check(found.error_code)
+        return int(found.offset)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)

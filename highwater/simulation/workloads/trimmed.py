@@ -1,0 +1,402 @@
+"""A topic whose beginning goes, written and read by requests that name several partitions.
+
+* The producer puts batches for several partitions into one Produce: some may be acknowledged, and
+  others of the same request refused.
+* The reader has an incremental fetch session (KIP-227) with every broker, and asks each of them for
+  all partitions.  So most partitions of a session are in error most of the time, and come right
+  without being named again when that broker begins to lead them.  In half of the seeds it names
+  leader epochs (KIP-320), and never an older one than it knows; in the others a leader that was
+  replaced, and does not know it, may tell it that it is out of range.
+* DeleteRecords takes the beginning of a partition now and then, often all that was acknowledged: a
+  follower that is down or cut off may find that its leader's log begins above its own end.
+
+R4 and R6 hear of each acknowledged and each read record at once.  What else is checked:
+
+* C1, C12: an offset is read, and acknowledged, with one value.
+* C2, C4, C7: each acknowledged record that nobody asked to delete is there in the end, once, where
+  it was acknowledged, and nothing else is.
+* C15: a position that was read is out of range only where that was deleted, or lost.
+* R5: no replica's log begins above what DeleteRecords was asked for.
+* L1: once all is healed, the reader's sessions come to every partition's end.
+
+Careless power losses are excused by `allowed_losses.lost_since`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from highwater.broker.replica.follower_session import FollowerSession
+from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
+from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.records import batches, records_of
+from highwater.simulation.rules.allowed_losses import losses_of, lost_since
+from highwater.simulation.workloads.plain_client import (
+    FETCH,
+    FETCH_VERSION,
+    TIMEOUT_S,
+    Failed,
+    SimClient,
+)
+from highwater.simulation.workloads.workload import make_batch
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from highwater.simulation.rules.cluster_rules import Rules
+    from highwater.world.sim import SimWorld
+
+TRIMMED = "trimmed"
+PARTITIONS = 4
+TPS = [TopicPartition(TRIMMED, n) for n in range(PARTITIONS)]
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
+_LATEST, _EARLIEST = -1, -2
+
+
+class Acked(NamedTuple):
+    """An acknowledged record.  `losses`: of the log, known when it was sent."""
+
+    value: bytes
+    losses: int
+
+
+class ManyClient(SimClient):
+    """A client whose requests name several partitions."""
+
+    def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
+        super().__init__(world, name, bootstrap)
+        self.fenced = self.random.random() < 0.5
+        """Its fetches name leader epochs."""
+        self._newest = dict.fromkeys(TPS, -1)
+
+    async def leaders(self) -> dict[tuple[str, int], list[TopicPartition]]:
+        """By broker, as the last metadata said."""
+        found: dict[tuple[str, int], list[TopicPartition]] = {}
+        for tp in TPS:
+            try:
+                address, _ = await self._leader(tp)
+            except Failed as failed:
+                if failed.name != "LEADER_NOT_AVAILABLE":
+                    raise
+                continue
+            found.setdefault(address, []).append(tp)
+        return found
+
+    def brokers(self) -> list[tuple[int, tuple[str, int]]]:
+        return sorted(self._brokers.items())
+
+    async def produce_many(
+        self, address: tuple[str, int], sent: list[tuple[TopicPartition, bytes]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Error and base offset of each partition (acks=all)."""
+        body = produce_request(-1, TIMEOUT_S / 2, [(tp, bytearray(b)) for tp, b in sent])
+        answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body)
+        assert answer is not None
+        results = parse_produce_response(answer)
+        return {tp: (error, offset) for tp, (error, offset, _) in results.items()}
+
+    async def fetch_in(
+        self,
+        address: tuple[str, int],
+        session: FollowerSession,
+        positions: dict[TopicPartition, int],
+    ) -> FetchAnswer:
+        """The next Fetch of the session, for all partitions; after any failure it begins anew."""
+        for tp in TPS:
+            self._newest[tp] = max(self._newest[tp], self.known_term(tp)[1])
+        asked = {
+            tp: FetchPartition(tp, self._newest[tp] if self.fenced else -1, offset, -1, -1, 1 << 14)
+            for tp, offset in positions.items()
+        }
+        request = session.request(
+            asked, replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20
+        )
+        try:
+            body = await self._call_raw(
+                address, FETCH, FETCH_VERSION, [build_fetch(request, FETCH_VERSION)]
+            )
+        except Failed:
+            session.reset()
+            raise
+        assert body is not None
+        answer = parse_fetch_answer(body, FETCH_VERSION)
+        session.answered(answer)
+        return answer
+
+
+@dataclass
+class TrimmedTopic:
+    """Its clients' side."""
+
+    rules: Rules
+    counts: Counter[str]
+    errors: Counter[str]
+    pace: float = 1.0
+    sent: dict[bytes, TopicPartition] = field(default_factory=dict)
+    acked: dict[TopicPartition, dict[int, Acked]] = field(
+        default_factory=lambda: {tp: {} for tp in TPS}
+    )
+    """Offset -> what was acknowledged there last."""
+    read: dict[TopicPartition, dict[int, Acked]] = field(
+        default_factory=lambda: {tp: {} for tp in TPS}
+    )
+    deleted: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
+    """What lies below may be gone: DeleteRecords was asked for it."""
+    positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
+    """Of the reader."""
+
+    # -- producing ------------------------------------------------------------------------------
+
+    async def produce(self, client: ManyClient, rate: float = 4.0) -> None:
+        """Until cancelled; each batch is tried once, and may have been appended nevertheless."""
+        random = client.random
+        while True:
+            await trio.sleep(random.expovariate(rate * self.pace))
+            try:
+                led = await client.leaders()
+            except Failed as failed:
+                await self._again(client, failed)
+                continue
+            for address, tps in led.items():
+                chosen = [tp for tp in tps if random.random() < 0.8]
+                if chosen:
+                    await self._produce(client, address, chosen)
+
+    async def _produce(
+        self, client: ManyClient, address: tuple[str, int], tps: list[TopicPartition]
+    ) -> None:
+        values: dict[TopicPartition, list[bytes]] = {}
+        for tp in tps:
+            for _ in range(client.random.randint(1, 3)):
+                value = b"%d.%d" % (tp.partition, len(self.sent))
+                self.sent[value] = tp
+                values.setdefault(tp, []).append(value)
+        made = [(tp, make_batch(values[tp], None, 0)) for tp in tps]
+        losses = {tp: losses_of(self.rules, tp) for tp in tps}
+        self.counts["many: requests"] += 1
+        try:
+            results = await client.produce_many(address, made)
+        except Failed as failed:
+            await self._again(client, failed)
+            return
+        refused = [tp for tp in tps if results[tp][0]]
+        self.counts["many: partitions"] += len(tps)
+        self.counts["many: refused in part"] += 0 < len(refused) < len(tps)
+        for tp in tps:
+            error, base = results[tp]
+            if error:
+                self.errors[ErrorCode(error).name] += 1
+                client.forget(tp)
+            else:
+                self.acknowledged(tp, base, values[tp], losses[tp])
+
+    def acknowledged(
+        self, tp: TopicPartition, base: int, values: list[bytes], losses: int = 0
+    ) -> None:
+        """A batch of which the answer is there.  `losses`: of the log, known when it was sent."""
+        for offset, value in enumerate(values, base):
+            self.rules.acknowledged(tp, offset, value)
+            self._note(self.acked[tp], tp, offset, Acked(value, losses), "C12", "was acknowledged")
+
+    def _note(
+        self,
+        where: dict[int, Acked],
+        tp: TopicPartition,
+        offset: int,
+        now: Acked,
+        rule: str,
+        what: str,
+    ) -> None:
+        before = where.get(offset)
+        if before is not None and before.value != now.value and not self._lost(tp, offset, before):
+            self.rules.broken(rule, f"{tp}@{offset} {what} as {before.value!r} and {now.value!r}")
+        where[offset] = now
+
+    def _lost(self, tp: TopicPartition, offset: int, known: Acked) -> bool:
+        return lost_since(self.rules, tp, offset, known.losses)
+
+    async def _again(self, client: ManyClient, failed: Failed) -> None:
+        self.errors[failed.name] += 1
+        for tp in TPS:
+            client.forget(tp)
+        await client.pause()
+
+    # -- deleting -------------------------------------------------------------------------------
+
+    async def delete(self, client: ManyClient) -> None:
+        """Until cancelled: now and then, a partition's beginning."""
+        random = client.random
+        while True:
+            await trio.sleep(random.expovariate(0.5))
+            tp = random.choice(TPS)
+            end = max(self.acked[tp], default=-1) + 1
+            first = self.deleted[tp]
+            if end <= first:
+                continue
+            offset = end if random.random() < 0.4 else random.randint(first, end)
+            self.deleted[tp] = max(first, offset)
+            self.counts["records: deletions"] += 1
+            try:
+                await client.delete_records(tp, offset)
+            except Failed as failed:
+                await self._again(client, failed)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def consume(self, client: ManyClient) -> None:
+        """Until cancelled."""
+        sessions: dict[int, FollowerSession] = {}
+        while True:
+            heard: set[TopicPartition] = set()
+            for node, address in client.brokers():
+                session = sessions.setdefault(node, FollowerSession())
+                losses = {tp: losses_of(self.rules, tp) for tp in TPS}
+                try:
+                    answer = await client.fetch_in(address, session, self.positions)
+                except Failed as failed:
+                    self.errors[failed.name] += 1
+                    continue
+                if answer.error:
+                    self._session_over(answer.error)
+                    continue
+                heard |= await self._take(client, node, answer, losses)
+            self.look_at_starts()
+            if len(heard) < PARTITIONS:
+                await self._look_for_leaders(client)
+            await client.pause(0.1 / self.pace, 0.3 / self.pace)
+
+    def look_at_starts(self) -> None:
+        """Of all replicas, by their disks."""
+        for tp in TPS:
+            for broker, replica in self.rules.partitions[tp].replicas.items():
+                if replica.mirror.start > self.deleted[tp]:
+                    self.rules.broken(
+                        "R5",
+                        f"{tp}: the log of broker {broker} begins at {replica.mirror.start}; "
+                        f"{self.deleted[tp]} was asked for",
+                    )
+
+    def _session_over(self, error: int) -> None:
+        if error not in SESSION_ERRORS:
+            self.rules.broken("L1", f"a fetch of {TRIMMED} failed: {ErrorCode(error).name}")
+        self.counts["sessions: over"] += 1
+
+    async def _look_for_leaders(self, client: ManyClient) -> None:
+        try:
+            await client.refresh([TRIMMED])
+        except Failed as failed:
+            self.errors[failed.name] += 1
+
+    async def _take(
+        self,
+        client: ManyClient,
+        node: int,
+        answer: FetchAnswer,
+        losses: dict[TopicPartition, int],
+    ) -> set[TopicPartition]:
+        """Gives the partitions that were answered without an error."""
+        good: set[TopicPartition] = set()
+        for got in answer.partitions:
+            tp = got.tp
+            if got.error == ErrorCode.OFFSET_OUT_OF_RANGE and not self._replaced(client, node, tp):
+                await self.reset(client, tp)
+            elif got.error:
+                self.counts["sessions: partitions in error"] += 1
+            else:
+                good.add(tp)
+                self._consumed(tp, bytes(got.records) if got.size else b"", losses[tp])
+        return good
+
+    def _consumed(self, tp: TopicPartition, data: bytes, losses: int) -> None:
+        for record in records_of(data):
+            if record.offset < self.positions[tp]:
+                continue
+            value = record.value or b""
+            self.rules.consumed(tp, record.offset, value)
+            known = Acked(value, losses)
+            self._note(self.read[tp], tp, record.offset, known, "C1", "was read")
+            if self.sent.get(value) != tp:
+                self.rules.broken("C7", f"{tp}@{record.offset} holds {value!r}, not sent there")
+            self.counts["sessions: read"] += 1
+        ends = [header.last_offset + 1 for header in batches(data)]
+        self.positions[tp] = max([self.positions[tp], *ends])
+
+    def _replaced(self, client: ManyClient, node: int, tp: TopicPartition) -> bool:
+        """A leader that does not know of its successor: only an epoch would have it say so."""
+        state = self.rules.partitions[tp].state
+        return not client.fenced and state is not None and state.leader != node
+
+    async def reset(self, client: ManyClient, tp: TopicPartition) -> None:
+        """To where the log begins; it must have been trimmed, or have lost its tail."""
+        position = self.positions[tp]
+        truth = self.rules.partitions.get(tp)
+        lost = truth is not None and any(a < position <= b for a, b in truth.given_up)
+        if position >= self.deleted[tp] and not lost:
+            self.rules.broken("C15", f"{tp}@{position} is out of range, and was not deleted")
+        self.counts["sessions: out of range"] += 1
+        try:
+            self.positions[tp] = await client.list_offset(tp, _EARLIEST)
+        except Failed as failed:
+            self.errors[failed.name] += 1
+            client.forget(tp)
+
+    async def caught_up(self) -> None:
+        """Returns when the reader has come to what is committed now."""
+        ends = {tp: self.rules.partitions[tp].end for tp in TPS}
+        while any(self.positions[tp] < end for tp, end in ends.items()):
+            await trio.sleep(0.1)
+
+    # -- the verdict ----------------------------------------------------------------------------
+
+    async def judge(self, client: ManyClient) -> None:
+        """Reads each partition, and compares."""
+        self.look_at_starts()
+        for tp in TPS:
+            self.judge_partition(tp, await self._read_all(client, tp))
+
+    async def _read_all(self, client: ManyClient, tp: TopicPartition) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        offset, end = 0, None
+        while end is None or offset < end:
+            try:
+                if end is None:
+                    offset = await client.list_offset(tp, _EARLIEST)
+                    end = await client.list_offset(tp, _LATEST)
+                    continue
+                polled = await client.fetch(tp, offset)
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.forget(tp)
+                await client.pause()
+                continue
+            found |= {at: value for at, _, value in polled.records}
+            offset = max(offset, polled.next_offset)
+        return found
+
+    def judge_partition(self, tp: TopicPartition, found: dict[int, bytes]) -> None:
+        """`found`: offset -> value, from the log's start to its end."""
+        broken = self.rules.broken
+        places: dict[bytes, list[int]] = {}
+        for offset, value in found.items():
+            places.setdefault(value, []).append(offset)
+            if self.sent.get(value) != tp:
+                broken("C7", f"{tp}@{offset} holds {value!r}, not sent there")
+        for value, offsets in places.items():
+            if len(offsets) > 1:
+                broken("C2", f"{tp}: {value!r} is there {len(offsets)} times: {offsets}")
+        for offset, known in self.acked[tp].items():
+            if offset < self.deleted[tp] or self._lost(tp, offset, known):
+                continue
+            if found.get(offset) != known.value:
+                broken("C4", f"{tp}: {known.value!r} was acknowledged at {offset}, where "
+                       f"{found.get(offset, b'nothing')!r} is")  # fmt: skip

@@ -1,0 +1,251 @@
+"""The history of a run: one JSON line for each phase of each operation, written as it happens.
+
+Theory of operation.  A checker can only be as good as what it is told, so the history is
+append-only, is written by the clients themselves at the moment of the phase, and tells three
+endings apart:
+
+* `ok`    the cluster said yes;
+* `fail`  an error that *proves* that nothing was appended (NOT_LEADER_OR_FOLLOWER,
+  MESSAGE_TOO_LARGE, ...);
+* `info`  everything else.  A time-out, a lost connection, NOT_ENOUGH_REPLICAS_AFTER_APPEND: nobody
+  knows, and a
+  harness that books these as failures is blind to (or invents) phantom records.
+
+Each operation has an `invoke` line and one line of an ending, joined by `op`.  A poll that returned
+n records has one `invoke` line and n `ok` lines of the same `poll_id`, in the order of the records;
+an empty poll has a single `ok` line with n = 0 and no partition.  `phase` is "run" while faults may
+be active, "final" for the full read after healing.
+
+`t_ns` is the machine's monotonic clock (the same for all processes of one machine); lines of one
+`process` are in the order of its program.  Times in files of the harness (faults.jsonl,
+witness.jsonl) are of the same clock.
+
+The other files of a run's folder are described in `highwater.cluster.run_folder`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+COLUMNS: Final[dict[str, str]] = {
+    "run": "STRING",  # the run's id: equal on all lines
+    "seed": "BIGINT",
+    "index": "BIGINT",  # position in the file, unique, from 0
+    "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
+    "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: what a
+    # coordinator answered, where the client's own log tells it
+    "f": "STRING",
+    "type": "STRING",  # invoke, ok, fail, info
+    "op": "BIGINT",  # joins the phases of one operation; unique in the file
+    "phase": "STRING",  # run, final
+    "t_ns": "BIGINT",
+    "topic": "STRING",
+    "partition": "INT",
+    "key": "STRING",
+    "value": "STRING",  # unique; see `make_value`
+    "offset": "BIGINT",  # acknowledged, read, assigned, or answered (list_offsets)
+    "leader_epoch": "INT",  # of the record read, or of the answer; -1 unknown
+    "hw": "BIGINT",  # high watermark known with the answer; -1 unknown
+    "lso": "BIGINT",
+    "producer_id": "BIGINT",
+    "producer_epoch": "INT",
+    "sequence": "BIGINT",
+    "generation": "INT",  # group generation, where there is one
+    "error": "STRING",  # Kafka's name of the error, or the client's
+    "attempt": "INT",
+    "connection": "STRING",
+    "acks": "INT",  # -1 all, 1, 0
+    "idempotent": "BOOLEAN",
+    "expect_loss": "BOOLEAN",  # the topic's class: acknowledged records may be lost (acks=1)
+    "api": "STRING",
+    "poll_id": "BIGINT",  # one call of poll; unique in the file
+    "n": "INT",  # records of that poll
+    "which": "STRING",  # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort
+    "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
+    "member": "STRING",  # its member id, where the client tells it
+    "isolation": "STRING",  # of a poll: read_committed, or none
+    "transactional_id": "STRING",  # of init_txn and end_txn
+    "txn": "STRING",  # a transaction's name: of its sends and its end_txn (`which`: commit, abort)
+    "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
+    "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
+}
+"""Every field a line may have, and its SQL type.  A field without a value is left out of the line
+(NULL)."""
+
+OK, FAIL, INFO, INVOKE = "ok", "fail", "info", "invoke"
+
+PROVES_NOTHING_APPENDED: Final = frozenset(
+    {
+        "NOT_LEADER_OR_FOLLOWER",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "MESSAGE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "INVALID_REQUIRED_ACKS",
+        "INVALID_TOPIC_EXCEPTION",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "CORRUPT_MESSAGE",
+        "NOT_ENOUGH_REPLICAS",
+        "INVALID_PRODUCER_EPOCH",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "TOPIC_AUTHORIZATION_FAILED",
+    }
+)
+"""Errors after which the record is certainly not in the log, if it was sent **once**.
+
+After a retry none of them proves anything: the first attempt may have been appended and its answer
+lost.  So a workload may book `fail` only where the client made one attempt, or never sent.
+NOT_LEADER_OR_FOLLOWER is also what a producer waiting for acks=all hears on its leader's demotion,
+after the append: with acks=all it proves nothing.
+"""
+
+
+def ending_of(error: str, *, attempts: int, acks: int) -> str:
+    """`fail` where the error proves that nothing was appended, else `info`."""
+    if attempts != 1 or error not in PROVES_NOTHING_APPENDED:
+        return INFO
+    if error == "NOT_LEADER_OR_FOLLOWER" and acks == -1:
+        return INFO
+    return FAIL
+
+
+def make_value(run: str, process: str, sequence: int, t_ns: int, size: int = 0) -> str:
+    """A unique value that describes itself: run, process, sequence, time, checksum, padding.
+
+    >>> check_value(make_value("r1", "p", 3, 17))
+    ('r1', 'p', 3, 17)
+    """
+    text = f"{run}|{process}|{sequence}|{t_ns}|"
+    text += f"{zlib.crc32(text.encode()):08x}"
+    return text if len(text) >= size else text + "|" + "." * (size - len(text) - 1)
+
+
+def check_value(value: str) -> tuple[str, str, int, int] | None:
+    """(run, process, sequence, t_ns) of a value of `make_value`; None where it is none."""
+    parts = value.split("|")
+    if len(parts) < 5 or (len(parts) == 6 and parts[5].strip(".")) or len(parts) > 6:
+        return None
+    text = "|".join(parts[:4]) + "|"
+    if f"{zlib.crc32(text.encode()):08x}" != parts[4]:
+        return None
+    return parts[0], parts[1], int(parts[2]), int(parts[3])
+
+
+class HistoryError(Exception):
+    """The history could not be written: the run proves nothing from here on."""
+
+
+class HistoryWriter:
+    """Appends lines to one file from any number of threads; one writer a file.
+
+    Bounded: where the disk is slower than the clients, `write` waits.  Crash-safe: lines reach the
+    operating system in whole batches at once (a killed process loses at most what stood in the
+    queue, and leaves at most one torn last line, which the reader drops), and the disk at `close`.
+    """
+
+    def __init__(self, path: Path, *, run: str, seed: int, capacity: int = 10_000) -> None:
+        self.path = path
+        self._common = {"run": run, "seed": seed}
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue(capacity)
+        self._ids_lock = threading.Lock()
+        self._next_id = 0
+        self._failure: BaseException | None = None
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def new_id(self) -> int:
+        """A fresh `op` or `poll_id`."""
+        with self._ids_lock:
+            self._next_id += 1
+            return self._next_id
+
+    def write(self, process: str, client: str, f: str, type_: str, **fields: Any) -> None:
+        """One line, stamped now unless `t_ns` is given; blocks where the queue is full."""
+        if self._failure is not None:
+            raise HistoryError(f"{self.path} could not be written: {self._failure}")
+        line: dict[str, Any] = {"process": process, "client": client, "f": f, "type": type_}
+        line["t_ns"] = fields.pop("t_ns", None) or time.monotonic_ns()
+        line.update((k, v) for k, v in fields.items() if v is not None)
+        self._lines.put(line)
+
+    def close(self) -> None:
+        """Waits until all lines are on disk; raises where any could not be written."""
+        self._lines.put(None)
+        self._thread.join()
+        if self._failure is not None:
+            raise HistoryError(f"{self.path} could not be written: {self._failure}")
+
+    def _run(self) -> None:
+        index = 0
+        done = False
+        while not done:
+            batch = [self._lines.get()]
+            while len(batch) < 1000:
+                try:
+                    batch.append(self._lines.get_nowait())
+                except queue.Empty:
+                    break
+            done = None in batch
+            if self._failure is not None:
+                continue  # keep draining, so that no client hangs on a full queue
+            out = bytearray()
+            for line in batch:
+                if line is not None:
+                    out += encode_line({**self._common, "index": index, **line})
+                    index += 1
+            try:
+                write_whole(self._fd, out)
+                if done:
+                    os.fsync(self._fd)
+            except OSError as error:
+                self._failure = error
+        os.close(self._fd)
+
+
+def write_whole(fd: int, data: bytes | bytearray) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def encode_line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+class LineLog:
+    """faults.jsonl and witness.jsonl: few lines, each written at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write(self, **fields: Any) -> None:
+        write_whole(self._fd, encode_line(fields))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a history (or of faults.jsonl, witness.jsonl); a torn last line is left out."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file):
+            if not raw.endswith(b"\n"):
+                return
+            try:
+                yield json.loads(raw)
+            except ValueError as error:
+                raise HistoryError(f"{path}, line {number + 1}: not JSON: {error}") from error

@@ -1,0 +1,35 @@
+"""The page of a run: one HTML file with everything inside, to be mailed, archived or opened from
+disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from highwater.verdict.report.data import gather
+from highwater.verdict.report.timeline import draw
+
+__all__ = ["write"]
+
+
+def write(run_dir: Path, out: Path | None = None) -> Path:
+    """Writes RUN/report.html from the run's folder and its verdict.json; raises RunUnreadable."""
+    data = gather(run_dir)
+    info = {"run": run_dir.name, "started": "", "versions": {}} | data.info
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html.j2").render(
+        data=data, info=info, verdict=data.verdict, timeline=draw(data)
+    )
+    target = out or run_dir / "report.html"
+    temporary = target.with_name(target.name + ".tmp")
+    temporary.write_text(page, encoding="utf-8")
+    temporary.replace(target)
+    return target

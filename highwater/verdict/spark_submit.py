@@ -1,0 +1,297 @@
+"""Runs the jobs in spark/ by spark-submit: finds PySpark, Java and the Kafka connector, and streams
+progress.
+
+The connector (the Kafka source of Spark, Kafka's Java client and what they need) is not part of
+PySpark.  It is resolved once, by Maven where it is installed, else by Spark's own resolver, and
+kept in the user's cache. Where neither can, the checks still run, on what the harness itself
+consumed, and the verdict says so.
+
+A session starts once for reading and checking: starting it costs about five seconds, most of what a
+small run spends here.  For small histories Spark's compilation of queries costs more than it saves,
+so it is switched off there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from highwater.child_processes import Child
+from highwater.verdict.location import spark_folder
+
+SPARK: Final = "4.0.0"
+SCALA: Final = "2.13"
+CONNECTOR: Final = (
+    ("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA}", SPARK),
+    ("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA}", SPARK),
+    ("org.apache.kafka", "kafka-clients", "3.9.0"),
+    ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+"""What PySpark's own jars lack; everything else that the source needs is among them."""
+
+SMALL_ROWS: Final = 300_000
+PINNED: Final = f"pyspark=={SPARK}"
+INSTALL: Final = f"install it beside Highwater: pip install 'highwater-kafka[spark]' ({PINNED})"
+
+MARK: Final = "verify: "
+"""Begins the lines of a job that are meant for people."""
+
+Progress = Callable[[str], None]
+
+
+class SparkMissing(Exception):
+    """Spark cannot be used here; the message says what is missing and how to get it."""
+
+
+class SparkFailed(Exception):
+    """spark-submit ended badly; the message names its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """What is needed to start a job."""
+
+    home: Path
+    java: str
+
+    def environment(self) -> dict[str, str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SPARK_CONF")}
+        env["SPARK_HOME"] = str(self.home)
+        env["PYSPARK_PYTHON"] = env["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        env["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), env.get("PATH", os.defpath)]
+        )
+        env["SPARK_LOCAL_IP"] = (
+            "127.0.0.1"  # else a machine's odd host name keeps the driver from starting
+        )
+        return env
+
+
+def find() -> Spark:
+    """PySpark of this environment and a Java that it runs on, or SparkMissing."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SparkMissing(f"PySpark is not installed: {INSTALL}")
+    home = Path(spec.origin).parent
+    if not (home / "bin" / "spark-submit").is_file():
+        raise SparkMissing(f"{home} holds no bin/spark-submit (a client-only PySpark?): {INSTALL}")
+    return Spark(home, _find_java())
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or (home and not os.access(java, os.X_OK)):
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on PATH"
+        raise SparkMissing(
+            f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME"
+        )
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version.group(1)) < 17:
+        found = version.group(1) if version else "of unknown version"
+        raise SparkMissing(
+            f"Spark needs Java 17 or later, and {java} is Java {found}: set JAVA_HOME"
+        )
+    return java
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "highwater" / f"spark-kafka-{SPARK}"
+
+
+def connector_arguments(progress: Progress) -> list[str]:
+    """The arguments of spark-submit that bring the Kafka source: --jars from the cache, else
+    --packages."""
+    folder = cache_folder()
+    wanted = [folder / f"{artifact}-{version}.jar" for _, artifact, version in CONNECTOR]
+    if not all(jar.is_file() for jar in wanted):
+        if shutil.which("mvn") is None:
+            progress("Maven is not installed: Spark resolves its Kafka connector itself")
+            packages = ",".join(":".join(one) for one in CONNECTOR)
+            # each one is named, so that nothing of what PySpark ships is fetched again
+            return ["--packages", packages, "--conf", f"spark.jars.ivy={folder / 'ivy'}"]
+        progress(f"fetching Spark's Kafka connector by Maven, once, into {folder}")
+        _fetch_by_maven(folder, wanted)
+    return ["--jars", ",".join(map(str, wanted))]
+
+
+def _fetch_by_maven(folder: Path, wanted: Sequence[Path]) -> None:
+    """Raises SparkMissing with Maven's own first error."""
+    work = folder / f"fetch-{os.getpid()}"
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        (work / "pom.xml").write_text(_pom(), encoding="utf-8")
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = (done.stdout + done.stderr).splitlines()
+            error = next((line for line in lines if "ERROR" in line), "no message")
+            raise SparkMissing(f"Maven could not fetch Spark's Kafka connector: {error[:300]}")
+        for jar in wanted:
+            os.replace(work / "jars" / jar.name, jar)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _pom() -> str:
+    """The four artifacts and nothing that they pull in (PySpark ships it).
+
+    Spark's parent pom names a mirror as a repository of its own, which not every network reaches;
+    declaring that id again, with nothing enabled, leaves the settings of the user's Maven alone to
+    decide.
+    """
+    everything = "<groupId>*</groupId><artifactId>*</artifactId>"
+    nothing_more = f"<exclusions><exclusion>{everything}</exclusion></exclusions>"
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version>{nothing_more}</dependency>"
+        for group, artifact, version in CONNECTOR
+    )
+    off = "<enabled>false</enabled>"
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>highwater</groupId><artifactId>spark-kafka</artifactId><version>1</version>"
+        "<packaging>pom</packaging><repositories><repository><id>gcs-maven-central-mirror</id>"
+        f"<url>file:none</url><releases>{off}</releases><snapshots>{off}</snapshots></repository>"
+        f"</repositories><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def verify(
+    run: Path,
+    *,
+    rows: int,
+    bootstrap: str | None = None,
+    topics: Sequence[str] = (),
+    examples: int = 5,
+    master: str = "local[2]",
+    progress: Progress = print,
+    timeout_s: float = 1800,
+) -> dict[str, Any]:
+    """spark/verify.py over a run whose tables are built: what it found, and how its own reading
+    went.
+
+    With `bootstrap` the topics are read first.  Raises SparkMissing or SparkFailed.
+    """
+    spark = find()
+    out = run / "spark.json"
+    out.unlink(missing_ok=True)
+    job = [str(spark_folder() / "verify.py"), "--run", str(run), "--out", str(out)]
+    job += ["--examples", str(examples)]
+    connector: list[str] = []
+    problem = None
+    if bootstrap and topics:
+        try:
+            connector = connector_arguments(progress)
+            job += ["--bootstrap", bootstrap, "--topics", ",".join(topics)]
+        except SparkMissing as error:
+            problem = str(error)
+            progress(problem)
+    log = run / "spark.log"
+    with tempfile.TemporaryDirectory(prefix="highwater-spark-", ignore_cleanup_errors=True) as tmp:
+        options = _tuning(rows, master, tmp)
+        how: dict[str, Any] = {"progress": progress, "timeout_s": timeout_s}
+        try:
+            submit(spark, job, log, options=[*connector, *options], **how)
+        except SparkFailed:
+            if "--packages" not in connector or "nresolved" not in log.read_text(errors="replace"):
+                raise
+            problem = f"Spark could not resolve its Kafka connector: see {log}"
+            progress(problem)
+            submit(spark, job[: job.index("--bootstrap")], log, options=options, **how)
+    result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    result["ingest_error"] = result.get("ingest_error") or problem
+    return result
+
+
+def _tuning(rows: int, master: str, scratch: str) -> list[str]:
+    log4j = (spark_folder() / "log4j2.properties").as_uri()
+    java = f"-Dlog4j2.configurationFile={log4j} -Djava.io.tmpdir={scratch}"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.local.dir": scratch,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.debug.maxToStringFields": "1000",
+    }
+    memory = "2g"
+    if rows < SMALL_ROWS:
+        memory = "1g"
+        java += " -XX:TieredStopAtLevel=1"
+        settings |= {
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        }
+    elif master.startswith("local"):
+        settings["spark.sql.shuffle.partitions"] = "8"
+        memory = "4g"
+    settings["spark.driver.extraJavaOptions"] = java
+    options = ["--master", master, "--driver-memory", memory]
+    for name, value in settings.items():
+        options += ["--conf", f"{name}={value}"]
+    return options
+
+
+def submit(
+    spark: Spark,
+    job: Sequence[str],
+    log: Path,
+    *,
+    options: Sequence[str] = (),
+    progress: Progress = print,
+    timeout_s: float = 1800,
+) -> None:
+    """Runs one job to its end; all it says goes to the file `log`, its lines `verify: ...` on."""
+    command = [str(spark.home / "bin" / "spark-submit"), *options, *job]
+    progress("starting Spark")
+    log.unlink(missing_ok=True)
+    child = Child("spark-submit", command, output=log, cwd=Path.cwd(), env=spark.environment())
+    deadline = time.monotonic() + timeout_s
+    passed_on = 0
+    try:
+        code = None
+        while code is None:
+            code = child.wait(0.1)
+            said = [line for line in child.new_output().split("\n")[:-1] if line.startswith(MARK)]
+            for line in said[passed_on:]:
+                progress(line.removeprefix(MARK))
+            passed_on = len(said)
+            if code is None and time.monotonic() > deadline:
+                raise SparkFailed(f"Spark did not end in {timeout_s:.0f} s: see {log}")
+    finally:
+        _end(child)
+    if code:
+        raise SparkFailed(f"spark-submit ended with {code}: {_last_error(log)} (see {log})")
+
+
+def _end(child: Child) -> None:
+    """The job's whole process group: spark-submit starts Java, and Java starts Python."""
+    if child.running:
+        os.killpg(child.popen.pid, signal.SIGKILL)
+        child.popen.wait()
+
+
+def _last_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("at ", "..."))]
+    telling = [
+        line
+        for line in said
+        if "Error" in line or "Exception" in line or line.startswith("verify:")
+    ]
+    return (telling or said or ["it said nothing"])[-1][:300]

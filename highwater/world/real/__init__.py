@@ -1,0 +1,29 @@
+"""The real world: sockets, files, ZooKeeper through kazoo, the machine's clock and chance."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from highwater.world.api import Clock, Disk, Network, ZooKeeper
+from highwater.world.chance import seeded, unpredictable
+from highwater.world.real.clock import RealClock
+from highwater.world.real.disk import RealDisk
+from highwater.world.real.network import RealNetwork
+from highwater.world.real.slow_calls import SlowCalls
+from highwater.world.real.zookeeper import open_zookeeper
+
+
+class RealWorld:
+    """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests)."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.clock: Clock = RealClock()
+        self.network: Network = RealNetwork()
+        self.slow_calls = SlowCalls()
+        self.disk: Disk = RealDisk(self.slow_calls)
+        self.random = unpredictable() if seed is None else seeded(seed)
+
+    def zookeeper(
+        self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
+    ) -> AbstractAsyncContextManager[ZooKeeper]:
+        return open_zookeeper(connect, session_timeout_ms, connection_timeout_ms)

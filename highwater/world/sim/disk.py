@@ -1,0 +1,474 @@
+"""A simulated disk: what a process wrote, what was synced, and what a power loss leaves.
+
+Theory of operation.  An `Inode` holds the bytes as every reader sees them (the page cache), and
+how to get back to what was synced last: the size then, and the old bytes of every place that was
+changed since.  Names live in folders; each change of a name is kept with its undoing until
+something is synced, since a journaling file system writes its journal in order and every fsync
+commits it.
+
+A process that is killed leaves the page cache as it is.  After a power loss (`SimDisk.power_loss`)
+each file has what was synced, plus, by chance: nothing, a part, or all of what came later, with
+pages that may be zeros in the middle (they are written in any order); and a prefix of the changes
+of names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+
+from highwater.world.api import ColdRead
+from highwater.world.sim.inode import Inode
+from highwater.world.sim.kernel import Kernel
+
+if TYPE_CHECKING:
+    from highwater.world.api import Buffer, Disk, Pace
+    from highwater.world.sim.process import Process
+
+T = TypeVar("T")
+
+UNBOUNDED = 1 << 40
+"""What a disk says to have that has no limit."""
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+def split(path: str) -> tuple[str, str]:
+    """Folder and name."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    return folder, name
+
+
+Folder = dict[str, "Inode | Folder"]
+
+
+class SimDisk:
+    """One machine's disk, whatever process uses it.  `view` gives a process's `world.api.Disk`."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.random = kernel.random("disk", name)
+        self.root: Folder = {}
+        self.used = 0
+        self.temporary = 0
+        self.capacity: int | None = None
+        self.flush_delay_s: tuple[float, float] = (0.0005, 0.004)
+        self.cold = 0.0
+        """How often a read would have to wait for the disk, where its caller need not."""
+        self.cold_random = kernel.random("cold reads", name)
+        self.load_most_s = 0.05
+        self.loads = 0
+        self.waits = True
+        self.broken: dict[str, int] = {}
+        """Path prefix -> errno of every operation under it (EIO)."""
+        self.locks: dict[str, Process] = {}
+        self.touched: dict[str, dict[str, None]] = {}
+        """Folder -> names of changed files in it, for those who look on: they empty it.  Under ""
+        stands that a folder itself came, went, or got another name.
+        """
+        self._journal: list[Callable[[], None]] = []
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def check(self, path: str) -> None:
+        for prefix, number in self.broken.items():
+            if path.startswith(prefix):
+                raise _error(number, path)
+
+    def folder(self, path: str) -> Folder:
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if isinstance(node, Inode):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def find(self, path: str) -> Inode | Folder | None:
+        node: Inode | Folder = self.root
+        for part in path.split("/"):
+            if not part:
+                continue
+            if isinstance(node, Inode):
+                return None
+            found = node.get(part)
+            if found is None:
+                return None
+            node = found
+        return node
+
+    def file(self, path: str) -> Inode:
+        node = self.find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        if not isinstance(node, Inode):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def touch(self, folder: str, name: str) -> None:
+        names = self.touched.get(folder)
+        if names is None:
+            self.touched[folder] = {name: None}
+        else:
+            names[name] = None
+
+    def put(self, path: str, node: Inode | Folder | None) -> None:
+        """Changes one name, with its undoing in the journal."""
+        above, name = split(path)
+        folder = self.folder(above)
+        old = folder.get(name)
+        if isinstance(old, dict) or isinstance(node, dict):
+            self.touch("", path)
+        else:
+            self.touch(above, name)
+        if node is None:
+            del folder[name]
+        else:
+            folder[name] = node
+
+        def undo() -> None:
+            if old is None:
+                folder.pop(name, None)
+            else:
+                folder[name] = old
+
+        self._journal.append(undo)
+
+    def take(self, path: str, n: int) -> int:
+        """Room for n more bytes, or for as many as there is room for."""
+        if self.capacity is not None:
+            n = max(0, min(n, self.capacity - self.used))
+        self.used += n
+        return n
+
+    def has_room(self, n: int) -> bool:
+        return self.capacity is None or n <= self.capacity - self.used
+
+    async def sync(self, inode: Inode | None, check: Callable[[], None]) -> None:
+        """fsync of a file, or of a folder: takes time, and commits the journal."""
+        mark = inode.begin_sync() if inode else None
+        names = len(self._journal)
+        try:
+            await self.kernel.timeline.sleep(self.random.uniform(*self.flush_delay_s))
+            check()
+        except BaseException:
+            if inode and mark in inode._syncing:
+                inode._syncing.remove(mark)
+            raise
+        if inode and mark:
+            inode.end_sync(mark)
+        del self._journal[:names]
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def power_loss(self) -> int:
+        """What a power cut leaves on the disk; gives the bytes that files lost."""
+        kept = self.random.randint(0, len(self._journal))
+        for undo in reversed(self._journal[kept:]):
+            undo()
+        self._journal.clear()
+        self.locks.clear()
+        self.touch("", self.name)
+        lost = sum(inode.power_loss(self.random) for _, inode in self.files())
+        self.used = sum(len(inode.data) for _, inode in self.files())
+        self.kernel.note("power loss", self.name, lost)
+        return lost
+
+    def files(self) -> list[tuple[str, Inode]]:
+        """Every file, in the order of paths."""
+        found: list[tuple[str, Inode]] = []
+
+        def walk(folder: Folder, path: str) -> None:
+            for name in sorted(folder):
+                node = folder[name]
+                if isinstance(node, Inode):
+                    found.append((f"{path}/{name}", node))
+                else:
+                    walk(node, f"{path}/{name}")
+
+        walk(self.root, "")
+        return found
+
+    def view(self, process: Process) -> ProcessDisk:
+        return ProcessDisk(self, process)
+
+
+class SimFile:
+    """`world.api.File`."""
+
+    def __init__(self, disk: SimDisk, process: Process, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._process = process
+        self._inode = inode
+        self._closed = False
+        self.path = path
+        self.size = len(inode.data)
+        self._folder, self._name = split(path)
+
+    def _check(self) -> None:
+        self._process.check()
+        if self._closed:
+            raise _error(errno.EBADF, self.path)
+        if self._disk.broken:
+            self._disk.check(self.path)
+
+    def append(self, views: Sequence[Buffer]) -> None:
+        self._check()
+        data = b"".join(views)
+        self._disk.touch(self._folder, self._name)
+        room = self._disk.take(self.path, len(data))
+        position = len(self._inode.data)
+        self._inode.overwrite(position, data[:room])
+        self.size = position + room
+        if room < len(data):
+            raise _error(errno.ENOSPC, self.path)
+
+    def read(self, position: int, n: int) -> bytes:
+        self._check()
+        if not self._disk.waits and not self.cached(position, n):
+            raise ColdRead(self.path, partial(self.load, position, n))
+        return bytes(self._inode.data[position : position + n])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._check()
+        if position + len(data) > len(self._inode.data):
+            raise _error(errno.EINVAL, self.path)
+        self._disk.touch(self._folder, self._name)
+        self._inode.overwrite(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        now = len(self._inode.data)
+        self._disk.touch(self._folder, self._name)
+        if size > now:
+            self._inode.overwrite(now, bytes(self._disk.take(self.path, size - now)))
+        else:
+            self._inode.truncate(size)
+            self._disk.used -= now - size
+        self.size = len(self._inode.data)
+
+    def reserve(self, n: int) -> None:
+        """Only looks for the room, and does not keep it."""
+        self._check()
+        if not self._disk.has_room(n - self.size):
+            raise _error(errno.ENOSPC, self.path)
+
+    def release(self) -> None:
+        self._check()
+
+    async def flush(self) -> None:
+        self._check()
+        await self._disk.sync(self._inode, self._check)
+
+    def cached(self, position: int, n: int) -> int:
+        disk = self._disk
+        if not disk.cold or disk.cold_random.random() >= disk.cold:
+            return n
+        return disk.cold_random.choice((0, 0, min(n, 61)))
+
+    async def load(self, position: int, n: int) -> None:
+        self._disk.loads += 1
+        await trio.sleep(self._disk.cold_random.uniform(0.0, self._disk.load_most_s))
+        self._process.check()
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class ProcessDisk:
+    """`world.api.Disk` as one process sees its machine's disk."""
+
+    def __init__(self, disk: SimDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def _enter(self, path: str) -> SimDisk:
+        self._process.check()
+        self._disk.check(path)
+        return self._disk
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        disk = self._enter(path)
+        if create and disk.find(path) is None:
+            disk.put(path, Inode())
+        return SimFile(disk, self._process, path, disk.file(path))
+
+    @contextmanager
+    def not_waiting(self) -> Iterator[None]:
+        self._disk.waits = False
+        try:
+            yield
+        finally:
+            self._disk.waits = True
+
+    def exists(self, path: str) -> bool:
+        return self._enter(path).find(path) is not None
+
+    def list(self, path: str) -> list[str]:
+        return sorted(self._enter(path).folder(path))
+
+    def make_dirs(self, path: str) -> None:
+        disk = self._enter(path)
+        folder, above = disk.root, ""
+        for part in path.split("/"):
+            if not part:
+                continue
+            above += f"/{part}"
+            if part not in folder:
+                disk.put(above, {})
+            node = folder[part]
+            if isinstance(node, Inode):
+                raise _error(errno.ENOTDIR, path)
+            folder = node
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._enter(path).find(path), dict)
+
+    def size(self, path: str) -> int:
+        return len(self._enter(path).file(path).data)
+
+    def space(self, path: str) -> tuple[int, int]:
+        disk = self._enter(path)
+        disk.folder(path)
+        total = UNBOUNDED if disk.capacity is None else disk.capacity
+        return total, max(0, total - disk.used)
+
+    def read_all(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.read(0, file.size)
+
+    def rename(self, old: str, new: str) -> None:
+        disk = self._enter(old)
+        disk.check(new)
+        node = disk.find(old)
+        if node is None:
+            raise _error(errno.ENOENT, old)
+        target = disk.find(new)
+        if isinstance(target, dict) and (target or isinstance(node, Inode)):
+            raise _error(errno.ENOTEMPTY if target else errno.EISDIR, new)
+        disk.folder(split(new)[0])
+        if isinstance(target, Inode):
+            disk.used -= len(target.data)
+        disk.put(new, node)
+        disk.put(old, None)
+        # one step of the journal: a rename is never half there
+        second, first = disk._journal.pop(), disk._journal.pop()
+
+        def undo() -> None:
+            second()
+            first()
+
+        disk._journal.append(undo)
+
+    def remove(self, path: str) -> None:
+        disk = self._enter(path)
+        disk.used -= len(disk.file(path).data)
+        disk.put(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        disk = self._enter(path)
+        disk.folder(path)
+        disk.put(path, None)
+        disk.used = sum(len(inode.data) for _, inode in disk.files())
+
+    def replace(self, path: str, data: bytes) -> None:
+        beside, _ = self._write_beside(path, data)
+        self.rename(beside, path)
+
+    async def replace_durably(self, path: str, data: bytes) -> None:
+        beside, inode = self._write_beside(path, data)
+        await self._disk.sync(inode, lambda: self._disk_check(path))
+        self.rename(beside, path)
+        await self._disk.sync(None, lambda: self._disk_check(path))
+
+    def _write_beside(self, path: str, data: bytes) -> tuple[str, Inode]:
+        disk = self._enter(path)
+        disk.temporary += 1
+        beside = f"{path}.{disk.temporary}.tmp"
+        inode = Inode()
+        disk.put(beside, inode)
+        room = disk.take(path, len(data))
+        inode.overwrite(0, data[:room])
+        if room < len(data):
+            raise _error(errno.ENOSPC, path)
+        return beside, inode
+
+    async def sync_dir(self, path: str) -> None:
+        self._enter(path).folder(path)
+        await self._disk.sync(None, lambda: self._disk_check(path))
+
+    def _disk_check(self, path: str) -> None:
+        self._enter(path)
+
+    def lock(self, path: str) -> SimLock:
+        disk = self._enter(path)
+        holder = disk.locks.get(path)
+        if holder is not None and holder.alive:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        self.open(path, create=True)
+        disk.locks[path] = self._process
+        return SimLock(disk, self._process, path)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Another thread would run at the same time: others may run before and after the work."""
+        self._process.check()
+        await trio.sleep(self._disk.random.uniform(0.0, 0.001))
+        result = work()
+        await trio.sleep(self._disk.random.uniform(0.0, 0.001))
+        return result
+
+    @asynccontextmanager
+    async def apart(
+        self,
+        work: Callable[[Disk, Any, Pace], Iterator[T]],
+        job: object,
+        *,
+        bytes_per_second: float,
+        small: bool = False,
+    ) -> AsyncIterator[SimSteps[T]]:
+        steps: SimSteps[T] = SimSteps(self, bytes_per_second)
+        steps.begin(work(self, job, steps.pace))
+        yield steps
+
+
+class SimSteps(Generic[T]):
+    """`world.api.Steps`: each step is made at one moment, and takes the time of its bytes."""
+
+    def __init__(self, disk: ProcessDisk, bytes_per_second: float) -> None:
+        self._disk = disk
+        self._rate = bytes_per_second
+        self._bytes = 0
+        self._steps: Iterator[T] = iter(())
+
+    def begin(self, steps: Iterator[T]) -> None:
+        self._steps = steps
+
+    def pace(self, n: int) -> None:
+        self._bytes += n
+
+    async def next(self) -> T | None:
+        result = await self._disk.run(lambda: next(self._steps, None))
+        seconds, self._bytes = self._bytes / self._rate, 0
+        await trio.sleep(seconds)
+        return result
+
+
+class SimLock:
+    """`world.api.Lock`."""
+
+    def __init__(self, disk: SimDisk, process: Process, path: str) -> None:
+        self._disk = disk
+        self._process = process
+        self._path = path
+
+    def release(self) -> None:
+        if self._disk.locks.get(self._path) is self._process:
+            del self._disk.locks[self._path]

@@ -1,0 +1,280 @@
+"""Virtual time and a scheduler that a seed decides: what everything else in `sim` stands on.
+
+Theory of operation.  trio asks its clock how long it may sleep only when no task can run.  That is
+the one moment at which virtual time moves: `_JumpClock` jumps to the next thing that is due, which
+is either a deadline of trio's or an entry of the `Timeline` (a packet arrives, a session expires).
+Entries of the timeline are plain calls made right there, without a task, which is what makes the
+simulated network cheap.  So time stands still while anything can run, and never waits.  The loop
+itself is `loop`.
+
+Order.  The tasks that are ready in one pass are sorted by age and shuffled by a seeded generator:
+the order of events becomes a function of the seed, in every process, whatever the hash seed is.
+
+Freezing.  A paused process (SIGSTOP) must not run, although its timers fire and its packets arrive.
+Every task carries its process in a context variable; `_RunQueue` takes the place of trio's queue of
+runnable tasks and holds back those of a frozen process until it is thawed.
+
+Hazards that this cannot take away, and that code under simulation must avoid: the order of sets,
+`id()`, garbage collection (switched off while a simulation runs), threads, the wall clock, uuid.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import hashlib
+import marshal
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+from trio._core import _run as trio_run
+
+from highwater.world.chance import Random, seeded
+from highwater.world.sim.loop import simulation_loop
+
+if TYPE_CHECKING:
+    from highwater.world.sim.process import Process
+
+T = TypeVar("T")
+
+PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=None)
+"""The simulated process that a task belongs to; tasks inherit it from the one that started them."""
+
+_MAX_PASSES_IN_ONE_INSTANT = 100_000
+_MAX_IDLE_PASSES = 1000
+_MARSHAL_VERSION = 2  # the last that does not depend on which objects are shared
+
+
+class SimulationStuck(Exception):
+    """Nothing can ever happen again, or time no longer moves."""
+
+
+class Timer:
+    """A call that is due at a time; `cancel` makes it a call of nothing."""
+
+    __slots__ = ("args", "call", "time")
+
+    def __init__(self, time: float, call: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.time = time
+        self.call: Callable[..., object] | None = call
+        self.args = args
+
+    def cancel(self) -> None:
+        self.call = None
+        self.args = ()
+
+
+class Timeline:
+    """What will happen when: a heap of calls.  Those of one instant keep their order."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.fired = 0
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._count = 0
+
+    def after(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+        return self.at(self.now + delay, call, *args)
+
+    def at(self, time: float, call: Callable[..., object], *args: Any) -> Timer:
+        timer = Timer(time if time > self.now else self.now, call, args)
+        self._count += 1
+        heappush(self._heap, (timer.time, self._count, timer))
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        """As `trio.sleep`, at a third of its cost: no scope, and nothing is cancelled."""
+        task = trio.lowlevel.current_task()
+        timer = self.at(self.now + seconds, trio.lowlevel.reschedule, task)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            timer.cancel()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def next_time(self) -> float:
+        heap = self._heap
+        while heap and heap[0][2].call is None:
+            heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def advance(self, to: float) -> None:
+        """Moves time and makes the calls that have become due."""
+        if to > self.now:
+            self.now = to
+        heap, now = self._heap, self.now
+        while heap and heap[0][0] <= now:
+            timer = heappop(heap)[2]
+            if timer.call is not None:
+                self.fired += 1
+                timer.call(*timer.args)
+
+
+class _JumpClock(trio.abc.Clock):
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.on_stuck: Callable[[], None] = lambda: None
+        self.failure: BaseException | None = None
+        self._idle_passes = 0
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return self._timeline.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        due = self._timeline.next_time()
+        if deadline < due:
+            due = deadline
+        if due == math.inf:
+            if self.failure is None:
+                self.failure = SimulationStuck("no task can run and nothing is due: a deadlock")
+                self.on_stuck()
+            self._idle_passes += 1  # trio needs a few to end, with its own tasks
+            if self._idle_passes > _MAX_IDLE_PASSES:
+                raise RuntimeError(f"the simulation cannot end: {self.failure}")
+            return 0
+        try:
+            self._timeline.advance(due)
+        except BaseException as error:
+            # an exception here would be an internal error of trio's; end the run by its own door
+            self.failure = error
+            self.on_stuck()
+        return 0
+
+
+class _RunQueue(deque[Any]):
+    """trio's queue of runnable tasks, which holds back those of frozen processes."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__()
+        self._timeline = timeline
+        self.frozen: dict[Process, list[Any]] = {}
+        self.passes = 0
+        self._passes_at = -1.0
+        self.on_spin: Callable[[], None] = lambda: None
+
+    def append(self, task: Any) -> None:
+        if self.frozen:
+            process = task.context.get(PROCESS)
+            held = self.frozen.get(process)
+            if held is not None:
+                held.append(task)
+                return
+        super().append(task)
+
+    def next_pass(self) -> None:
+        """Notices that time no longer moves."""
+        self.passes += 1
+        if self._timeline.now != self._passes_at:
+            self._passes_at = self._timeline.now
+            self.passes = 0
+        elif self.passes == _MAX_PASSES_IN_ONE_INSTANT:
+            self.on_spin()
+
+    def freeze(self, process: Process) -> None:
+        self.frozen.setdefault(process, [])
+        mine = [task for task in self if task.context.get(PROCESS) is process]
+        for task in mine:
+            self.remove(task)
+            self.frozen[process].append(task)
+
+    def thaw(self, process: Process) -> None:
+        for task in self.frozen.pop(process, []):
+            self.append(task)
+
+    def thaw_all(self) -> None:
+        """Before a simulation ends: what is frozen could not be cancelled."""
+        for process in list(self.frozen):
+            self.thaw(process)
+
+
+class Kernel:
+    """One simulation's time, chance, run queue and digest.  Made by `run_simulation`."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.timeline = Timeline()
+        self.run_queue = _RunQueue(self.timeline)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.events = 0
+        self.steps = 0
+
+    def stepped(self, task: Any) -> None:
+        """A task has run to its next await."""
+        self.steps += 1
+        process = task.context.get(PROCESS)
+        if process is not None and process.after_step is not None and process.alive:
+            process.after_step()
+
+    def random(self, *names: object) -> Random:
+        """A generator of its own for each use, so that one part's draws do not shift another's."""
+        return seeded(self.seed, *names)
+
+    def note(self, *what: Any) -> None:
+        """Takes an event into the digest: two runs are equal when all their events were."""
+        self.events += 1
+        self._digest.update(marshal.dumps((self.timeline.now, what), _MARSHAL_VERSION))
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
+    """Runs `main(kernel)` under trio in virtual time, with every choice taken from the seed."""
+    kernel = Kernel(seed)
+    clock = _JumpClock(kernel.timeline)
+
+    async def run() -> T:
+        runner = trio_run.GLOBAL_RUN_CONTEXT.runner
+        kernel.run_queue.extend(runner.runq)
+        runner.runq = kernel.run_queue
+        with trio.CancelScope() as scope:
+
+            def end() -> None:
+                kernel.run_queue.thaw_all()
+                scope.cancel()
+
+            def spin() -> None:
+                clock.failure = SimulationStuck(
+                    f"{_MAX_PASSES_IN_ONE_INSTANT} passes at {kernel.timeline.now:.6f} s: "
+                    "some task runs in circles without sleeping"
+                )
+                end()
+
+            clock.on_stuck = end
+            kernel.run_queue.on_spin = spin
+            result = await main(kernel)
+            if clock.failure is None:
+                return result
+        raise clock.failure or RuntimeError("the simulation was cancelled")
+
+    collecting, usual_loop = gc.isenabled(), trio_run.unrolled_run
+    try:
+        trio_run.unrolled_run = simulation_loop(
+            kernel.stepped, kernel.run_queue.next_pass, kernel.random("schedule").shuffle
+        )
+        _forget_garbage()
+        return trio.run(run, clock=clock)
+    finally:
+        trio_run.unrolled_run = usual_loop
+        if collecting:
+            gc.enable()
+
+
+def _forget_garbage() -> None:
+    """None is collected while a simulation runs.  What was there before the first one is here to
+    stay (modules, mostly), and is not looked through again.
+    """
+    gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # whoever looks for leaks at the end finds none
+    gc.disable()

@@ -1,0 +1,54 @@
+"""What a broker's processors wait with in simulation: no task for a connection or a wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.world.sim.parking import Waiters
+
+if TYPE_CHECKING:
+    from highwater.world.sim.network import SimConnection
+
+
+class SimPoller:
+    """Waits for many connections at once, edge-triggered, as `world.real.network.EpollPoller`."""
+
+    def __init__(self) -> None:
+        self._events: dict[Any, int] = {}
+        self._sleeping = Waiters()
+        self._woken = False
+
+    def add(self, connection: SimConnection, token: Any) -> None:
+        connection.watched_by(self, token)
+
+    def remove(self, connection: SimConnection, token: Any) -> None:
+        connection.watched_by(None, None)
+        self._events.pop(token, None)
+
+    def want_read(self, connection: SimConnection, token: Any) -> None:
+        """The edge comes by itself."""
+
+    def want_write(self, connection: SimConnection, token: Any) -> None:
+        """The edge comes by itself."""
+
+    def news(self, token: Any, bits: int) -> None:
+        self._events[token] = self._events.get(token, 0) | bits
+        self._sleeping.wake_all()
+
+    def wake(self) -> None:
+        self._woken = True
+        self._sleeping.wake_all()
+
+    async def wait(self) -> list[tuple[Any, int]]:
+        if self._events or self._woken:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._sleeping.sleep()
+        self._woken = False
+        events, self._events = self._events, {}
+        return list(events.items())
+
+    def close(self) -> None:
+        self._events.clear()

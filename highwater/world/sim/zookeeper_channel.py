@@ -1,0 +1,69 @@
+"""Requests of a simulated ZooKeeper session, and the two directions of its connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+if TYPE_CHECKING:
+    from highwater.world.api import Watcher, ZkError
+    from highwater.world.sim.process import Host
+    from highwater.world.sim.zookeeper import ZooKeeperService
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One request of a session."""
+
+    what: str
+    path: str
+    body: Any = None
+    watcher: Watcher | None = None
+    done: trio.Event = field(default_factory=trio.Event)
+    result: Any = None
+    error: ZkError | None = None
+    applied: bool = False
+    lost: bool = False
+
+    def fail(self, error: ZkError) -> None:
+        if not self.done.is_set():
+            self.error = error
+            self.done.set()
+
+
+class Channel:
+    """One direction of a session's connection: in order, and waiting while the link is cut."""
+
+    def __init__(self, service: ZooKeeperService, source: Host, target: Host) -> None:
+        self._service = service
+        self._source = source
+        self._target = target
+        self._queue: deque[tuple[float, Callable[..., object], tuple[Any, ...]]] = deque()
+        self._last = 0.0
+        self._closed = False
+
+    def send(self, deliver: Callable[..., object], *args: Any) -> None:
+        timeline = self._service.kernel.timeline
+        delay = self._service.delay(self._source, self._target)
+        self._last = max(self._last, timeline.now + delay)
+        self._queue.append((self._last, deliver, args))
+        timeline.at(self._last, self._move)
+
+    def close(self) -> None:
+        self._closed = True
+        self._queue.clear()
+
+    def _move(self) -> None:
+        timeline = self._service.kernel.timeline
+        while self._queue and self._queue[0][0] <= timeline.now and not self._closed:
+            if not self._service.open_between(self._source, self._target):
+                timeline.after(_POLL_SECONDS, self._move)
+                return
+            _, deliver, args = self._queue.popleft()
+            deliver(*args)

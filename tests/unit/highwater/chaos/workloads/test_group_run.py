@@ -1,0 +1,76 @@
+"""Members' files become one history; Java's lines become ours."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from highwater.chaos.workloads.group_member import Diary, Member, positions
+from highwater.chaos.workloads.group_run import GroupRun, _write_down, collect
+
+
+def member(folder: Path, number: int = 1, client: str = "kafka-python") -> Member:
+    name = f"g-{number}"
+    return Member(client, name, "localhost:1", "g", "t", str(folder / f"{name}.jsonl"))
+
+
+def lines_of(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_positions_are_one_after_the_last_record() -> None:
+    assert positions([(0, 5, "a", None), (1, 2, "b", "k"), (0, 6, "c", "k")]) == {0: 7, 1: 3}
+
+
+def test_a_diary_names_operations(tmp_path: Path) -> None:
+    one = member(tmp_path)
+    diary = Diary(one)
+    diary.assigned([(0, None), (1, 4)], 3, "id")
+    diary.polled([(0, 0, "v", "k")])
+    operations = diary.begin("commit", {0: 1})
+    diary.end("commit", operations, {0: 1}, "NOT_COORDINATOR")
+    assigned, other, polled, invoked, ended = lines_of(one.out)
+    assert (assigned["offset"], other["offset"], other["generation"]) == (-1, 4, 3)
+    assert "group_id" not in polled
+    assert (invoked["type"], ended["type"], ended["error"]) == ("invoke", "info", "NOT_COORDINATOR")
+    assert invoked["op"] == ended["op"] != polled["op"]
+
+
+def test_javas_lines(tmp_path: Path) -> None:
+    one = member(tmp_path, client="java")
+    said = [
+        {"name": "startup_complete"},
+        {"name": "partitions_assigned", "partitions": [{"topic": "t", "partition": 2}]},
+        {"name": "record_data", "topic": "t", "partition": 2, "offset": 7, "value": "v"},
+        {"name": "offsets_committed", "success": True,
+         "offsets": [{"topic": "t", "partition": 2, "offset": 8}]},
+        {"name": "offsets_committed", "success": False, "error": "no",
+         "offsets": [{"topic": "t", "partition": 2, "offset": 9}]},
+    ]  # fmt: skip
+    text = "WARN something\n" + "".join(json.dumps(line) + "\n" for line in said)
+    _write_down(io.BytesIO(text.encode()), one)
+    found = [(line["f"], line["type"], line.get("offset")) for line in lines_of(one.out)]
+    assert found == [
+        ("assign", "ok", None),
+        ("assigned_all", "ok", None),
+        ("poll", "ok", 7),
+        ("commit", "ok", 8),
+        ("commit", "info", 9),
+    ]
+
+
+def test_one_history_of_all_members(tmp_path: Path) -> None:
+    group = GroupRun(tmp_path, "localhost:1", "g", "t", "kafka-python")
+    for number in (1, 2):
+        diary = Diary(member(tmp_path, number))
+        diary.assignment([number])
+        diary.polled([(number, 0, f"v{number}", None)])
+    with (tmp_path / "g-2.jsonl").open("a") as out:
+        out.write('{"torn')
+    assert collect(tmp_path / "run", [group]) == 2
+    polls = lines_of(str(tmp_path / "run" / "history.jsonl"))
+    assert [line["value"] for line in polls] == ["v1", "v2"]
+    assert [line["index"] for line in polls] == [0, 1]
+    assert len({line["op"] for line in polls}) == 2, "operations are numbered through"

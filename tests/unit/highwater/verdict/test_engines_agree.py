@@ -1,0 +1,55 @@
+"""Spark says the same as DuckDB of every planted history: one session for all of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from highwater import verdict as checks
+from highwater.verdict import duck, spark_submit, tables
+from highwater.verdict.planted import write
+from highwater.verdict.planted_stories import PLANTS
+from highwater.verdict.runner import compare
+
+EVERYTHING = 100_000
+BY_NAME = {plant.name: plant for plant in PLANTS}
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "json lines"])
+def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path, form: str) -> None:
+    """Parquet is what `highwater verify` prepares; JSON lines are what plain spark-submit finds."""
+    write(tmp_path, PLANTS)
+    counts = tables.build(tmp_path)
+    by_duckdb = duck.run_checks(tmp_path, EVERYTHING)
+    if form == "json lines":
+        for file in (tmp_path / tables.FOLDER).iterdir():
+            file.unlink()
+    lines: list[str] = []
+    by_spark = spark_submit.verify(
+        tmp_path, rows=sum(counts.values()), examples=EVERYTHING, progress=lines.append
+    )
+    assert compare(by_spark, by_duckdb) == []
+    assert by_spark["facts"] == by_duckdb["facts"]
+    assert by_spark["checks"]["C4"]["found"]["violation"] > 5
+    assert lines[0] == "starting Spark"
+    assert lines[-1].startswith("checked in ")
+
+
+def test_both_engines_call_an_interrupted_run_void(tmp_path: Path) -> None:
+    write(tmp_path, [BY_NAME["lost-at-the-end"], BY_NAME["vanished"]])
+    file = tmp_path / "run.json"
+    unfinished = {"finished": False, "final_read": False, "healed": False}
+    file.write_text(json.dumps(json.loads(file.read_text()) | unfinished))
+    shutil.rmtree(tmp_path / "consumed")
+    by_spark, by_duckdb = (
+        checks.run(tmp_path, engine, lambda line: None, ingest=False)
+        for engine in ("spark", "duckdb")
+    )
+    assert by_spark.engine == "spark"
+    assert by_spark.verdict == by_duckdb.verdict == "void"
+    assert by_spark.checks == by_duckdb.checks

@@ -1,0 +1,99 @@
+"""The sentence on top of a report: what held, what did not, or why nobody can tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from highwater import verdict as checks
+from highwater.verdict import planted_stories
+from highwater.verdict.headline import story
+from highwater.verdict.planted import Plant, Story, write
+from highwater.verdict.planted_stories import PLANTS
+
+BY_NAME = {plant.name: plant for plant in PLANTS}
+
+
+def headline(run: Path, *plants: Plant, **info: Any) -> str:
+    write(run, plants)
+    file = run / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | info))
+    verdict = checks.run(run, "duckdb", lambda line: None)
+    assert json.loads((run / "verdict.json").read_text())["headline"] == verdict.headline
+    return verdict.headline
+
+
+def faulty(s: Story) -> None:
+    planted_stories.sound(s)
+    for name in ("kill", "start", "stand_still", "go_on", "wait", "cut"):
+        s.fault(name, "was seen", s.now)
+    planted_stories.finish(s)
+
+
+def test_what_held(tmp_path: Path) -> None:
+    plant = Plant("faulty", frozenset(), frozenset(), faulty, "")
+    told = headline(tmp_path, plant)
+    assert told == "6 writes acknowledged, 3 faults, nothing lost, longest gap 0.0 s"
+
+
+def test_what_may_be_lost_is_told(tmp_path: Path) -> None:
+    told = headline(tmp_path, BY_NAME["expected-loss-of-acks-1"], BY_NAME["clean"])
+    assert ", nothing lost but 1 record of acks=1, as Kafka allows, " in told
+
+
+def test_the_story_of_a_lost_record(tmp_path: Path) -> None:
+    told = headline(tmp_path, BY_NAME["lost-in-the-middle"])
+    topic = "t00-lost-in-the-middle"
+    assert told == (
+        f"record 6 of {topic}-0 was acknowledged to {topic}/producer-0 and never read, though 7 was"
+    )
+
+
+def test_a_loss_that_is_allowed_is_not_the_anomaly(tmp_path: Path) -> None:
+    """Both are findings of C4, and the allowed one comes first."""
+    told = headline(tmp_path, BY_NAME["expected-loss-of-acks-1"], BY_NAME["lost-at-the-end"])
+    assert " of t01-lost-at-the-end-0 was acknowledged to " in told
+
+
+def test_a_cluster_that_stayed_broken(tmp_path: Path) -> None:
+    told = headline(tmp_path, BY_NAME["clean"], problems=["broker-2 ended with code 1: no space"])
+    assert told == "broker-2 ended with code 1: no space"
+
+
+def test_why_a_run_is_void(tmp_path: Path) -> None:
+    told = headline(tmp_path, BY_NAME["clean"], finished=False, planned_faults=2)
+    assert told == (
+        "this run proves nothing: the run was interrupted before everything was read back"
+        " (and 1 more)"
+    )
+
+
+def test_why_a_run_is_undecided(tmp_path: Path) -> None:
+    told = headline(tmp_path, BY_NAME["clean-transfers"], final_read=False)
+    assert told.startswith("this run decides nothing: no full read at the end reached all offsets")
+
+
+@pytest.mark.parametrize(
+    ("finding", "said"),
+    [
+        ({"offset": 5, "value": "v", "detail": "holds a and b"}, "record 5 of t-0 holds a and b"),
+        ({"offset": 5, "value": "v", "detail": "p read it"}, "record 5 of t-0: p read it"),
+        ({"value": "v", "detail": "is torn"}, "record v of t-0 is torn"),
+        ({"partition": None, "detail": "the accounts sum to 3"}, "t: the accounts sum to 3"),
+        ({"topic": None, "detail": "nobody came"}, "nobody came"),
+    ],
+)
+def test_a_story_begins_with_its_subject(finding: dict[str, Any], said: str) -> None:
+    nothing = {"topic": "t", "partition": 0, "offset": None, "value": None}
+    assert story({**nothing, **finding}) == said
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_every_plant_is_told_in_one_line(tmp_path: Path, plant: Plant) -> None:
+    told = headline(tmp_path, plant)
+    assert told
+    assert "\n" not in told
+    assert not plant.violations or told.startswith(("record ", "t00-")), told
