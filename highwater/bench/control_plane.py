@@ -12,15 +12,12 @@ the load's connections notes when it hears NOT_LEADER_OR_FOLLOWER; what had been
 and was appended is acknowledged first, which is what the isolation is to spare.  The queue's length
 is read off the metrics right before.
 
-Three arms: the control plane's own listener, channel and handler; the setting left empty, so that
-all share the data plane; and one channel that lets the controller's requests go first.  The last is
-a patch that this benchmark puts into its own broker processes (Kafka considered and rejected it):
-where the channel is full, the processor cannot even read the request that would go first.
+Two arms: the control plane's own listener, channel and handler; and the setting left empty, so that
+all share the data plane.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,39 +39,14 @@ from highwater.bench.loads.pipeline_load import (
 )
 from highwater.cluster.ask import metadata
 from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
-from highwater.cluster.programs import Highwater
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.wire import controller_messages as control
 from highwater.world.real.network import RealNetwork
 
 QUEUE = 500
-SEPARATE, SHARED, PRIORITY = "separate plane", "shared plane", "shared, with priorities"
-ARMS = (SEPARATE, SHARED, PRIORITY)
+SEPARATE, SHARED = "separate plane", "shared plane"
+ARMS = (SEPARATE, SHARED)
 _SHARE = {"control.plane.listener.name": ""}
-_PATCH = """
-import runpy
-from broker.network import request_channel
-
-put = request_channel.RequestChannel.put
-
-def first(self, request):
-    put(self, request)
-    if request.api_key in (4, 5, 6):
-        self._queue.remove(request)
-        self._queue.appendleft(request)
-
-request_channel.RequestChannel.put = first
-runpy.run_module('broker', run_name='__main__', alter_sys=True)
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prioritised(Highwater):
-    """A broker whose request channel lets the controller's requests go first."""
-
-    def command(self, properties: Path, profile: str) -> list[str]:
-        arguments = ["--config", str(properties), "--profile", profile]
-        return [sys.executable, "-I", "-c", _PATCH, *arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +84,8 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Found]:
     for arm in plan.arms:
         results = found[arm] = Found()
         settings = Settings(
-            folder / arm.replace(" ", "-").replace(",", ""),
+            folder / arm.replace(" ", "-"),
             brokers=2,
-            program=_Prioritised() if arm == PRIORITY else Highwater(),
             properties={} if arm == SEPARATE else _SHARE,
             quick_end=True,
         )
@@ -268,7 +239,7 @@ def plot(found: Mapping[str, Found]) -> str:
     def y(share: float) -> float:
         return (height - bottom) - share * (height - bottom - 20)
 
-    colours = ("#1f77b4", "#d62728", "#9467bd")
+    colours = ("#1f77b4", "#d62728")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="12">',
@@ -290,7 +261,7 @@ def plot(found: Mapping[str, Found]) -> str:
         points = " ".join(
             f"{x(ms):.1f},{y((i + 1) / len(ordered)):.1f}" for i, ms in enumerate(ordered)
         )
-        colour = colours[index % len(colours)]
+        colour = colours[index]
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
             f'<text x="{left + 10}" y="{35 + 16 * index}" fill="{colour}">{arm}</text>'

@@ -19,9 +19,9 @@ from highwater.cli.bench_steps import steps
 @click.option(
     "--arm",
     "arms",
-    type=click.Choice(["separate", "shared", "priorities"]),
+    type=click.Choice(["separate", "shared"]),
     multiple=True,
-    help="May be given more than once.  [default: all three]",
+    help="May be given more than once.  [default: both]",
 )
 @click.option(
     "--plot", "plot_file", type=click.Path(path_type=Path, dir_okay=False), help="An SVG file."
@@ -47,7 +47,7 @@ def control_plane(
 
     from highwater.bench import control_plane as bench
 
-    names = {"separate": bench.SEPARATE, "shared": bench.SHARED, "priorities": bench.PRIORITY}
+    names = {"separate": bench.SEPARATE, "shared": bench.SHARED}
     chosen = tuple(names[arm] for arm in arms) or bench.ARMS
     plan = bench.Plan(connections, batch_kib * 1024, rounds, chosen)
     with working(folder) as work:
