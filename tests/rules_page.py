@@ -11,7 +11,7 @@ from pathlib import Path
 
 from highwater.simulation.rules.rule_list import RULES, Rule
 from highwater.verdict.location import catalog, spark_folder
-from highwater.verdict.planted_stories import PLANTS
+from tests.planted.stories import PLANTS
 from tests.simulation.mutation import all_mutants
 
 PAGE = Path(__file__).parents[1] / "docs" / "rules.md"

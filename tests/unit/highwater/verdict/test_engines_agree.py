@@ -10,9 +10,9 @@ import pytest
 
 from highwater import verdict as checks
 from highwater.verdict import duck, spark_submit, tables
-from highwater.verdict.planted import write
-from highwater.verdict.planted_stories import PLANTS
 from highwater.verdict.runner import compare
+from tests.planted.stories import PLANTS
+from tests.planted.story import write
 
 EVERYTHING = 100_000
 BY_NAME = {plant.name: plant for plant in PLANTS}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from highwater import verdict as checks
-from highwater.verdict import planted_stories
 from highwater.verdict.headline import story
-from highwater.verdict.planted import Plant, Story, write
-from highwater.verdict.planted_stories import PLANTS
+from tests.planted import stories
+from tests.planted.stories import PLANTS
+from tests.planted.story import Plant, Story, write
 
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
@@ -27,10 +27,10 @@ def headline(run: Path, *plants: Plant, **info: Any) -> str:
 
 
 def faulty(s: Story) -> None:
-    planted_stories.sound(s)
+    stories.sound(s)
     for name in ("kill", "start", "stand_still", "go_on", "wait", "cut"):
         s.fault(name, "was seen", s.now)
-    planted_stories.finish(s)
+    stories.finish(s)
 
 
 def test_what_held(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from highwater.verdict import duck, tables
 from highwater.verdict.location import catalog, spark_folder
-from highwater.verdict.planted import Plant, write
-from highwater.verdict.planted_stories import PLANTS
+from tests.planted.stories import PLANTS
+from tests.planted.story import Plant, write
 
 Found = dict[str, tuple[set[str], set[str]]]
 EVERYTHING = 100_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from highwater.verdict import run, spark_submit
-from highwater.verdict.planted import write
-from highwater.verdict.planted_stories import PLANTS
 from highwater.verdict.spark_submit import CONNECTOR, SparkFailed, SparkMissing
+from tests.planted.stories import PLANTS
+from tests.planted.story import write
 
 
 def script(path: Path, text: str) -> Path:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from highwater import verdict as checks
-from highwater.verdict import planted_stories
-from highwater.verdict.planted import Plant, Story, v, write
-from highwater.verdict.planted_stories import PLANTS
 from highwater.verdict.runner import compare
 from highwater.verdict.verdict import Verdict
+from tests.planted import stories
+from tests.planted.stories import PLANTS
+from tests.planted.story import Plant, Story, v, write
 
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
@@ -71,8 +71,8 @@ def test_expected_losses_are_counted_apart(tmp_path: Path) -> None:
 def test_an_arranged_loss_that_nobody_saw_voids_the_run(tmp_path: Path) -> None:
     def lossless(s: Story) -> None:
         s.expect_loss = True
-        planted_stories.sound(s)
-        planted_stories.finish(s)
+        stories.sound(s)
+        stories.finish(s)
 
     verdict = judge(tmp_path, told(lossless), BY_NAME["clean"])
     assert (verdict.verdict, verdict.exit_code) == ("void", 2)
@@ -81,8 +81,8 @@ def test_an_arranged_loss_that_nobody_saw_voids_the_run(tmp_path: Path) -> None:
 
 def test_a_fault_without_a_visible_effect_voids_the_run(tmp_path: Path) -> None:
     def faulty(s: Story) -> None:
-        planted_stories.sound(s)
-        planted_stories.finish(s)
+        stories.sound(s)
+        stories.finish(s)
         s.fault("kill", "the leader moved to 2", 100)
         s.fault("hold", None, 200)
 
@@ -101,10 +101,10 @@ def test_a_planned_fault_that_never_fired_voids_the_run(tmp_path: Path) -> None:
 
 def test_an_operation_that_never_succeeded_voids_the_run(tmp_path: Path) -> None:
     def deaf(s: Story) -> None:
-        planted_stories.sound(s)
+        stories.sound(s)
         s.line("admin", "create_topic", "invoke", op=s.operation())
         s.line("admin", "create_topic", "info", op=s.operations)
-        planted_stories.finish(s)
+        stories.finish(s)
 
     verdict = judge(tmp_path, told(deaf))
     assert verdict.verdict == "void"
@@ -127,7 +127,7 @@ def test_nothing_excuses_a_violation(tmp_path: Path) -> None:
 
 def test_without_a_full_read_at_the_end_nothing_is_called_lost(tmp_path: Path) -> None:
     def cut_short(s: Story) -> None:
-        planted_stories.sound(s)
+        stories.sound(s)
         s.read_to_the_end(offsets=[0, 1])
 
     verdict = judge(tmp_path, told(cut_short), final_read=False)
@@ -138,7 +138,7 @@ def test_without_a_full_read_at_the_end_nothing_is_called_lost(tmp_path: Path) -
 
 def interrupted(s: Story) -> None:
     """The run ends in the middle of the full read: half of the log was read back, and no disk."""
-    planted_stories.sound(s)
+    stories.sound(s)
     s.fault("kill", "ended by SIGKILL", 200)
     s.line("final", "assign", "ok", partition=0, offset=0, phase="final")
     common = {"op": s.operation(), "n": 2, "partition": 0, "phase": "final", "key": "k"}
@@ -177,7 +177,7 @@ def test_an_interruption_excuses_no_violation_that_needs_no_end(tmp_path: Path) 
 
 def test_an_independent_full_read_decides_what_needs_no_transactions(tmp_path: Path) -> None:
     def read_by_spark(s: Story) -> None:
-        planted_stories.sound(s)
+        stories.sound(s)
         s.spark_reads()
 
     def transactions_too(s: Story) -> None:
@@ -204,11 +204,11 @@ def test_a_cluster_that_did_not_heal_is_a_violation(tmp_path: Path) -> None:
 
 def test_no_progress_after_a_fault_is_a_violation(tmp_path: Path) -> None:
     def stuck(s: Story) -> None:
-        planted_stories.sound(s)
+        stories.sound(s)
         s.fault("kill", "the leader moved", s.now)
         s.now += 31_000_000_000
         s.unknown("producer-0", "stuck")
-        planted_stories.finish(s)
+        stories.finish(s)
 
     verdict = judge(tmp_path, told(stuck))
     assert verdict.checks["L1"].violations == 1
@@ -217,9 +217,9 @@ def test_no_progress_after_a_fault_is_a_violation(tmp_path: Path) -> None:
 
 def test_progress_may_end_with_the_workload(tmp_path: Path) -> None:
     def ended(s: Story) -> None:
-        planted_stories.sound(s)
+        stories.sound(s)
         s.fault("kill", "the leader moved", s.now)
-        planted_stories.finish(s)
+        stories.finish(s)
 
     assert judge(tmp_path, told(ended)).verdict == "valid"
 

@@ -14,10 +14,10 @@ from highwater import verdict as checks
 from highwater.cli.report import report as report_command
 from highwater.cli.verify import verify as verify_command
 from highwater.verdict import report
-from highwater.verdict.planted import write
-from highwater.verdict.planted_stories import PLANTS
 from highwater.verdict.report.data import gather
 from highwater.verdict.tables import RunUnreadable
+from tests.planted.stories import PLANTS
+from tests.planted.story import write
 
 
 @pytest.fixture

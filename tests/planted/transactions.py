@@ -1,10 +1,10 @@
-"""Planted histories of transactions: transfers between accounts, and a copier.  See `planted`."""
+"""Planted histories of transactions: transfers between accounts, and a copier.  See `story`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from highwater.verdict.planted import Story, finish, plant, sound, v
+from tests.planted.story import Story, finish, plant, sound, v
 
 
 def init(s: Story, process: str) -> None:

@@ -1,11 +1,11 @@
-"""The planted histories themselves: each bends one thing.  See `planted`."""
+"""The planted histories themselves: each bends one thing.  See `story`."""
 
 from __future__ import annotations
 
-from highwater.verdict import planted_groups, planted_transactions
-from highwater.verdict.planted import PLANTS, Story, finish, plant, sound, v
+from tests.planted import groups, transactions
+from tests.planted.story import PLANTS, Story, finish, plant, sound, v
 
-__all__ = ["PLANTS", "finish", "planted_groups", "planted_transactions", "sound"]
+__all__ = ["PLANTS", "finish", "groups", "transactions", "sound"]
 
 
 # --- clean: what a careless check would flag

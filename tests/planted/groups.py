@@ -1,8 +1,8 @@
-"""Planted histories of consumer groups.  See `planted`."""
+"""Planted histories of consumer groups.  See `story`."""
 
 from __future__ import annotations
 
-from highwater.verdict.planted import Story, finish, plant, sound, v
+from tests.planted.story import Story, finish, plant, sound, v
 
 
 def member(s: Story, name: str, told: int | None, generation: int = 1, **fields: object) -> None:
