@@ -29,7 +29,7 @@ from highwater.kafka.client.retries import RETRIABLE, nothing_appended
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.compression import Compression
-from highwater.kafka.wire.records import TRANSACTIONAL, Record, add_to_sequence, build_batch
+from highwater.kafka.wire.records import Record, add_to_sequence, build_batch
 
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
@@ -117,7 +117,6 @@ class PartitionBatches:
         batch_bytes: int,
         max_in_flight: int,
         compression: Compression = Compression.NONE,
-        transactional: bool = False,
     ) -> None:
         self.tp = tp
         self.identity: Identity | None = None
@@ -129,7 +128,6 @@ class PartitionBatches:
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._compression = compression
-        self._attributes = TRANSACTIONAL if transactional else 0
         self._batches: deque[Batch] = deque()
         self._recovering = False
         self._next_sequence = 0
@@ -223,7 +221,6 @@ class PartitionBatches:
                 producer_epoch=identity.epoch,
                 base_sequence=batch.sequence,
                 compression=self._compression,
-                attributes=self._attributes,
             )
         return batch.encoded
 

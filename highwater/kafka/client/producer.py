@@ -80,10 +80,7 @@ class Producer:
         request_timeout_s: float = 30.0,
         retries: bool = True,
         buffer_bytes: int = 32 << 20,
-        on_delivery: Callable[[Delivery], None] | None = None,
-        transactional_id: str | None = None,
     ) -> None:
-        """With a transactional id, `TransactionalProducer` says who it is, by `become`."""
         if acks not in (0, 1, ALL):
             raise ValueError(f"acks={acks}: 0, 1 or -1 (all)")
         self.idempotent = acks == ALL if idempotent is None else idempotent
@@ -100,12 +97,9 @@ class Producer:
         self.delivery_timeout_s = delivery_timeout_s
         self.request_timeout_s = request_timeout_s
         self.retries = retries
-        self.transactional_id = transactional_id
-        self._identity: Identity | None = None
         self.unfinished = 0
         """Records without a report."""
         self._cluster = cluster
-        self._on_delivery = on_delivery
         self._partitions: dict[TopicPartition, PartitionBatches] = {}
         self._senders: dict[int, _Sender] = {}
         self._nursery: trio.Nursery | None = None
@@ -161,9 +155,8 @@ class Producer:
             receipt.delivery = delivery
             if receipt._event is not None:
                 receipt._event.set()
-            for told in (report, self._on_delivery):
-                if told is not None:
-                    told(delivery)
+            if report is not None:
+                report(delivery)
 
         tp = TopicPartition(topic, partition)
         batches = self._partitions.get(tp)
@@ -172,12 +165,6 @@ class Producer:
         batches.append(record, size, finished, trio.current_time())
         self._wake(tp)
         return receipt
-
-    def become(self, identity: Identity) -> None:
-        """A transactional producer's id and epoch; nothing may be unfinished."""
-        self._identity = identity
-        for batches in self._partitions.values():
-            batches.identify(identity)
 
     async def flush(self) -> None:
         """Until every record taken so far has its report."""
@@ -222,12 +209,9 @@ class Producer:
             batch_bytes=self.batch_bytes,
             max_in_flight=self.max_in_flight,
             compression=self.compression,
-            transactional=self.transactional_id is not None,
         )
         if not self.idempotent:
             batches.identify(NOBODY)
-        elif self._identity is not None:
-            batches.identify(self._identity)
         return batches
 
     def _wake(self, tp: TopicPartition) -> None:
@@ -349,8 +333,6 @@ class Producer:
         retry_at_s = trio.current_time() + self._cluster.retry_backoff_s
         batches.failed(batch, error, detail, retry_at_s=retry_at_s, retry=self.retries)
         if batches.needs_identity():
-            if self.transactional_id is not None:
-                batches.abort("its sequence was broken: the transaction has to be aborted")
             self._news.set()
 
 
@@ -399,7 +381,7 @@ class _Sender:
         name = f"{connection.local[1]}-{connection.peer[0]}:{connection.peer[1]}"
         records = [(batches.tp, batches.sent(batch, name)) for batches, batch in taken]
         timeout_s = producer.request_timeout_s
-        body = produce_request(producer.acks, timeout_s, records, producer.transactional_id)
+        body = produce_request(producer.acks, timeout_s, records)
         try:
             if producer.acks == 0:
                 await connection.send_raw(PRODUCE, PRODUCE_VERSION, body, timeout_s)
