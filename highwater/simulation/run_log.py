@@ -3,9 +3,10 @@
 The first line says what was asked (the options and the commit); a run that goes on at another
 commit says so in a line of its own.  Shards of a run, made on several
 machines or by Spark, are several such files, or one that is their concatenation: what is asked of
-all of them must be the same, and a seed counts once.  `page` renders what is kept in the docs:
+all of them must be the same, and a seed counts once.  `page` renders what was run and all that was
+counted; the row that it begins with is what docs/simulation.md keeps of a run:
 
-    python -m highwater.simulation.run_log run.jsonl [more.jsonl ...] > docs/simulation-run.md
+    python -m highwater.simulation.run_log run.jsonl [more.jsonl ...]
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, cast
 
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.seed_run import Options, Outcome
-from highwater.simulation.seeds import Summary
+from highwater.simulation.seeds import Summary, as_arguments
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -123,52 +124,40 @@ def _now() -> str:
 # -- the page -------------------------------------------------------------------------------------
 
 
+ROW = (
+    "begun", "commits", "`highwater sim` …", "seeds", "broken", "virtual time",
+    "steps, checks", "pairs of kinds of faults at once", "losses as expected", "never happened",
+)  # fmt: skip
+
+
+def _row(head: dict[str, Any], outcomes: list[Outcome], summary: Summary) -> tuple[str, ...]:
+    first, last = outcomes[0].seed, outcomes[-1].seed
+    missing = last - first + 1 - len(outcomes)
+    given = " ".join([f"--seeds {first}..{last}", *as_arguments(Options(**head["asked"]))])
+    kinds = len(WEIGHTS)
+    return (
+        head["started"].split()[0],
+        ", ".join(head["commits"]),
+        f"`{given}`",
+        f"{len(outcomes):,}" + (f", {missing} missing" if missing else ""),
+        f"**{len(summary.broken)}**",
+        f"{summary.virtual_seconds:,.0f} s in {summary.simulated_seconds / 3600:.1f} core hours",
+        f"{summary.steps:,}, {summary.checks:,}",
+        f"{len(summary.pairs)} of {kinds * (kinds + 1) // 2}, {summary.pairs.total():,} times",
+        f"{summary.expected_losses:,}",
+        ", ".join(summary.never()) or "nothing of what is counted",
+    )
+
+
 def page(paths: Iterable[Path]) -> str:
-    """The kept run, for the docs."""
+    """The run as Markdown: its row, the seeds that broke a rule, and all counts."""
     head, outcomes = read(paths)
     summary = Summary()
     for outcome in outcomes:
         summary.add(outcome)
-    first, last = outcomes[0].seed, outcomes[-1].seed
-    missing = last - first + 1 - len(outcomes)
-    never = summary.never()
-    kinds = len(WEIGHTS)
-    possible = kinds * (kinds + 1) // 2
-    virtual = summary.virtual_seconds
-    hours = summary.simulated_seconds / 3600
-    rate = virtual / max(summary.simulated_seconds, 1e-9)
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name, value in head["asked"].items()
-        if value is True and name not in ("faults", "sql")
-    ]
-    pace = head["asked"].get("pace", 1.0)
-    if pace != 1.0:
-        given.append(f"--pace {pace:g}")
-    busy = (summary.operations["sends"] + summary.operations["polls"]) / max(virtual, 1e-9)
-    command = " ".join(
-        [f"highwater sim --seeds {first}..{last}", *given, "--jobs 0 --log run.jsonl"]
-    )
-    lines = [
-        "# A long run of the simulation",
-        "",
-        f"`{command} --keep-going`, rendered by "
-        "`python -m highwater.simulation.run_log run.jsonl`.",
-        "",
-        f"- commit {', '.join(head['commits'])}, begun {head['started']}",
-        f"- {len(outcomes)} seeds of {head['asked']['seconds']:g} s of load and faults, "
-        f"{missing or 'none'} missing in between; the clients send and poll {busy:.0f} times a "
-        "virtual second",
-        f"- **{len(summary.broken)} with a broken rule**",
-        f"- {virtual:.0f} virtual seconds in {hours:.1f} hours of one core, {rate:.1f} a second; "
-        f"{summary.steps} steps, {summary.checks} checks",
-        f"- never happened: {', '.join(never) or 'nothing of what is counted'}",
-        f"- {len(summary.pairs)} of {possible} pairs of kinds of faults at the same time, "
-        f"{summary.pairs.total()} times",
-        f"- {summary.expected_losses} losses where loss is expected (acks=1, acks=0, power losses "
-        "beyond what acks=all promises)",
-        "",
-    ]
+    row = _row(head, outcomes, summary)
+    lines = [f"| {' | '.join(line)} |" for line in (ROW, ("---",) * len(ROW), row)]
+    lines.append("")
     lines += [f"- seed {o.seed}: {o.violation}; `{o.replay}`" for o in summary.broken]
     for title, counts in (
         ("Faults, and what was held", summary.faults),

@@ -130,36 +130,31 @@ def describe(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+_SWITCHES = (
+    "power_loss", "flush", "compacted", "trimmed", "transactions", "groups", "unclean",
+    "cold_reads", "stalls",
+)  # fmt: skip
+
+
+def as_arguments(options: Options) -> list[str]:
+    """What `highwater sim` is given for these options."""
+    words = []
+    usual = Options()
+    if options.seconds != usual.seconds:
+        words.append(f"--seconds {options.seconds:g}")
+    if options.pace != usual.pace:
+        words.append(f"--pace {options.pace:g}")
+    words += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
+    if not options.faults:
+        words.append("--no-faults")
+    if options.only is not None:
+        words.append(f"--only {','.join(map(str, options.only))}")
+    return words
+
+
 def replay_command(seed: int, options: Options) -> str:
     """The one command that shows what happened."""
-    command = f"highwater sim --replay {seed}"
-    if options.seconds != Options().seconds:
-        command += f" --seconds {options.seconds:g}"
-    if options.pace != Options().pace:
-        command += f" --pace {options.pace:g}"
-    if options.power_loss:
-        command += " --power-loss"
-    if options.flush:
-        command += " --flush"
-    if options.compacted:
-        command += " --compacted"
-    if options.trimmed:
-        command += " --trimmed"
-    if options.transactions:
-        command += " --transactions"
-    if options.groups:
-        command += " --groups"
-    if options.unclean:
-        command += " --unclean"
-    if options.cold_reads:
-        command += " --cold-reads"
-    if options.stalls:
-        command += " --stalls"
-    if not options.faults:
-        command += " --no-faults"
-    if options.only is not None:
-        command += f" --only {','.join(map(str, options.only))}"
-    return command + " --trace"
+    return " ".join([f"highwater sim --replay {seed}", *as_arguments(options), "--trace"])
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
