@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.kafka.types import TopicPartition
+from highwater.verdict.history_schema import require_columns
 
 
 @dataclass(slots=True)
@@ -48,18 +49,18 @@ class History:
     operations: int = 0
 
     def line(self, process: str, f: str, type_: str, tp: TopicPartition, **fields: Any) -> None:
-        self.lines.append(
-            {
-                "index": len(self.lines),
-                "process": process,
-                "f": f,
-                "type": type_,
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "t_ns": int(self.now() * 1e9),
-                **fields,
-            }
-        )
+        line = {
+            "index": len(self.lines),
+            "process": process,
+            "f": f,
+            "type": type_,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "t_ns": int(self.now() * 1e9),
+            **fields,
+        }
+        require_columns(line)
+        self.lines.append(line)
 
     def knows(self, tp: TopicPartition, offset: int) -> None:
         self.known_end[tp] = max(self.known_end.get(tp, 0), offset + 1)

@@ -5,11 +5,11 @@ append-only, is written by the clients themselves at the moment of the phase, an
 endings apart:
 
 * `ok`    the cluster said yes;
-* `fail`  an error that *proves* that nothing was appended (NOT_LEADER_OR_FOLLOWER,
-  MESSAGE_TOO_LARGE, ...);
-* `info`  everything else.  A time-out, a lost connection, NOT_ENOUGH_REPLICAS_AFTER_APPEND: nobody
-  knows, and a
-  harness that books these as failures is blind to (or invents) phantom records.
+* `fail`  an error that *proves* that nothing was appended (MESSAGE_TOO_LARGE,
+          INVALID_PRODUCER_EPOCH, ...);
+* `info`  everything else: a time-out, a lost connection, NOT_ENOUGH_REPLICAS_AFTER_APPEND.  The
+          record may be in the log or not, and a harness that books these as failures is blind to
+          phantom records, or invents them.
 
 Each operation has an `invoke` line and one line of an ending, joined by `op`.  A poll that returned
 n records has one `invoke` line and n `ok` lines of the same `poll_id`, in the order of the records;
@@ -20,7 +20,8 @@ be active, "final" for the full read after healing.
 `process` are in the order of its program.  Times in files of the harness (faults.jsonl,
 witness.jsonl) are of the same clock.
 
-The other files of a run's folder are described in `highwater.cluster.run_folder`.
+The fields of a line are in `highwater.verdict.history_schema`, the other files of a run's folder in
+`highwater.cluster.run_folder`.
 """
 
 from __future__ import annotations
@@ -35,51 +36,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-COLUMNS: Final[dict[str, str]] = {
-    "run": "STRING",  # the run's id: equal on all lines
-    "seed": "BIGINT",
-    "index": "BIGINT",  # position in the file, unique, from 0
-    "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
-    "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: what a
-    # coordinator answered, where the client's own log tells it
-    "f": "STRING",
-    "type": "STRING",  # invoke, ok, fail, info
-    "op": "BIGINT",  # joins the phases of one operation; unique in the file
-    "phase": "STRING",  # run, final
-    "t_ns": "BIGINT",
-    "topic": "STRING",
-    "partition": "INT",
-    "key": "STRING",
-    "value": "STRING",  # unique; see `make_value`
-    "offset": "BIGINT",  # acknowledged, read, assigned, or answered (list_offsets)
-    "leader_epoch": "INT",  # of the record read, or of the answer; -1 unknown
-    "hw": "BIGINT",  # high watermark known with the answer; -1 unknown
-    "lso": "BIGINT",
-    "producer_id": "BIGINT",
-    "producer_epoch": "INT",
-    "sequence": "BIGINT",
-    "generation": "INT",  # group generation, where there is one
-    "error": "STRING",  # Kafka's name of the error, or the client's
-    "attempt": "INT",
-    "connection": "STRING",
-    "acks": "INT",  # -1 all, 1, 0
-    "idempotent": "BOOLEAN",
-    "expect_loss": "BOOLEAN",  # the topic's class: acknowledged records may be lost (acks=1)
-    "api": "STRING",
-    "poll_id": "BIGINT",  # one call of poll; unique in the file
-    "n": "INT",  # records of that poll
-    "which": "STRING",  # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort
-    "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
-    "member": "STRING",  # its member id, where the client tells it
-    "isolation": "STRING",  # of a poll: read_committed, or none
-    "transactional_id": "STRING",  # of init_txn and end_txn
-    "txn": "STRING",  # a transaction's name: of its sends and its end_txn (`which`: commit, abort)
-    "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
-    "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
-}
-"""Every field a line may have, and its SQL type.  A field without a value is left out of the line
-(NULL)."""
+from highwater.verdict.history_schema import require_columns
 
 OK, FAIL, INFO, INVOKE = "ok", "fail", "info", "invoke"
 
@@ -171,12 +128,16 @@ class HistoryWriter:
             return self._next_id
 
     def write(self, process: str, client: str, f: str, type_: str, **fields: Any) -> None:
-        """One line, stamped now unless `t_ns` is given; blocks where the queue is full."""
+        """One line, stamped now unless `t_ns` is given; blocks where the queue is full.
+
+        Raises ValueError for a field that is no column of the history.
+        """
         if self._failure is not None:
             raise HistoryError(f"{self.path} could not be written: {self._failure}")
         line: dict[str, Any] = {"process": process, "client": client, "f": f, "type": type_}
         line["t_ns"] = fields.pop("t_ns", None) or time.monotonic_ns()
         line.update((k, v) for k, v in fields.items() if v is not None)
+        require_columns(line)
         self._lines.put(line)
 
     def close(self) -> None:

@@ -1,0 +1,63 @@
+"""The columns of a run's history: what its writers may write, and what DuckDB and Spark read.
+
+Standard library alone: jobs for spark-submit import it on drivers that have nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+COLUMNS: Final[dict[str, str]] = {
+    "run": "STRING",  # the run's id: equal on all lines
+    "seed": "BIGINT",
+    "index": "BIGINT",  # position in the file, unique, from 0
+    "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
+    "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: what a
+    # coordinator answered, where the client's own log tells it
+    "f": "STRING",
+    "type": "STRING",  # invoke, ok, fail, info
+    "op": "BIGINT",  # joins the phases of one operation; unique in the file
+    "phase": "STRING",  # run, final
+    "t_ns": "BIGINT",
+    "topic": "STRING",
+    "partition": "INT",
+    "key": "STRING",
+    "value": "STRING",  # unique; see `make_value`
+    "offset": "BIGINT",  # acknowledged, read, assigned, or answered (list_offsets)
+    "leader_epoch": "INT",  # of the record read, or of the answer; -1 unknown
+    "hw": "BIGINT",  # high watermark known with the answer; -1 unknown
+    "lso": "BIGINT",
+    "producer_id": "BIGINT",
+    "producer_epoch": "INT",
+    "sequence": "BIGINT",
+    "generation": "INT",  # group generation, where there is one
+    "error": "STRING",  # Kafka's name of the error, or the client's
+    "attempt": "INT",
+    "connection": "STRING",
+    "acks": "INT",  # -1 all, 1, 0
+    "idempotent": "BOOLEAN",
+    "max_in_flight": "INT",  # requests under way at once; 1 keeps their order
+    "expect_loss": "BOOLEAN",  # the topic's class: acknowledged records may be lost (acks=1)
+    "api": "STRING",
+    "poll_id": "BIGINT",  # one call of poll; unique in the file
+    "n": "INT",  # records of that poll
+    "which": "STRING",  # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort
+    "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
+    "member": "STRING",  # its member id, where the client tells it
+    "isolation": "STRING",  # of a poll: read_committed, or none
+    "transactional_id": "STRING",  # of init_txn and end_txn
+    "txn": "STRING",  # a transaction's name: of its sends and its end_txn (`which`: commit, abort)
+    "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
+    "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
+}
+"""Field -> SQL type.  A field without a value is left out of the line (NULL)."""
+
+
+def require_columns(line: Mapping[str, Any]) -> None:
+    """Raises ValueError for a field that the history does not have: no check would ever see it."""
+    if unknown := sorted(line.keys() - COLUMNS.keys()):
+        raise ValueError(
+            f"the history has no column {', '.join(unknown)}: add it to history_schema.COLUMNS"
+        )
