@@ -6,10 +6,9 @@ Ctrl-C in a terminal reaches the supervisor alone, which then stops the cluster 
 supervisor is killed:
 
 * Linux: each child asked the kernel for SIGKILL on its parent's death (PR_SET_PDEATHSIG).  The
-  signal
-  belongs to the *thread* that forked, hence "from its main thread".
-* elsewhere: a watchdog process reads a pipe from the supervisor; at its end it kills what the state
-  file lists.
+  kernel means the *thread* that forked, hence "from its main thread".
+* elsewhere: a watchdog process reads a pipe from the supervisor; when the pipe ends, it kills the
+  processes that the state file lists.
 
 A pid is written down together with the start time of its process, and every signal sent by pid
 first checks both: pids are reused, and `highwater down` must never kill a stranger.

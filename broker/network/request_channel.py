@@ -4,13 +4,14 @@ It never drops and never grows.  When it is full (queued.max.requests, or queued
 processors leave the bytes in the sockets: TCP tells the clients.  A connection that had something
 to read stands in `stalled`, in order, and is read again when there is room.
 
-The bytes are those of requests from the moment that their size is known until the API needs their
-buffer no more: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's
-memory pool a request is let in while anything is left, so the bound may be passed by one request;
-and one that was let in goes on being read while the pool is empty, or nobody would ever finish.
-What a client pipelines beyond that waits in its socket, but for the end of one read (64 KiB).
-  In Kafka a processor blocks with one request in its hand, and sends
-no answers meanwhile; here it goes on sending, so a full channel never delays what is finished.
+A request's bytes count from the moment that its size is known until the API needs their buffer no
+more: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's memory pool
+a request is let in while anything is left, so one request may pass the bound; and one that was let
+in is read to its end while the pool is empty, because its bytes come back only then.  What a client
+pipelines beyond that waits in its socket, but for the end of one read (64 KiB).
+
+Unlike Kafka's processor, which blocks with one request in its hand and sends no answers meanwhile,
+this one goes on sending: a full channel never delays an answer that is ready.
 
 Handlers sleep only when the queue is empty, and one runs at a time: as all share one thread, a
 second is of use only while the first waits for something outside (ZooKeeper, a worker thread).

@@ -308,7 +308,7 @@ class Run:
         self.info.cluster_checks[rule] = asdict(found)
 
     async def _check(self) -> Any:
-        """SPARK's part: the checks, while the cluster still runs, so that Spark can read it too."""
+        """The checks, while the cluster still runs, because Spark reads its topics too."""
         from highwater import verdict as checks
         from highwater.verdict import report
 

@@ -1,20 +1,16 @@
-"""World: everything outside the program, behind small Protocols on one screen.
+"""World: everything outside the program, behind small Protocols.
 
-Two implementations exist, `real` and `sim`, and one contract suite runs on both.  What is promised:
+Two implementations exist, `real` and `sim`, and one contract suite runs on both.  They promise:
 
 * Time.  Tasks, sleeping and monotonic time are trio's own (`trio.sleep`, `trio.current_time`),
-  because trio
-  itself runs under a virtual clock in `sim`.  Only the wall clock is behind a seam.
-* Network.  Non-blocking system calls first; the caller waits through `wait_readable` /
-  `wait_writable` only
-  after a call said None ("would block").
-* Disk.  Appends and reads are synchronous (page cache); `flush` is awaited, and is the only thing
-  that makes
+  because trio itself runs under a virtual clock in `sim`.  Only the wall clock is behind a seam.
+* Network.  Non-blocking system calls come first; the caller waits through `wait_readable` or
+  `wait_writable` only after a call has returned None ("would block").
+* Disk.  Appends and reads are synchronous (page cache).  `flush` is awaited, and it alone makes
   bytes survive a power loss.
-* ZooKeeper.  One object is one session.  Once it has expired it is dead: open another.  No order
-  is promised
-  between a result and a watch: after a watch has fired, read again, and set the next watch with
-  that read.
+* ZooKeeper.  One object is one session.  Once it has expired it is dead: open another.  A result
+  and a watch have no promised order: after a watch has fired, read again, and set the next watch
+  with that read.
 * Random.  A seeded `random.Random`; nothing else may decide by chance.
 """
 
@@ -196,9 +192,7 @@ class Disk(Protocol):
         """
 
     async def replace_durably(self, path: str, data: bytes) -> None:
-        """As `replace`, and on return the new content survives a power loss (KIP: checkpoint
-        files).
-        """
+        """As `replace`, and on return the new content survives a power loss: checkpoint files."""
 
     async def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in this folder survive a power loss."""

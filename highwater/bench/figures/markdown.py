@@ -22,7 +22,7 @@ def section(title: str, command: str, where: str, rows: Sequence[Row], theirs: s
         f"## {title}",
         "",
         f"`{command}`, {where}:",
-        f"medians (least-greatest of as many as are said){ratio}",
+        f"medians, with (least-greatest of how many samples){ratio}",
         "",
         f"| {' | '.join(head)} |",
         "|---" * len(head) + "|",

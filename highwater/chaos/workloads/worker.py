@@ -1,15 +1,20 @@
 """The workload's process: `python -I -m highwater.chaos.workloads.worker SPEC.json`.
 
-It takes orders as JSON lines on its standard input, and tells events as JSON lines on its standard
+Orders come as JSON lines on its standard input, and events leave as JSON lines on its standard
 output:
 
-    {"do": "burst", "rate": 500}  -> the acks=1 producer sends at that rate on the lossy topic; rate
-    0 ends it {"do": "stop"}                -> producers stop and flush, consumers catch up a
-    moment: {"event": "stopped"} {"do": "final", "timeout_s"}  -> the full read: {"event": "final",
-    "problems": [...]} {"do": "exit"}                -> the history is closed: {"event": "closed"}
+    order                         effect                                           event at its end
+    {"do": "burst", "rate": R}    the acks=1 producer sends R records a second     none
+                                  to the lossy topic; rate 0 ends the burst
+    {"do": "stop"}                producers stop and flush, consumers catch up     "stopped", with
+                                                                                   "late"
+    {"do": "final",               the full read of every topic, in at most         "final", with
+     "timeout_s": S}              S seconds                                        "problems"
+    {"do": "exit"}                the history is closed, and the process ends      "closed"
 
-and {"event": "stats", ...} four times a second.  At the end of its standard input it ends: the
-harness is gone.
+An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second; "late"
+names the clients that did not end in time, "problems" what could not be read.  At the end of
+its standard input the process ends too, because the harness is gone.
 """
 
 from __future__ import annotations

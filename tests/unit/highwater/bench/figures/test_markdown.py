@@ -17,7 +17,7 @@ def test_a_section_says_how_it_was_made() -> None:
         "## Kills",
         "",
         "`highwater bench failover`, 2026-11-21, 2 cores:",
-        "medians (least-greatest of as many as are said), and the ratio, above 1 where",
+        "medians, with (least-greatest of how many samples), and the ratio, above 1 where",
         "Highwater is ahead.",
         "",
         "| what | Highwater | Apache | ratio |",
