@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker import handlers
 from highwater.broker.admin.leaving import leave_cluster
 from highwater.broker.admin.producer_ids import ProducerIds
@@ -51,7 +52,7 @@ from highwater.broker.network.tracing import trace
 from highwater.broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
 from highwater.broker.quota.quota_manager import CONNECTION_RATE
 from highwater.broker.replica.replica_manager import ReplicaManager
-from highwater.broker.request.purgatory import CompletionSink, Purgatories, trio_now_ms
+from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
 from highwater.broker.services import Services
 from highwater.broker.settings.config_changes import DynamicConfigWatcher
@@ -124,7 +125,7 @@ class Broker:
             self.broker_id,
             is_alive=self.metadata.is_alive,
             is_known=lambda tp: self.metadata.partition(tp) is not None,
-            leader_lost=lambda broker: self.metadata.doubt(broker, trio_now_ms()),
+            leader_lost=lambda broker: self.metadata.doubt(broker, monotonic_ms()),
             completed=self.completions.add,
             zk=lambda: self.services.session,
         )

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.partition_loading import Loaded, LoadError, load
 from highwater.broker.coordinator.pending import DelayedWrite, Pending, Waiting
 from highwater.broker.coordinator.shard import Shard, partition_for
 from highwater.broker.replica.partition import Role
-from highwater.broker.replica.replica_manager import monotonic_ms
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 

@@ -11,9 +11,9 @@ from functools import lru_cache, partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.base.metrics import Family, Labels, Sample, labels
 from highwater.broker.replica.partition import Partition
-from highwater.broker.request.purgatory import trio_now_ms
 from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def register_broker_metrics(
     )
     metrics.gauge("kafka_server_delayedfetchmetrics_expirespersec", lambda: _expired(services))
     metrics.collector(lambda: _topic_families(services))
-    metrics.collector(lambda: services.quotas.families(trio_now_ms()))
+    metrics.collector(lambda: services.quotas.families(monotonic_ms()))
     _register_partitions(services)
     _register_logs(services)
     metrics.collector(lambda: _controller_families(controller_gauges()))
@@ -182,7 +182,7 @@ def _controller_families(gauges: Mapping[str, int]) -> Iterable[Family]:
 
 def _fetcher_families(services: Services) -> Iterable[Family]:
     fetchers = services.replicas.fetchers.at_work()
-    now_ms = trio_now_ms()
+    now_ms = monotonic_ms()
     states = [(f, tp, state) for f in fetchers for tp, state in f.states.items()]
     lags = (Sample("", _lag_labels(f.number, f.leader, tp), state.lag) for f, tp, state in states)
     text = "Records that a follower's last fetch left below its leader's HW"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.base.loop_steps import NOTED_NS
 from highwater.base.waker import Waker
 from highwater.broker.context import Api, Context, Delayed, Handler, Plane, Reply
@@ -198,7 +199,7 @@ class HandlerPool:
             connection.peer,
             connection.id,
             self.plane,
-            int(trio.current_time() * 1000),
+            monotonic_ms(),
             self._services,
             connection.software,
             connection.index,
@@ -291,7 +292,7 @@ class HandlerPool:
         if follower or key in _EXEMPT or self.plane is Plane.CONTROL:
             quotas.exempt_ns += ns
             return response
-        now_ms = int(trio.current_time() * 1000)
+        now_ms = monotonic_ms()
         user, client = user_of(request.connection.principal), request.client_id or ""
         for_bytes = 0
         if key == _PRODUCE:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Plane
 from highwater.broker.network.connection import BrokerConnection, ListenerInfo
 from highwater.broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
@@ -32,7 +33,6 @@ from highwater.broker.network.request_channel import RequestChannel
 from highwater.broker.network.request_log import RequestLog
 from highwater.broker.network.tracing import Tracer, tracing
 from highwater.broker.quota.connection_limits import ConnectionLimits, TooManyConnections
-from highwater.broker.request.purgatory import trio_now_ms
 from highwater.kafka.types import Endpoint
 
 if TYPE_CHECKING:
@@ -272,12 +272,12 @@ class SocketServer:
         while self.limits.full and not protected:
             self._closed_one = trio.Event()
             await self._closed_one.wait()
-        while delay_ms := self.limits.delay_ms(int(trio.current_time() * 1000)):
+        while delay_ms := self.limits.delay_ms(monotonic_ms()):
             await trio.sleep(delay_ms / 1000)
 
     def _take(self, connection: Connection, info: ListenerInfo, plane: PlaneServer) -> None:
         ip = connection.peer[0]
-        delay_ms = self.limits.ip_delay_ms(ip, trio_now_ms())
+        delay_ms = self.limits.ip_delay_ms(ip, monotonic_ms())
         if delay_ms:  # held for a while, so that a client that tries again at once gains nothing
             log.debug(
                 "a connection of %s is closed in %d ms: connection_creation_rate", ip, delay_ms
@@ -404,7 +404,7 @@ class SocketServer:
         self._closed_one.set()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
-        due = int(trio.current_time() * 1000) + delay_ms
+        due = monotonic_ms() + delay_ms
         return self.services.purgatories.call_at(due, callback)
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.base.waker import Waker
 from highwater.broker.request.timing_wheel import TimerTask, TimingWheel
 
@@ -37,13 +38,11 @@ Respond = Callable[["Response"], None]
 Failed = Callable[[Exception], None]
 
 
-def trio_now_ms() -> int:
-    """Monotonic milliseconds on trio's clock (virtual in a simulation)."""
-    return int(trio.current_time() * 1000)
+trio_now_ms = monotonic_ms
 
 
 def _deadline(due_ms: int | None) -> float:
-    """A little late, so that `trio_now_ms` has reached `due_ms` then in spite of rounding."""
+    """A little late, so that `monotonic_ms` has reached `due_ms` then in spite of rounding."""
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
 
 
@@ -117,7 +116,7 @@ class _Kind:
 class Purgatories:
     """All purgatories of a broker: watch lists for each kind, one timing wheel for all."""
 
-    def __init__(self, now_ms: Callable[[], int] = trio_now_ms) -> None:
+    def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._now_ms = now_ms
         self._kinds: dict[str, _Kind] = {}
         self._wheel: TimingWheel | None = None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.controller.rules import brokers, events, machine
 from highwater.controller.rules.events import Elected, Outcome
 from highwater.controller.rules.suspicion import TakeOver
@@ -161,7 +162,7 @@ class Candidate:
             log.warning("the controller's broker %d is gone: taking over", self.controller_id)
             elected = await self._register(epoch, version, replace=True)
             if elected is not None:
-                self._take_over.took(_now_ms())
+                self._take_over.took(monotonic_ms())
         if elected is not None:
             await self._lead(elected)
 
@@ -247,7 +248,7 @@ class Candidate:
             )
             if isinstance(answer, probe.Silence):
                 if self._take_over.may(
-                    _now_ms(), was_connected=was_connected, refused=answer.refused
+                    monotonic_ms(), was_connected=was_connected, refused=answer.refused
                 ):
                     return True
                 await trio.sleep(probe_ms / 1000)
@@ -403,7 +404,3 @@ def _controller_in(data: bytes) -> BrokerId:
     except znodes.BadZnode as e:
         log.error("%s", e)
         return NO_BROKER
-
-
-def _now_ms() -> int:
-    return int(trio.current_time() * 1000)

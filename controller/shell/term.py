@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.controller.rules import suspicion
 from highwater.controller.rules.effects import (
     AddBroker,
@@ -188,7 +189,7 @@ class Runtime:
     async def _process(self, event: Event, nursery: trio.Nursery) -> None:
         answer: Event | None = event
         while answer is not None and self._ended is None:
-            effects = self.machine.step(answer, _now_ms())
+            effects = self.machine.step(answer, monotonic_ms())
             answer = None
             for effect in effects:
                 if isinstance(effect, Question):
@@ -242,7 +243,7 @@ class Runtime:
 
     async def _probe_all(self, brokers: tuple[BrokerInfo, ...]) -> dict[BrokerId, bool]:
         others = tuple(b for b in brokers if b.id != self._broker_id)
-        self._suspicion.step(suspicion.Registered(others), _now_ms())
+        self._suspicion.step(suspicion.Registered(others), monotonic_ms())
         if not self._probe_ms:
             return {}
         silent: dict[BrokerId, bool] = {}
@@ -272,7 +273,7 @@ class Runtime:
         if not self._probe_ms:
             return
         wanted = {b.id: b for b in brokers if b.id != self._broker_id}
-        self._suspicion.step(suspicion.Registered(tuple(wanted.values())), _now_ms())
+        self._suspicion.step(suspicion.Registered(tuple(wanted.values())), monotonic_ms())
         for broker_id, (info, scope) in list(self._watchers.items()):
             if wanted.get(broker_id) != info:
                 scope.cancel()
@@ -294,7 +295,7 @@ class Runtime:
             )
 
     def _happened(self, happening: suspicion.Happening) -> None:
-        for verdict in self._suspicion.step(happening, _now_ms()):
+        for verdict in self._suspicion.step(happening, monotonic_ms()):
             known = Suspected if verdict.suspect else Recovered
             self.post(known(verdict.broker_id))
 
@@ -308,7 +309,3 @@ def settings_of(config: Config, broker_id: BrokerId) -> Settings:
         leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
         leader_imbalance_check_interval_ms=1000 * config.leader_imbalance_check_interval_seconds,
     )
-
-
-def _now_ms() -> int:
-    return int(trio.current_time() * 1000)

@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
@@ -93,7 +94,7 @@ class Moves(Scenario):
         for broker_id, node in cluster.nodes.items():
             if node.services is not None:
                 throttles = node.services.replicas.throttles
-                now_ms = int(trio.current_time() * 1000)
+                now_ms = monotonic_ms()
                 self.held += throttles.leader.exceeded(now_ms)
                 for quota in (throttles.leader, throttles.follower):
                     quota.mark("safe", "*" if rate else "", broker_id)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
 from highwater.broker.coordinator.group.group import (
     REBALANCE,
@@ -43,7 +44,6 @@ from highwater.broker.coordinator.group.shard import (
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL, Coordinator
 from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
-from highwater.broker.replica.replica_manager import monotonic_ms
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from highwater.kafka.wire.compression import Compression

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.runtime import ALL, Coordinator
 from highwater.broker.coordinator.transaction import steps
 from highwater.broker.coordinator.transaction.markers import MarkerSender
@@ -32,7 +33,6 @@ from highwater.broker.coordinator.transaction.transaction import (
 )
 from highwater.broker.coordinator.transaction.verifier import Verifier
 from highwater.broker.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from highwater.broker.replica.replica_manager import monotonic_ms
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch, parse_header

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.admin.producer_ids import ProducerIds
 from highwater.broker.context import Context, Delayed, Plane
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
@@ -131,7 +132,7 @@ class Asker:
     def context(self, module: ModuleType, version: int) -> Context:
         return Context(
             module.API, version, 1, "test", "User:ANONYMOUS", "PLAINTEXT", "PLAINTEXT", ("c", 1),
-            "c:1", Plane.DATA, int(trio.current_time() * 1000), self.services,
+            "c:1", Plane.DATA, monotonic_ms(), self.services,
         )  # fmt: skip
 
     async def ask(self, module: ModuleType, version: int, request: Any) -> Any:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Delayed
 from highwater.broker.handlers import fetch
 from highwater.broker.quota.entities import Entity
 from highwater.broker.replica.partition import LeaderAndIsr
-from highwater.broker.request.purgatory import trio_now_ms
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
@@ -305,7 +305,7 @@ def test_a_throttled_followers_partition_neither_counts_nor_ends_the_wait(in_bro
         throttle = b.services.replicas.throttles.leader
         throttle.mark("t", "0:1", 1)
         throttle.bound = 1
-        throttle.record(MANY, trio_now_ms())
+        throttle.record(MANY, monotonic_ms())
         assert Asked(b, 1, replica=FOLLOWER).waits
         assert Asked(b, SIZE + 1, replica=FOLLOWER, offsets={A: 0, B: 0}).waits
         assert Asked(b, SIZE, replica=FOLLOWER, offsets={A: 0, B: 0}).bytes == SIZE

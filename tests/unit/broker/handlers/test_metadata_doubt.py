@@ -8,9 +8,9 @@ from typing import Any
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.handlers import metadata
 from highwater.broker.metadata.metadata_cache import MetadataCache
-from highwater.broker.request.purgatory import trio_now_ms
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
 from highwater.kafka.wire.messages import MetadataRequest
@@ -40,7 +40,7 @@ async def both_wait(nursery: trio.Nursery, b: Any, answers: list[Any]) -> None:
 def test_the_answer_names_the_new_leader(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         await b.update_metadata({"t": {0: 2}, "u": {0: 3}})
-        b.services.metadata.doubt(2, trio_now_ms())
+        b.services.metadata.doubt(2, monotonic_ms())
         answers: list[Any] = []
         async with trio.open_nursery() as nursery:
             await both_wait(nursery, b, answers)
@@ -54,7 +54,7 @@ def test_the_answer_names_the_new_leader(in_broker: Any) -> None:
 def test_half_a_second_at_most(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         await b.update_metadata({"t": {0: 2}})
-        b.services.metadata.doubt(2, trio_now_ms())
+        b.services.metadata.doubt(2, monotonic_ms())
         began = trio.current_time()
         assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
         assert 0.4 < trio.current_time() - began < 0.6
@@ -67,7 +67,7 @@ def test_half_a_second_at_most(in_broker: Any) -> None:
 def test_a_broker_that_has_come_back_is_doubted_anew(in_broker: Any) -> None:
     async def body(b: Any) -> None:
         async def wait_s() -> float:
-            b.services.metadata.doubt(2, trio_now_ms())
+            b.services.metadata.doubt(2, monotonic_ms())
             began = trio.current_time()
             assert leader_in(await b.ask(metadata, 12, asked("t"))) == 2
             return trio.current_time() - began

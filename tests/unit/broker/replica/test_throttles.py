@@ -6,6 +6,7 @@ from pathlib import Path
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.replica.fetcher import ReplicaFetcher
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.replica.throttles import (
@@ -85,7 +86,7 @@ async def test_a_leader_holds_back_only_who_is_not_in_sync(tmp_path: Path) -> No
     manager.throttles.topic_configured("t", {LEADER_REPLICAS: "*"})
     manager.throttles.bound({LEADER_RATE: 1})
     assert not manager.held_back(T0, 3), "nothing was sent yet"
-    manager.throttles.leader.record(100, int(trio.current_time() * 1000))
+    manager.throttles.leader.record(100, monotonic_ms())
     assert manager.held_back(T0, 3)
     assert not manager.held_back(T0, 2), "a member of the ISR"
     manager.topic_configured("t", {})
@@ -115,7 +116,7 @@ async def test_a_follower_leaves_out_what_is_over_the_rate_until_it_is_in_sync(
     behind = sent(T0, 0, 3)._replace(high_watermark=9)
     fetcher._append(T0, fetcher.states[T0], behind)
     fetcher._append(T1, fetcher.states[T1], sent(T1, 0, 3)._replace(high_watermark=9))
-    assert manager.throttles.follower.bytes_per_second(int(trio.current_time() * 1000)) > 10
+    assert manager.throttles.follower.bytes_per_second(monotonic_ms()) > 10
     assert asked() == [T1], "only the one in the list waits"
     fetcher._append(T0, fetcher.states[T0], sent(T0, 3, 6)._replace(high_watermark=9))
     assert asked() == [T0, T1], "it has all below the HW"
