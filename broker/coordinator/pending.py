@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
+from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -33,10 +34,6 @@ class Waiting(DelayedOperation):
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
 
-class Pending(Protocol):
-    settled: bool
-
-
 class DelayedWrite(DelayedOperation):
     """Waits as an acks=all Produce to the same partition does."""
 
@@ -45,7 +42,7 @@ class DelayedWrite(DelayedOperation):
     def __init__(
         self,
         key: Hashable,
-        pending: Pending,
+        pending: PendingWrite[Any, Any],
         timeout_ms: int,
         advance: Callable[[], None],
         settle: Callable[[ErrorCode], None],

@@ -25,8 +25,8 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.partition_loading import Loaded, LoadError, load
-from highwater.broker.coordinator.pending import DelayedWrite, Pending, Waiting
-from highwater.broker.coordinator.shard import Shard, partition_for
+from highwater.broker.coordinator.pending import DelayedWrite, Waiting
+from highwater.broker.coordinator.shard import PendingWrite, Shard, partition_for
 from highwater.broker.replica.partition import Role
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -47,7 +47,7 @@ LOAD_RETRY_S = 1.0
 LOADS_REMEMBERED = 50
 
 R = TypeVar("R")
-S = TypeVar("S", bound=Shard[Any])
+S = TypeVar("S", bound=Shard[Any, Any])
 
 
 class Coordinator(ABC, Generic[S, R]):
@@ -96,11 +96,14 @@ class Coordinator(ABC, Generic[S, R]):
 
     @abstractmethod
     def gave_up(self, shard: S) -> None:
-        """Another broker coordinates it: whoever waits is told, and nothing goes on here."""
+        """Another broker coordinates it: nothing goes on here.  Pending writes are refused next."""
 
     @abstractmethod
-    def advance(self, shard: S) -> None:
-        """Replays what the HW has passed, in order, and says so."""
+    def settled(self, shard: S, pending: PendingWrite[Any, Any], code: ErrorCode) -> None:
+        """This became of a write: carries out its `then`."""
+
+    def committed_late(self, shard: S, pending: PendingWrite[Any, Any]) -> None:
+        """A write that had been answered with a time-out was replayed now."""
 
     # ---------------------------------------------------------------- where a name belongs
 
@@ -122,13 +125,33 @@ class Coordinator(ABC, Generic[S, R]):
     def _wall_ms(self) -> int:
         return self.world.clock.wall_ms()
 
-    def _wait_for_hw(
-        self, shard: S, pending: Pending, timeout_ms: int, settle: Callable[[ErrorCode], None]
-    ) -> None:
-        """`advance` once the HW has passed it; `settle` with an error where that takes too long."""
-        tp = shard.partition.tp
-        write = DelayedWrite(tp, pending, timeout_ms, lambda: self.advance(shard), settle)
-        self.purgatories.submit(write, lambda _: None)
+    def _wait_for_hw(self, shard: S, pending: PendingWrite[Any, Any], timeout_ms: int) -> None:
+        """Settles it once the HW has passed it, or with an error where that takes too long."""
+        shard.pending.append(pending)
+        delayed = DelayedWrite(
+            shard.partition.tp,
+            pending,
+            timeout_ms,
+            lambda: self.advance(shard),
+            lambda code: self._settle(shard, pending, code),
+        )
+        self.purgatories.submit(delayed, lambda _: None)
+
+    def advance(self, shard: S) -> None:
+        """Replays what the HW has passed, in order, and says so."""
+        while shard.leads:
+            done = shard.take_committed()
+            if done is None:
+                return
+            if isinstance(done, PendingWrite):
+                if done.settled:
+                    self.committed_late(shard, done)
+                self._settle(shard, done, ErrorCode.NONE)
+
+    def _settle(self, shard: S, pending: PendingWrite[Any, Any], code: ErrorCode) -> None:
+        if not pending.settled:
+            pending.settled = True
+            self.settled(shard, pending, code)
 
     def _answer(self, answers: Iterable[tuple[Any, object]]) -> None:
         for ticket, answer in answers:
@@ -149,6 +172,10 @@ class Coordinator(ABC, Generic[S, R]):
             shard.closed = True
             del self.shards[tp.partition]
             self.gave_up(shard)
+            while shard.pending:
+                lost = shard.pending.popleft()
+                if isinstance(lost, PendingWrite):
+                    self._settle(shard, lost, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             log.info("%s: %d %s are coordinated elsewhere", tp, shard.names, self.coordinates)
             shard = None
         if shard is None and partition.role is Role.LEADER and self._nursery is not None:

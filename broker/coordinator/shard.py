@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.partition_loading import Loaded
     from highwater.broker.replica.partition import Partition
 
+
+class Appended(Protocol):
+    """Something of this shard that stands in the log and is not known to be committed."""
+
+    @property
+    def end_offset(self) -> int:
+        """The HW has passed it once it is here."""
+
+
 R = TypeVar("R")
+P = TypeVar("P", bound=Appended)
+N = TypeVar("N")
+W = TypeVar("W")
+
+
+@dataclass(slots=True)
+class PendingWrite(Generic[N, W]):
+    """A write that was appended.  `settled`: its `then` was called, perhaps with a time-out."""
+
+    named: N
+    """The group, or the transaction."""
+    write: W
+    end_offset: int
+    settled: bool = False
 
 
 def java_hash(text: str) -> int:
@@ -27,13 +52,20 @@ def partition_for(name: str, partitions: int) -> int:
     return 0 if value == -(1 << 31) else abs(value) % partitions
 
 
-class Shard(ABC, Generic[R]):
-    """What one partition says, in one term of this broker as its leader.  R: a record's type."""
+class Shard(ABC, Generic[R, P]):
+    """What one partition says, in one term of this broker as its leader.
+
+    R is a record's type.  What was appended waits in `pending`, in the order of its offsets, until
+    the HW has passed it; then it is replayed, and only then is anybody told.  A write that waited
+    for too long is answered with an error, and is replayed all the same when it is committed at
+    last: what the log says is true.
+    """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.generation = partition.generation
         """Of the term."""
+        self.pending: deque[P] = deque()
         self.loaded = False
         self.closed = False
 
@@ -51,6 +83,18 @@ class Shard(ABC, Generic[R]):
     @abstractmethod
     def replay(self, record: R, offset: int) -> None:
         """Applies a committed record: the only way in which what is stored changes."""
+
+    def take_committed(self) -> P | None:
+        """The oldest that the HW has passed since, replayed."""
+        if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
+            return None
+        done = self.pending.popleft()
+        self.replay_appended(done)
+        return done
+
+    @abstractmethod
+    def replay_appended(self, done: P) -> None:
+        """It is committed."""
 
     @abstractmethod
     def undecided(self, loaded: Loaded[R]) -> None:

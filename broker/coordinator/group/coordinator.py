@@ -38,11 +38,12 @@ from highwater.broker.coordinator.group.records import (
 from highwater.broker.coordinator.group.shard import (
     CommitsOnTheirWay,
     GroupShard,
+    GroupWrite,
     PendingMarker,
-    PendingWrite,
 )
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL, Coordinator
+from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -83,10 +84,6 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
     def gave_up(self, shard: GroupShard) -> None:
         for group in shard.groups.values():
             self._apply(shard, group, self._steps(group).unloaded())
-        while shard.pending:
-            pending = shard.pending.popleft()
-            if isinstance(pending, PendingWrite):
-                self._settle(shard, pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for timer in shard.timers.values():
             timer.cancel()
 
@@ -338,16 +335,12 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             log.warning("group %s: %s could not be appended: %s", group.group_id, shard, e)
             self._apply(shard, group, write.then(e.code))
             return
-        pending = PendingWrite(group, write, end_offset)
-        shard.pending.append(pending)
         group.pending_writes += 1
         if write.producer is not None:
             first = end_offset - len(write.records)
             shard.hold(write.producer[0], zip(write.records, count(first)))
-        timeout_ms = self.config.offsets_commit_timeout_ms
-        self._wait_for_hw(
-            shard, pending, timeout_ms, lambda code: self._settle(shard, pending, code)
-        )
+        pending = PendingWrite(group, write, end_offset)
+        self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)
 
     def _append_records(
         self, shard: GroupShard, write: Write, verification: Verification | None
@@ -373,19 +366,8 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         )
         return info.last_offset + 1
 
-    def advance(self, shard: GroupShard) -> None:
-        while shard.leads:
-            done = shard.take_committed()
-            if done is None:
-                return
-            if isinstance(done, PendingWrite):
-                self._settle(shard, done, ErrorCode.NONE)
-
-    def _settle(self, shard: GroupShard, pending: PendingWrite, code: ErrorCode) -> None:
-        if pending.settled:
-            return
-        pending.settled = True
-        group = pending.group
+    def settled(self, shard: GroupShard, pending: GroupWrite, code: ErrorCode) -> None:
+        group = pending.named
         before = group.state
         self._apply(shard, group, pending.write.then(code))
         self._log(shard, group, before)

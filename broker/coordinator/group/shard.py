@@ -1,38 +1,23 @@
 """The groups of one partition of __consumer_offsets, while this broker leads it.
 
-Records that were appended wait here, in the order of their offsets, until the HW has passed them;
-then they are replayed, and only then is anybody told.  One that waited for too long is answered
-with an error and is replayed all the same when it is committed at last: what the log says is true.
-
 Offsets committed in a transaction are held apart until its marker is committed.  Then they count as
 if they stood where they were appended: a later plain commit of the same partition stays.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from highwater.broker.coordinator.group.group import Group, Write
 from highwater.broker.coordinator.group.records import GroupLogRecord
-from highwater.broker.coordinator.shard import Shard
+from highwater.broker.coordinator.shard import PendingWrite, Shard
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.partition_loading import Loaded
     from highwater.broker.replica.partition import Partition
     from highwater.broker.request.timing_wheel import TimerTask
-
-
-@dataclass(slots=True)
-class PendingWrite:
-    """A write that was appended; `settled` once its `then` was called."""
-
-    group: Group
-    write: Write
-    end_offset: int
-    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +43,13 @@ class CommitsOnTheirWay:
         return not shard.leads or shard.partition.high_watermark >= self.end_offset
 
 
-class GroupShard(Shard[GroupLogRecord]):
+GroupWrite = PendingWrite[Group, Write]
+
+
+class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition)
         self.groups: dict[str, Group] = {}
-        self.pending: deque[PendingWrite | PendingMarker] = deque()
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
         """By producer id: the offsets of its open transaction, and where they stand."""
         self.timers: dict[tuple[str, str, str], TimerTask] = {}
@@ -83,20 +70,15 @@ class GroupShard(Shard[GroupLogRecord]):
         if record.value is None and group.is_unused:
             del self.groups[record.group_id]
 
-    def take_committed(self) -> PendingWrite | PendingMarker | None:
-        """The oldest that the HW has passed since, replayed."""
-        if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
-            return None
-        done = self.pending.popleft()
+    def replay_appended(self, done: GroupWrite | PendingMarker) -> None:
         if isinstance(done, PendingMarker):
             self._end_transaction(done)
-            return done
-        done.group.pending_writes -= 1
+            return
+        done.named.pending_writes -= 1
         if done.write.producer is None:
             records = done.write.records
             for offset, record in enumerate(records, done.end_offset - len(records)):
                 self.replay(record, offset)
-        return done
 
     # ---------------------------------------------------------------- transactions
 

@@ -21,10 +21,11 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.runtime import ALL, Coordinator
+from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.coordinator.transaction import steps
 from highwater.broker.coordinator.transaction.markers import MarkerSender
 from highwater.broker.coordinator.transaction.records import TransactionRecord, decode, encode
-from highwater.broker.coordinator.transaction.shard import PendingWrite, TransactionShard
+from highwater.broker.coordinator.transaction.shard import TransactionShard, TransactionWrite
 from highwater.broker.coordinator.transaction.transaction import (
     Identity,
     Outcome,
@@ -87,9 +88,6 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
 
     def gave_up(self, shard: TransactionShard) -> None:
         self.markers.forget(shard)
-        while shard.pending:
-            done = shard.pending.popleft()
-            self._settle(shard, done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _named(self, transactional_id: str | None) -> TransactionShard:
         if not transactional_id:
@@ -219,13 +217,9 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
             if txn.state.is_prepared and not txn.unmarked:
                 self._complete_later(shard, txn)
             return
-        pending = PendingWrite(txn, write, end_offset)
-        shard.pending.append(pending)
         txn.pending = True
-        timeout_ms = self.config.request_timeout_ms
-        self._wait_for_hw(
-            shard, pending, timeout_ms, lambda code: self._settle(shard, pending, code)
-        )
+        pending = PendingWrite(txn, write, end_offset)
+        self._wait_for_hw(shard, pending, self.config.request_timeout_ms)
 
     def _complete_later(self, shard: TransactionShard, txn: Transaction) -> None:
         def again() -> None:
@@ -241,21 +235,13 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         info, _ = self.replicas.append(tp, memoryview(batch), [parse_header(batch)], ALL)
         return info.last_offset + 1
 
-    def advance(self, shard: TransactionShard) -> None:
-        while shard.leads:
-            done = shard.take_committed()
-            if done is None:
-                return
-            if done.settled and done.transaction.state.is_prepared:
-                # its producer was told that the outcome is unknown; the decision holds all the same
-                self._apply(shard, done.transaction, Outcome(send_markers=True))
-            self._settle(shard, done, ErrorCode.NONE)
+    def committed_late(self, shard: TransactionShard, pending: TransactionWrite) -> None:
+        """Its producer was told that the outcome is unknown; the decision holds all the same."""
+        if pending.named.state.is_prepared:
+            self._apply(shard, pending.named, Outcome(send_markers=True))
 
-    def _settle(self, shard: TransactionShard, pending: PendingWrite, code: ErrorCode) -> None:
-        if pending.settled:
-            return
-        pending.settled = True
-        self._apply(shard, pending.transaction, pending.write.then(code))
+    def settled(self, shard: TransactionShard, pending: TransactionWrite, code: ErrorCode) -> None:
+        self._apply(shard, pending.named, pending.write.then(code))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         config = self.config

@@ -1,17 +1,10 @@
-"""The transactional ids of one partition of __transaction_state, while this broker leads it.
-
-As in a group's shard, records that were appended wait until the HW has passed them; then they are
-replayed, and only then is anybody told.  One that waited for too long is answered with an error,
-and is replayed all the same when it is committed at last.
-"""
+"""The transactional ids of one partition of __transaction_state, while this broker leads it."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from highwater.broker.coordinator.shard import Shard
+from highwater.broker.coordinator.shard import PendingWrite, Shard
 from highwater.broker.coordinator.transaction.records import TransactionRecord
 from highwater.broker.coordinator.transaction.transaction import Transaction, Write
 
@@ -20,21 +13,13 @@ if TYPE_CHECKING:
     from highwater.broker.replica.partition import Partition
 
 
-@dataclass(slots=True)
-class PendingWrite:
-    """A write that was appended.  `settled`: its `then` was called, perhaps with a time-out."""
-
-    transaction: Transaction
-    write: Write
-    end_offset: int
-    settled: bool = False
+TransactionWrite = PendingWrite[Transaction, Write]
 
 
-class TransactionShard(Shard[TransactionRecord]):
+class TransactionShard(Shard[TransactionRecord, TransactionWrite]):
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition)
         self.transactions: dict[str, Transaction] = {}
-        self.pending: deque[PendingWrite] = deque()
 
     @property
     def names(self) -> int:
@@ -56,14 +41,9 @@ class TransactionShard(Shard[TransactionRecord]):
         transaction.replay(record)
         self.drop_if_unused(transaction)
 
-    def take_committed(self) -> PendingWrite | None:
-        """The oldest write that the HW has passed since, replayed."""
-        if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
-            return None
-        done = self.pending.popleft()
-        done.transaction.pending = False
+    def replay_appended(self, done: TransactionWrite) -> None:
+        done.named.pending = False
         self.replay(done.write.record, done.end_offset - 1)
-        return done
 
     def drop_if_unused(self, transaction: Transaction) -> None:
         if transaction.is_unused:
