@@ -30,6 +30,7 @@ from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from highwater.kafka.wire.fetch import FetchPartition
 from highwater.kafka.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -321,6 +322,46 @@ def test_nothing_is_served_before_the_hw_says_that_it_is_committed(in_broker: An
         )
         found = await node.b.ask(list_transactions, 1, listing)
         assert name_of(found.error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
+
+    play(in_broker, scenario)
+
+
+def test_a_write_that_waits_is_refused_once_another_coordinates(in_broker: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.leads()
+        await node.init()
+        await node.add()
+        await node.leads((1, 2))
+        answers: list[str] = []
+
+        async def ends() -> None:
+            answers.append(await node.end(commit=True))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends)
+            await trio.sleep(0.1)
+            assert answers == [], "replica 2 does not have it"
+            await node.role(2)
+            await trio.sleep(0.1)
+            assert answers == ["NOT_COORDINATOR"]
+
+    play(in_broker, scenario)
+
+
+def test_a_decision_that_is_committed_after_its_answer_is_carried_out(in_broker: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.leads()
+        await node.init()
+        await node.add()
+        await node.leads((1, 2))
+        transactions, replicas = node.b.services.transactions, node.b.services.replicas
+        assert await node.end(commit=True) == "COORDINATOR_NOT_AVAILABLE"
+        assert not transactions.markers._brokers, "no marker is on its way"
+        end = replicas.partition(STATE).log.log_end_offset
+        replicas.follower_progress(FetchPartition(STATE, -1, end, 0, 1000, -1), 2)
+        await trio.sleep(0.1)
+        assert await node.describe() == ("PrepareCommit", ["t"])
+        assert [len(b.waiting) for b in transactions.markers._brokers.values()] == [1]
 
     play(in_broker, scenario)
 
