@@ -3,7 +3,6 @@ full read."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from highwater.chaos.workloads.client import PacedProducer, TopicsReader
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 
@@ -45,27 +45,16 @@ def _silent_logger() -> Any:
     return logger
 
 
-class ConfluentProducer:
-    """Sends at a pace until stopped; a fatal error ends this instance, and the next one goes on."""
+class ConfluentProducer(PacedProducer):
+    """A fatal error ends an instance."""
 
     def __init__(
         self, recorder: Recorder, topic: Topic, pace: Pace, *, acks: int, name: str
     ) -> None:
-        self.recorder = recorder
-        self.topic = topic
-        self.pace = pace
+        super().__init__(recorder, topic, pace, name)
         self.acks = acks
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def _run(self) -> None:
-        instance = 0
-        while not self.stopping.is_set():
-            self._instance(f"{self.name}-{instance}")
-            instance += 1
-
-    def _instance(self, process: str) -> None:
+    def send_as(self, process: str) -> None:
         spec = self.recorder.spec
         idempotent = self.acks == -1
         sender = Sender(self.recorder, process, CLIENT, acks=self.acks, idempotent=idempotent)
@@ -111,17 +100,10 @@ class ConfluentProducer:
         sender.abandon()
 
 
-class ConfluentConsumer:
-    """Reads all partitions of both topics from the start, by assign."""
+class ConfluentConsumer(TopicsReader):
+    """By assign."""
 
-    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
-        self.recorder = recorder
-        self.topics = topics
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
+    def work(self) -> None:
         reader = Reader(self.recorder, self.name, CLIENT)
         consumer = new_consumer(self.recorder.spec.bootstrap, self.name)
         assign_all(consumer, reader, self.topics)

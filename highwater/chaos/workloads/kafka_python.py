@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from typing import Any
 
 import kafka
 from kafka.errors import KafkaError
 
-from highwater.chaos.workloads.pace import Pace
-from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.chaos.workloads.client import PacedProducer, TopicsReader
+from highwater.chaos.workloads.recorder import Reader, Sender
 
 CLIENT = "kafka-python"
 
@@ -23,22 +22,8 @@ def error_name(error: BaseException) -> str:
     return {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}.get(words, words)
 
 
-class KafkaPythonProducer:
-    def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
-        self.recorder = recorder
-        self.topic = topic
-        self.pace = pace
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
-        instance = 0
-        while not self.stopping.is_set():
-            self._instance(f"{self.name}-{instance}")
-            instance += 1
-
-    def _instance(self, process: str) -> None:
+class KafkaPythonProducer(PacedProducer):
+    def send_as(self, process: str) -> None:
         spec = self.recorder.spec
         sender = Sender(self.recorder, process, CLIENT, acks=-1, idempotent=True)
         timeout_ms = int(spec.delivery_timeout_s * 1000)
@@ -88,14 +73,7 @@ class KafkaPythonProducer:
         return True
 
 
-class KafkaPythonConsumer:
-    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
-        self.recorder = recorder
-        self.topics = topics
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-
+class KafkaPythonConsumer(TopicsReader):
     def _consumer(self) -> Any:
         while not self.stopping.is_set():
             try:
@@ -116,7 +94,7 @@ class KafkaPythonConsumer:
                 time.sleep(0.5)
         return None
 
-    def _run(self) -> None:
+    def work(self) -> None:
         consumer = self._consumer()
         if consumer is None:
             return

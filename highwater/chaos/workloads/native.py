@@ -7,14 +7,13 @@ own.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import trio
 
-from highwater.chaos.workloads.pace import Pace
+from highwater.chaos.workloads.client import PacedProducer, TopicsReader
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 from highwater.kafka.client.consumer import LATEST, Consumer
 from highwater.kafka.client.metadata import Cluster
@@ -38,20 +37,15 @@ def _cluster(recorder: Recorder, client_id: str) -> Cluster:
     )
 
 
-class NativeProducer:
+class NativeProducer(PacedProducer):
     """Idempotent, acks=all."""
 
-    def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
-        self.recorder = recorder
-        self.topic = topic
-        self.pace = pace
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=trio.run, args=(self._run,), name=name, daemon=True)
+    def send_as(self, process: str) -> None:
+        trio.run(self._send_as, process)
 
-    async def _run(self) -> None:
+    async def _send_as(self, process: str) -> None:
         spec = self.recorder.spec
-        sender = Sender(self.recorder, f"{self.name}-0", CLIENT, acks=-1, idempotent=True)
+        sender = Sender(self.recorder, process, CLIENT, acks=-1, idempotent=True)
         cluster = _cluster(self.recorder, self.name)
         producer = Producer(
             cluster,
@@ -105,8 +99,8 @@ def _reporter(sender: Sender, op: int) -> Callable[[Delivery], None]:
     return report
 
 
-class NativeConsumer:
-    """Reads all partitions from the start, and lists their end offsets every second.
+class NativeConsumer(TopicsReader):
+    """Lists end offsets every second, too.
 
     Under read_committed the end that is listed is the LSO.
     """
@@ -114,14 +108,14 @@ class NativeConsumer:
     def __init__(
         self, recorder: Recorder, topics: list[Topic], name: str, *, read_committed: bool = False
     ) -> None:
-        self.recorder = recorder
+        super().__init__(recorder, topics, name)
         self.read_committed = read_committed
         self.tps = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
-        self.name = name
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=trio.run, args=(self._run,), name=name, daemon=True)
 
-    async def _run(self) -> None:
+    def work(self) -> None:
+        trio.run(self._read)
+
+    async def _read(self) -> None:
         cluster = _cluster(self.recorder, self.name)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._list_offsets)

@@ -22,6 +22,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from highwater.chaos.workloads.client import Client
 from highwater.chaos.workloads.confluent import CLIENT, _common
 from highwater.chaos.workloads.recorder import Recorder, Sender, Topic
 from highwater.verdict.history import INFO, INVOKE, OK
@@ -154,19 +155,16 @@ class Instance:
         self.sender.abandon()
 
 
-class Teller:
+class Teller(Client):
     """One transactional id, and one instance after the other under it."""
 
     def __init__(self, recorder: Recorder, topic: Topic, number: int) -> None:
-        self.recorder = recorder
+        super().__init__(recorder, f"teller-{number}")
         self.topic = topic
-        self.name = f"teller-{number}"
         self.id = f"{recorder.spec.run}-{self.name}"
         self.random = random.Random(f"{recorder.spec.seed} {self.name}")
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def _run(self) -> None:
+    def work(self) -> None:
         zombies: list[threading.Thread] = []
         number = 0
         while not self.stopping.is_set():
@@ -219,20 +217,17 @@ class Teller:
         return True
 
 
-class Copier:
+class Copier(Client):
     """Consumes, writes, commits both as one; until it is stopped and has copied everything."""
 
     def __init__(self, recorder: Recorder, source: Topic, target: Topic) -> None:
-        self.recorder = recorder
+        super().__init__(recorder, "copier")
         self.source = source
         self.target = target
-        self.name = "copier"
         self.id = f"{recorder.spec.run}-{self.name}"
         self.random = random.Random(f"{recorder.spec.seed} {self.name}")
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
-    def _run(self) -> None:
+    def work(self) -> None:
         number = 0
         deadline: float | None = None
         while deadline is None or time.monotonic() < deadline:

@@ -27,20 +27,15 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from highwater.chaos.workloads.client import Client
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
 from highwater.verdict.history import HistoryWriter
 
 TRICKLE = 10.0
 """acks=1 records a second on the lossy topic, so that there is something below its HW."""
-
-
-class Client(Protocol):
-    name: str
-    stopping: threading.Event
-    thread: threading.Thread
 
 
 def read_spec(path: Path) -> Spec:

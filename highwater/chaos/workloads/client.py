@@ -1,0 +1,54 @@
+"""What the workload's clients have in common: each works in a thread of its own until it is told to
+stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.chaos.workloads.pace import Pace
+    from highwater.chaos.workloads.recorder import Recorder, Topic
+
+
+class Client(ABC):
+    """`thread.start()` begins it; it ends soon after `stopping` is set."""
+
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        self.recorder = recorder
+        self.name = name
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self.work, name=name, daemon=True)
+
+    @abstractmethod
+    def work(self) -> None:
+        """The thread's program."""
+
+
+class PacedProducer(Client):
+    """Sends at a pace; an error that ends one instance of it makes way for the next one."""
+
+    def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
+        super().__init__(recorder, name)
+        self.topic = topic
+        self.pace = pace
+
+    def work(self) -> None:
+        number = 0
+        while not self.stopping.is_set():
+            self.send_as(f"{self.name}-{number}")
+            number += 1
+
+    @abstractmethod
+    def send_as(self, process: str) -> None:
+        """One instance, which has this name in the history: until it is stopped or fails."""
+
+
+class TopicsReader(Client):
+    """Reads all partitions of its topics from the start."""
+
+    def __init__(self, recorder: Recorder, topics: list[Topic], name: str) -> None:
+        super().__init__(recorder, name)
+        self.topics = topics
