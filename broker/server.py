@@ -398,7 +398,7 @@ class Broker:
         """
         log.info("broker %d shuts down", self.broker_id)
         if self.config.controlled_shutdown_enable:
-            await leave_cluster(self.services, self.listeners.inter_broker)
+            await leave_cluster(self.services)
         self._state = BrokerState.SHUTTING_DOWN
         await self.server.drain()
         self._serving.cancel()

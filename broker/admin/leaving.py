@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from highwater.kafka.client.connection import ClientConnection
+from highwater.broker.membership.peer_link import Link
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.controller_messages import (
     CONTROLLED_SHUTDOWN_VERSION,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def leave_cluster(services: Services, listener: str) -> None:
+async def leave_cluster(services: Services) -> None:
     """Returns when no partition is led here any more, or when it is pointless to wait longer."""
     config = services.config
     for attempt in range(config.controlled_shutdown_max_retries + 1):
@@ -36,7 +36,7 @@ async def leave_cluster(services: Services, listener: str) -> None:
             log.warning("controlled shutdown without ZooKeeper: leaders stay until they are missed")
             return
         try:
-            remaining = await _ask(services, listener)
+            remaining = await _ask(services)
         except (OSError, ApiError) as e:
             log.info("controlled shutdown, attempt %d: %s", attempt + 1, e)
             continue
@@ -45,35 +45,29 @@ async def leave_cluster(services: Services, listener: str) -> None:
         log.info("controlled shutdown: %d partitions could not be moved", remaining)
 
 
-async def _ask(services: Services, listener: str) -> int:
+async def _ask(services: Services) -> int:
     """How many partitions are still led here."""
-    timeout_s = services.config.controller_socket_timeout_ms / 1000
     controller = services.metadata.controller_id
     if controller == services.broker_id:
         left = await services.controller.controlled_shutdown(
             services.broker_id, services.broker_epoch
         )
         return len(left)
-    endpoint = services.metadata.endpoint_of(controller, listener)
-    if endpoint is None:
-        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"controller {controller} is not known")
-    connection = await ClientConnection.open(
-        services.world.network,
-        endpoint.host,
-        endpoint.port,
-        f"broker-{services.broker_id}-shutdown",
-        timeout_s=timeout_s,
+    link = Link(
+        services.config,
+        services.world,
+        services.metadata,
+        controller,
+        "shutdown",
+        timeout_ms=services.config.controller_socket_timeout_ms,
+    )
+    request = ControlledShutdownRequest(
+        broker_id=services.broker_id, broker_epoch=services.broker_epoch
     )
     try:
-        answer = await connection.call(
-            ControlledShutdownRequest(
-                broker_id=services.broker_id, broker_epoch=services.broker_epoch
-            ),
-            CONTROLLED_SHUTDOWN_VERSION,
-            timeout_s,
-        )
+        answer = await link.call(request, CONTROLLED_SHUTDOWN_VERSION)
     finally:
-        connection.close()
+        link.close()
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     return len(answer.remaining_partitions)

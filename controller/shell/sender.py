@@ -27,7 +27,7 @@ from highwater.controller.rules.events import (
     UpdateMetadataAnswered,
 )
 from highwater.controller.shell import encoding as messages
-from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.client.reconnecting import Reconnecting
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import controller_messages as control
 from highwater.kafka.wire.codec import BadMessage, decode_response
@@ -208,10 +208,14 @@ class _Channel:
         self.scope = trio.CancelScope()
         self._broker_id = broker_id
         self._endpoint = endpoint
-        self._settings = settings
-        self._network = network
+        self._timeout_s = settings.timeout_ms / 1000
         self._post = post
-        self._connection: ClientConnection | None = None
+        self._connection = Reconnecting(
+            network,
+            str(settings.broker_id),
+            lambda: (endpoint.host, endpoint.port),
+            self._timeout_s,
+        )
         self._silent = False
 
     async def run(self) -> None:
@@ -224,17 +228,17 @@ class _Channel:
                     await self._deliver(self.queue[0])
                     self.queue.popleft()
             finally:
-                if self._connection is not None:
-                    self._connection.close()
+                self._connection.close()
 
     async def _deliver(self, item: _Item) -> None:
         body = await _in_steps(item.body())
-        timeout_s = self._settings.timeout_ms / 1000
         while True:
             try:
-                connection = await self._connect(timeout_s)
+                connection = await self._connection.open()
                 await self._permission()
-                answer = await connection.call_raw(item.api_key, item.version, [body], timeout_s)
+                answer = await connection.call_raw(
+                    item.api_key, item.version, [body], self._timeout_s
+                )
                 decoded = decode_response(item.api_key, item.version, answer)
             except (OSError, BadMessage) as e:
                 self._failed(e)
@@ -244,21 +248,8 @@ class _Channel:
                 self._post(item.answered(decoded))
                 return
 
-    async def _connect(self, timeout_s: float) -> ClientConnection:
-        if self._connection is None or self._connection.closed:
-            self._connection = await ClientConnection.open(
-                self._network,
-                self._endpoint.host,
-                self._endpoint.port,
-                str(self._settings.broker_id),
-                timeout_s=timeout_s,
-            )
-        return self._connection
-
     def _failed(self, error: Exception) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection.close()
         if not self._silent:
             self._silent = True
             log.warning(

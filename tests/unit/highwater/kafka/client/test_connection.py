@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from highwater.kafka.client.connection import ClientConnection, ConnectionLost, RequestTimedOut
+from highwater.kafka.client.reconnecting import Reconnecting
 from highwater.kafka.wire.header import parse_request_header
 from highwater.world.real.network import RealNetwork
 
@@ -168,3 +169,29 @@ async def test_nobody_listens() -> None:
     await listener.aclose()
     with pytest.raises(ConnectionRefusedError):
         await ClientConnection.open(RealNetwork(), "127.0.0.1", port, "test")
+
+
+async def test_a_reconnecting_one_asks_where_its_peer_is_after_each_loss() -> None:
+    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(2)]
+    ports = [listener.socket.getsockname()[1] for listener in listeners]
+    asked: list[int] = []
+
+    def address() -> tuple[str, int]:
+        asked.append(ports[len(asked)])
+        return "127.0.0.1", asked[-1]
+
+    link = Reconnecting(RealNetwork(), "test", address, 5)
+    assert not link.is_open
+    first = await link.open()
+    assert await link.open() is first
+    assert (asked, link.is_open) == (ports[:1], True)
+    await (await listeners[0].accept()).aclose()
+    with trio.fail_after(5):
+        await first.wait_closed()
+    assert not link.is_open
+    second = await link.open()
+    assert (asked, second is first) == (ports, False)
+    link.close()
+    assert second.closed
+    for listener in listeners:
+        await listener.aclose()
