@@ -23,7 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,28 +32,24 @@ from typing import Any
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster.ask import brokers_known
 from highwater.cluster.interface import (
     PATIENCE_S,
-    TRACEBACK,
     ZOOKEEPER,
     ClusterError,
     broker,
     broker_number,
-    exceptions_in,
     require_member,
     require_running,
 )
 from highwater.cluster.links.link_rules import Links
-from highwater.cluster.links.proxy import Proxy
-from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
+from highwater.cluster.lives import DOWN, PAUSED, UP
 from highwater.cluster.ports import free_ports
+from highwater.cluster.shared import LocalCluster, Ports
 
 HOST = "host.docker.internal"
 LISTENERS = {"INTERNAL": 19092, "CONTROL": 9090, "EXTERNAL": 9092}
 """The containers' ports, as in compose.yaml."""
 BROKERS = [1, 2, 3]
-_POLL_S = 0.1
 
 
 def compose_file() -> Path:
@@ -92,13 +88,6 @@ def _foreground(*arguments: str) -> None:
 
 
 @dataclass(slots=True)
-class _Ports:
-    published: dict[str, int]
-    advertised: dict[str, int]
-    zookeeper: int
-
-
-@dataclass(slots=True)
 class Project:
     """What `docker compose` must be told each time."""
 
@@ -111,51 +100,29 @@ class Project:
         return ["docker", "compose", "-p", self.name, *files, *arguments]
 
 
-class ComposeCluster:
+class ComposeCluster(LocalCluster):
     """See the module's docstring.  Made by `compose_cluster`."""
 
     runtime = "compose"
+    poll_s = 0.1
 
     def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.brokers = list(BROKERS)
-        self.links: Links | None = Links()
-        self.lives = Lives()
-        free = iter(free_ports(1 + 7 * len(BROKERS)))
-        self._zookeeper_port = next(free)
-        self._ports = {
-            n: _Ports(
-                {name: next(free) for name in LISTENERS},
-                {name: next(free) for name in LISTENERS},
-                next(free),
-            )
-            for n in BROKERS
-        }
+        super().__init__(folder, BROKERS, Links())
         self._properties = dict(properties)
         self.project = Project(f"highwater-run-{os.getpid()}", folder / "compose.override.json")
         self._running: set[str] = set()
         self._paused: set[str] = set()
-        self._wanted: set[str] = set()
+
+    def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
+        free = iter(free_ports(1 + 7 * len(BROKERS)))
+        zookeeper_port = next(free)
+
+        def one_each() -> dict[str, int]:
+            return {name: next(free) for name in LISTENERS}
+
+        return zookeeper_port, {n: Ports(one_each(), one_each(), next(free)) for n in BROKERS}
 
     # --- where things are
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[n].advertised['EXTERNAL']}" for n in self.brokers)
-
-    @property
-    def direct_bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[n].published['EXTERNAL']}" for n in self.brokers)
-
-    @property
-    def zookeeper_connect(self) -> str:
-        return f"127.0.0.1:{self._zookeeper_port}"
-
-    def members(self) -> list[str]:
-        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
-
-    def data_dirs(self, number: int) -> list[Path]:
-        return [self.folder / broker(number) / "data"]
 
     def running(self, member: str) -> bool:
         return member in self._running
@@ -174,13 +141,8 @@ class ComposeCluster:
             if states.get(member) != "running"
         ]
 
-    def logged_exceptions(self) -> list[str]:
-        found = []
-        for number in self.brokers:
-            text = self.write_output(broker(number))
-            if TRACEBACK in text:
-                found.append(f"broker-{number} {exceptions_in(text)}")
-        return found
+    def broker_output(self, number: int) -> str:
+        return self.write_output(broker(number))
 
     def write_output(self, member: str) -> str:
         """A container's output into the run's folder; the text."""
@@ -210,7 +172,7 @@ class ComposeCluster:
             ends["EXTERNAL"] = ("127.0.0.1", ports.advertised["EXTERNAL"])
             advertised = ",".join(f"{n}://{host}:{port}" for n, (host, port) in ends.items())
             published = [
-                f"127.0.0.1:{ports.published[name]}:{inside}"
+                f"127.0.0.1:{ports.bound[name]}:{inside}"
                 for name, inside in LISTENERS.items()
                 if name != "EXTERNAL"  # compose.yaml publishes that one, by BROKER_n_PORT
             ]
@@ -225,19 +187,8 @@ class ComposeCluster:
                     **{_variable(k): v for k, v in self._properties.items()},
                 },
             }
-            self.project.environment[f"BROKER_{number}_PORT"] = str(ports.published["EXTERNAL"])
+            self.project.environment[f"BROKER_{number}_PORT"] = str(ports.bound["EXTERNAL"])
         self.project.override.write_text(json.dumps({"services": services}, indent=1))
-
-    async def serve_proxies(self, nursery: trio.Nursery) -> None:
-        assert self.links is not None
-        hosts = ["127.0.0.1", *await _gateway()]
-        for number, ports in self._ports.items():
-            member = broker(number)
-            for name in LISTENERS:
-                proxy = Proxy(self.links, ports.published[name], owner=member, zookeeper=False)
-                await nursery.start(proxy.serve, ports.advertised[name], hosts)
-            proxy = Proxy(self.links, self._zookeeper_port, owner=member, zookeeper=True)
-            await nursery.start(proxy.serve, ports.zookeeper, hosts)
 
     async def start_all(self, timeout_s: float) -> None:
         await self._compose("up", "--detach", "--build", *self.members(), timeout_s=timeout_s)
@@ -260,7 +211,7 @@ class ComposeCluster:
         await _docker("kill", self.container(member))
         with trio.move_on_after(10):
             while (await self._state(member))[0] == "running":
-                await trio.sleep(_POLL_S)
+                await trio.sleep(self.poll_s)
         self._running.discard(member)
         self.lives.note(member, DOWN)
 
@@ -338,24 +289,13 @@ class ComposeCluster:
         state, _, code = text.strip().partition(" ")
         return state, int(code or 0)
 
-    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
-        waiting = list(numbers)
-        with trio.move_on_after(timeout_s):
-            while waiting:
-                address = ("127.0.0.1", self._ports[waiting[0]].published["EXTERNAL"])
-                if known <= await brokers_known(address):
-                    waiting.pop(0)
-                    continue
-                state, code = await self._state(broker(waiting[0]))
-                if state == "exited":
-                    lines = self.write_output(broker(waiting[0])).strip().splitlines()
-                    raise StartError(
-                        f"broker-{waiting[0]} ended with code {code}: {lines[-1] if lines else ''}"
-                    )
-                await trio.sleep(_POLL_S)
-            return
-        names = ", ".join(broker(n) for n in waiting)
-        raise StartError(f"not ready after {timeout_s:g} s: {names}")
+    async def _require_alive(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            state, code = await self._state(broker(number))
+            if state == "exited":
+                lines = self.broker_output(number).strip().splitlines()
+                last = lines[-1] if lines else ""
+                raise StartError(f"broker-{number} ended with code {code}: {last}")
 
 
 def _variable(name: str) -> str:
@@ -403,7 +343,7 @@ async def compose_cluster(
     try:
         async with trio.open_nursery() as nursery:
             try:
-                await cluster.serve_proxies(nursery)
+                await cluster.serve_proxies(nursery, ["127.0.0.1", *await _gateway()])
                 await cluster.start_all(timeout_s)
                 yield cluster
             finally:

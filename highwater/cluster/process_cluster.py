@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,27 +27,23 @@ import trio
 from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
 from highwater.cluster import internal_topics
 from highwater.cluster import zookeeper_process as zookeeper
-from highwater.cluster.ask import brokers_known
 from highwater.cluster.interface import (
     PATIENCE_S,
-    TRACEBACK,
     ZOOKEEPER,
     ClusterError,
     broker,
     broker_number,
-    exceptions_in,
     require_member,
     require_running,
 )
 from highwater.cluster.links.link_rules import Links
-from highwater.cluster.links.proxy import Proxy
-from highwater.cluster.lives import PAUSED, UP, Lives
+from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.ports import claimed, free_ports, is_free, require_free
 from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.shared import LocalCluster, Ports
 
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
 _TICK_MS = {"test": 500, "kafka": 2000}
-_POLL_S = 0.02
 
 
 @dataclass(slots=True)
@@ -75,52 +71,20 @@ class Settings:
         return self.programs.get(number, self.program)
 
 
-@dataclass(slots=True)
-class _Ports:
-    """Per broker and listener; `advertised` differs from `bound` where proxies stand between."""
-
-    bound: dict[str, int]
-    advertised: dict[str, int]
-    zookeeper: int
-    """Where this broker finds ZooKeeper."""
-    metrics: int = -1
-    """Its page of metrics; Highwater's own."""
-
-
-class ProcessCluster:
+class ProcessCluster(LocalCluster):
     """See the module's docstring.  Made by `process_cluster`."""
 
     runtime = "process"
+    poll_s = 0.02
 
     def __init__(self, settings: Settings, lock: IO[str]) -> None:
         self.settings = settings
-        self.folder = settings.folder
-        self.brokers = list(range(1, settings.brokers + 1))
-        self.links = Links() if settings.proxies else None
-        self.lives = Lives()
-        self.proxies: list[Proxy] = []
         self._lock = lock
         self._children: dict[str, Child] = {}
-        self._wanted: set[str] = set()
-        self._zookeeper_port, self._ports = self._choose_ports()
+        links = Links() if settings.proxies else None
+        super().__init__(settings.folder, range(1, settings.brokers + 1), links)
 
     # --- where things are
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[n].advertised['EXTERNAL']}" for n in self.brokers)
-
-    @property
-    def direct_bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[n].bound['EXTERNAL']}" for n in self.brokers)
-
-    @property
-    def zookeeper_connect(self) -> str:
-        return f"127.0.0.1:{self._zookeeper_port}"
-
-    def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
-        """Where a broker listens itself, beside any proxy."""
-        return "127.0.0.1", self._ports[number].bound[listener]
 
     def metrics_port(self, number: int) -> int:
         return self._ports[number].metrics
@@ -136,17 +100,11 @@ class ProcessCluster:
         host = given.get("highwater.metrics.host") or "127.0.0.1"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def members(self) -> list[str]:
-        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
-
     def member_folder(self, member: str) -> Path:
         return self.folder / member
 
     def output(self, member: str) -> Path:
         return self.member_folder(member) / "output.log"
-
-    def data_dirs(self, number: int) -> list[Path]:
-        return [self.folder / broker(number) / "data"]
 
     def running(self, member: str) -> bool:
         child = self._children.get(member)
@@ -166,18 +124,13 @@ class ProcessCluster:
             if name in self._wanted and not child.running
         ]
 
-    def logged_exceptions(self) -> list[str]:
-        found = []
-        for number in self.brokers:
-            path = self.output(broker(number))
-            text = path.read_text(errors="replace") if path.exists() else ""
-            if TRACEBACK in text:
-                found.append(f"broker-{number} {exceptions_in(text)}")
-        return found
+    def broker_output(self, number: int) -> str:
+        path = self.output(broker(number))
+        return path.read_text(errors="replace") if path.exists() else ""
 
     # --- ports
 
-    def _choose_ports(self) -> tuple[int, dict[int, _Ports]]:
+    def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
         earlier = self._earlier_ports()
         if earlier is not None:
             return earlier
@@ -195,7 +148,7 @@ class ProcessCluster:
             advertised = bound
             if self.settings.proxies:
                 advertised = {listener: next(free) for listener in LISTENERS}
-            ports[number] = _Ports(
+            ports[number] = Ports(
                 bound,
                 advertised,
                 next(free) if self.settings.proxies else zookeeper_port,
@@ -205,11 +158,11 @@ class ProcessCluster:
             require_free(port, "a broker's port", "stop what listens there, or give other ports")
         return zookeeper_port, ports
 
-    def _earlier_ports(self) -> tuple[int, dict[int, _Ports]] | None:
+    def _earlier_ports(self) -> tuple[int, dict[int, Ports]] | None:
         """The ports of the cluster that this folder held before, if it had as many brokers."""
         try:
             state = json.loads((self.folder / "state.json").read_text())
-            ports = {int(n): _Ports(**p) for n, p in state["ports"].items()}
+            ports = {int(n): Ports(**p) for n, p in state["ports"].items()}
             zookeeper_port = int(state["zookeeper_port"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -224,20 +177,6 @@ class ProcessCluster:
         return zookeeper_port, ports
 
     # --- starting and stopping the whole
-
-    async def serve_proxies(self, nursery: trio.Nursery) -> None:
-        if self.links is None:
-            return
-        for number in self.brokers:
-            ports = self._ports[number]
-            member = broker(number)
-            for listener in LISTENERS:
-                proxy = Proxy(self.links, ports.bound[listener], owner=member, zookeeper=False)
-                self.proxies.append(proxy)
-                await nursery.start(proxy.serve, ports.advertised[listener])
-            proxy = Proxy(self.links, self._zookeeper_port, owner=member, zookeeper=True)
-            self.proxies.append(proxy)
-            await nursery.start(proxy.serve, ports.zookeeper)
 
     async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
         """All members at the same moment; returns when every broker knows every broker."""
@@ -265,7 +204,7 @@ class ProcessCluster:
     async def _end(self, children: list[Child], timeout_s: float) -> None:
         with trio.move_on_after(timeout_s):
             while any(c.running for c in children):
-                await trio.sleep(_POLL_S)
+                await trio.sleep(self.poll_s)
         for child in children:
             child.signal(signal.SIGKILL)
         for child in children:
@@ -289,7 +228,7 @@ class ProcessCluster:
         child.signal(signal.SIGTERM)
         with trio.move_on_after(timeout_s):
             while child.running:
-                await trio.sleep(_POLL_S)
+                await trio.sleep(self.poll_s)
         code = child.popen.poll()
         if code is None:
             raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
@@ -331,7 +270,7 @@ class ProcessCluster:
         with trio.move_on_after(timeout_s):
             while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
                 self._require_running(member)
-                await trio.sleep(_POLL_S)
+                await trio.sleep(self.poll_s)
             return
         raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
 
@@ -351,7 +290,7 @@ class ProcessCluster:
         child.signal(number)
         with trio.move_on_after(5):
             while child.running and child.paused is not paused:
-                await trio.sleep(_POLL_S)
+                await trio.sleep(self.poll_s)
 
     # --- inside
 
@@ -423,21 +362,10 @@ class ProcessCluster:
                 f" (all of it in {child.output})"
             )
 
-    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
-        """Until each of these brokers serves and knows `known`."""
-        waiting = list(numbers)
-        with trio.move_on_after(timeout_s):
-            while waiting:
-                for member in (ZOOKEEPER, *(broker(n) for n in waiting)):
-                    if member in self._wanted:
-                        self._require_running(member)
-                if known <= await brokers_known(self.address(waiting[0])):
-                    waiting.pop(0)
-                else:
-                    await trio.sleep(_POLL_S)
-            return
-        names = ", ".join(broker(n) for n in waiting)
-        raise StartError(f"not ready after {timeout_s:g} s: {names}; output in {self.folder}")
+    async def _require_alive(self, numbers: Sequence[int]) -> None:
+        for member in (ZOOKEEPER, *(broker(n) for n in numbers)):
+            if member in self._wanted:
+                self._require_running(member)
 
     def write_state(self, **further: Any) -> None:
         """state.json, whole or not at all: `down` and `status` read it."""

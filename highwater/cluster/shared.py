@@ -1,0 +1,121 @@
+"""What the process and the Compose runtime share: addresses, proxies, waiting for brokers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from highwater.child_processes import StartError
+from highwater.cluster.ask import brokers_known
+from highwater.cluster.interface import TRACEBACK, ZOOKEEPER, broker, exceptions_in
+from highwater.cluster.links.link_rules import Links
+from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.lives import Lives
+
+
+@dataclass(slots=True)
+class Ports:
+    """One broker's, on this machine: listener -> port, and where it finds ZooKeeper."""
+
+    bound: dict[str, int]
+    """Where the broker itself is reached."""
+    advertised: dict[str, int]
+    """What it tells its clients: a proxy's, where proxies stand between."""
+    zookeeper: int
+    metrics: int = -1
+    """Its page of metrics, on Highwater's own brokers."""
+
+
+class LocalCluster(ABC):
+    """A cluster whose members are reached at ports of 127.0.0.1."""
+
+    runtime: str
+    poll_s: float
+
+    def __init__(self, folder: Path, brokers: Sequence[int], links: Links | None) -> None:
+        self.folder = folder
+        self.brokers = list(brokers)
+        self.links = links
+        self.lives = Lives()
+        self.proxies: list[Proxy] = []
+        self._wanted: set[str] = set()
+        """Members that should run now."""
+        self._zookeeper_port, self._ports = self._choose_ports()
+
+    @abstractmethod
+    def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
+        """ZooKeeper's, and each broker's."""
+
+    @abstractmethod
+    def broker_output(self, number: int) -> str:
+        """All that a broker has written so far."""
+
+    @abstractmethod
+    async def _require_alive(self, numbers: Sequence[int]) -> None:
+        """StartError, with the last words, where one of these brokers has ended."""
+
+    @property
+    def bootstrap(self) -> str:
+        return self._external([ports.advertised for ports in self._ports.values()])
+
+    @property
+    def direct_bootstrap(self) -> str:
+        return self._external([ports.bound for ports in self._ports.values()])
+
+    @staticmethod
+    def _external(listeners: Sequence[dict[str, int]]) -> str:
+        return ",".join(f"127.0.0.1:{ports['EXTERNAL']}" for ports in listeners)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
+        """Where a broker listens itself, beside any proxy."""
+        return "127.0.0.1", self._ports[number].bound[listener]
+
+    def members(self) -> list[str]:
+        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
+
+    def data_dirs(self, number: int) -> list[Path]:
+        return [self.folder / broker(number) / "data"]
+
+    def logged_exceptions(self) -> list[str]:
+        outputs = {number: self.broker_output(number) for number in self.brokers}
+        return [
+            f"broker-{number} {exceptions_in(text)}"
+            for number, text in outputs.items()
+            if TRACEBACK in text
+        ]
+
+    async def serve_proxies(
+        self, nursery: trio.Nursery, hosts: Sequence[str] | None = None
+    ) -> None:
+        """On each advertised port, and before ZooKeeper; nothing where there are no links."""
+        if self.links is None:
+            return
+        for number, ports in self._ports.items():
+            ways = [(ports.bound[name], ports.advertised[name], False) for name in ports.bound]
+            ways.append((self._zookeeper_port, ports.zookeeper, True))
+            for target, port, zookeeper in ways:
+                proxy = Proxy(self.links, target, owner=broker(number), zookeeper=zookeeper)
+                self.proxies.append(proxy)
+                await nursery.start(proxy.serve, port, hosts)
+
+    async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
+        """Until each of these brokers serves and knows `known`; StartError where one does not."""
+        waiting = list(numbers)
+        with trio.move_on_after(timeout_s):
+            while waiting:
+                await self._require_alive(waiting)
+                if known <= await brokers_known(self.address(waiting[0])):
+                    waiting.pop(0)
+                else:
+                    await trio.sleep(self.poll_s)
+            return
+        names = ", ".join(broker(n) for n in waiting)
+        raise StartError(f"not ready after {timeout_s:g} s: {names}; output in {self.folder}")
