@@ -7,7 +7,7 @@ Nobody changes one once it is made; that they are not frozen makes a step shorte
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,6 +87,16 @@ PAUSE = Pause()
 Question = ReadZk | WriteZk | ProbeBrokers | Pause
 Procedure = Generator[Question, Any, T]
 GroupResult = Sequence[Stat | str | None] | ZkError
+
+
+def in_turns(work: Callable[..., T], *items: Iterable[Any]) -> Generator[Pause, Any, list[T]]:
+    """As `map`, over iterables of one length, with a pause after every `AT_ONCE` of them."""
+    done: list[T] = []
+    for arguments in zip(*items, strict=True):
+        done.append(work(*arguments))
+        if len(done) % AT_ONCE == 0:
+            yield PAUSE
+    return done
 
 
 def read(ops: Sequence[ReadOp]) -> Procedure[list[Any]]:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from highwater.controller.rules import request_batch as requests
-from highwater.controller.rules.effects import AT_ONCE, PAUSE, Get, Procedure, read, write
+from highwater.controller.rules.effects import Get, GroupResult, Procedure, in_turns, read, write
 from highwater.controller.rules.election import Choice, Strategy, apply, choose, live_in_sync
 from highwater.controller.rules.state import PartitionPhase, State
 from highwater.controller.rules.state_znodes import Failed, read_states, write_states
@@ -107,33 +107,33 @@ def _valid(
 
 def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[None]:
     proposals: dict[TopicPartition, PartitionState] = {}
-    for n, tp in enumerate(partitions, 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def propose(tp: TopicPartition) -> None:
         live = tuple(r for r in state.replicas(tp) if state.is_online(r, tp))
         if live:
             proposals[tp] = PartitionState(state.epoch, live[0], LeaderEpoch(0), live)
         else:
             log.warning("%s cannot go online: none of its replicas is alive", tp)
+
+    def znodes_of(tp: TopicPartition, new: PartitionState) -> tuple[ZkOp, ...]:
+        state_znode = Create(znodes.state_path(tp), znodes.encode_partition_state(new))
+        return Create(znodes.partition_path(tp)), state_znode
+
+    yield from in_turns(propose, partitions)
     topics = dict.fromkeys(tp.topic for tp in proposals)
     yield from write([(Create(znodes.partitions_path(t)),) for t in topics])
-    groups: list[tuple[ZkOp, ...]] = []
-    for n, (tp, new) in enumerate(proposals.items(), 1):
-        state_znode = Create(znodes.state_path(tp), znodes.encode_partition_state(new))
-        groups.append((Create(znodes.partition_path(tp)), state_znode))
-        if n % AT_ONCE == 0:
-            yield PAUSE
-    results = yield from write(groups)
+    results = yield from write((yield from in_turns(znodes_of, proposals, proposals.values())))
     there: list[TopicPartition] = []
-    for n, ((tp, new), result) in enumerate(zip(proposals.items(), results, strict=True), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def take(tp: TopicPartition, new: PartitionState, result: GroupResult) -> None:
         if not isinstance(result, ZkError):
             _initialized(state, tp, new._replace(zk_version=ZkVersion(0)))
         elif isinstance(result, NodeExists):
             there.append(tp)
         else:
             log.error("%s cannot go online: %s", tp, result)
+
+    yield from in_turns(take, proposals, proposals.values(), results)
     if there:
         yield from _adopt(state, {tp: proposals[tp] for tp in there})
 
@@ -214,9 +214,8 @@ def _try(
     again: list[TopicPartition] = []
     choices: dict[TopicPartition, Choice] = {}
     proposals: dict[TopicPartition, PartitionState] = {}
-    for n, (tp, now) in enumerate(current.items(), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def propose(tp: TopicPartition, now: PartitionState) -> None:
         choice = choose(state, strategy, tp, now, tp.topic in unclean)
         if choice is not None:
             choices[tp] = choice
@@ -227,10 +226,8 @@ def _try(
             )
         else:
             again.append(tp)
-    results = yield from write_states(proposals)
-    for n, (tp, result) in enumerate(results.items(), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def take(tp: TopicPartition, result: PartitionState | ZkError) -> None:
         if isinstance(result, PartitionState):
             _elected(state, tp, choices[tp], result)
             outcomes[tp] = result
@@ -238,6 +235,10 @@ def _try(
             again.append(tp)
         else:
             outcomes[tp] = Failed(str(result))
+
+    yield from in_turns(propose, current, current.values())
+    results = yield from write_states(proposals)
+    yield from in_turns(take, results, results.values())
     return again
 
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from highwater.controller.rules import request_batch as requests
-from highwater.controller.rules.effects import AT_ONCE, PAUSE, Procedure
+from highwater.controller.rules.effects import AT_ONCE, PAUSE, Procedure, in_turns
 from highwater.controller.rules.state import Replica, ReplicaPhase, State
 from highwater.controller.rules.state_znodes import Failed, read_states, write_states
 from highwater.kafka.types import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
@@ -73,9 +73,8 @@ def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Repli
     """
     online: list[Replica] = []
     offline: list[Replica] = []
-    for n, tp in enumerate(state.all_partitions(), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def look(tp: TopicPartition) -> None:
         for broker in state.replicas(tp):
             r = Replica(tp, broker)
             if state.is_online(broker, tp):
@@ -86,6 +85,8 @@ def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Repli
             else:
                 state.replica_phases[r] = _INELIGIBLE
                 offline.append(r)
+
+    yield from in_turns(look, state.all_partitions())
     return online, offline
 
 
@@ -93,10 +94,9 @@ def _valid(
     state: State, replicas: Iterable[Replica], target: ReplicaPhase
 ) -> Procedure[list[Replica]]:
     allowed = VALID_BEFORE[target]
-    valid = []
-    for n, r in enumerate(replicas, 1):
-        if n % (2 * AT_ONCE) == 0:
-            yield PAUSE
+    valid: list[Replica] = []
+
+    def check(r: Replica) -> None:
         phase = state.replica_phases.setdefault(r, _GONE)
         if phase in allowed:
             valid.append(r)
@@ -110,6 +110,8 @@ def _valid(
                 phase.value,
                 target.value,
             )
+
+    yield from in_turns(check, replicas)
     return valid
 
 
@@ -140,13 +142,14 @@ def _to_offline(
         requests.add_stop_replica(state, (broker,), tp, delete=False)
     with_leadership = [tp for tp in partitions if tp in state.leadership]
     removed = yield from _remove_from_isr(state, broker, with_leadership)
-    for n, tp in enumerate(removed, 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def tell(tp: TopicPartition) -> None:
         if not state.is_queued_for_deletion(tp.topic):
             others = [r for r in state.replicas(tp) if r != broker]
             requests.add_leader_and_isr(state, others, tp, is_new=False)
         state.replica_phases[Replica(tp, broker)] = _OFFLINE
+
+    yield from in_turns(tell, removed)
     for tp in partitions:
         if tp not in state.leadership:
             requests.add_update_metadata(state, (tp,))
@@ -170,25 +173,27 @@ def _remove_from_isr(
     The state is read first, always: that a replica is not in the ISR cannot be known from memory.
     """
     done: list[TopicPartition] = []
+
+    def propose(tp: TopicPartition, now: PartitionState | Failed | None) -> PartitionState | None:
+        if isinstance(now, Failed):
+            log.error("replica %d of %s stays in the ISR: %s", broker, tp, now.reason)
+        elif now is None:
+            if state.is_queued_for_deletion(tp.topic):
+                del state.leadership[tp]  # its znodes are gone already
+            else:
+                log.error("replica %d of %s: it has no state in ZooKeeper", broker, tp)
+        elif broker not in now.isr:
+            state.leadership[tp] = now._replace(controller_epoch=state.epoch)
+            done.append(tp)
+        else:
+            return _without(state, broker, now)
+        return None
+
     remaining = partitions
     while remaining:
-        proposals: dict[TopicPartition, PartitionState] = {}
         found = yield from read_states(state, remaining)
-        for n, (tp, now) in enumerate(found.items(), 1):
-            if n % AT_ONCE == 0:
-                yield PAUSE
-            if isinstance(now, Failed):
-                log.error("replica %d of %s stays in the ISR: %s", broker, tp, now.reason)
-            elif now is None:
-                if state.is_queued_for_deletion(tp.topic):
-                    del state.leadership[tp]  # its znodes are gone already
-                else:
-                    log.error("replica %d of %s: it has no state in ZooKeeper", broker, tp)
-            elif broker not in now.isr:
-                state.leadership[tp] = now._replace(controller_epoch=state.epoch)
-                done.append(tp)
-            else:
-                proposals[tp] = _without(state, broker, now)
+        wanted = yield from in_turns(propose, found, found.values())
+        proposals = {tp: new for tp, new in zip(found, wanted, strict=True) if new is not None}
         remaining = []
         for tp, result in (yield from write_states(proposals)).items():
             if isinstance(result, PartitionState):

@@ -8,6 +8,7 @@ elsewhere before it goes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from highwater.controller.rules.effects import (
     AT_ONCE,
@@ -19,6 +20,7 @@ from highwater.controller.rules.effects import (
     SendStopReplica,
     SendUpdateMetadata,
     StopReplicaPartition,
+    in_turns,
 )
 from highwater.controller.rules.state import Batch, State
 from highwater.kafka.types import (
@@ -137,12 +139,8 @@ def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
     brokers = tuple([(b.id, b.epoch) for b in live if to_all or b.id in some])
     if not brokers:
         return
-    partitions: list[MetadataPartition] = []
-    for n, tp in enumerate(batch.metadata_partitions, 1):
-        if tp in state.leadership:
-            partitions.append(_metadata(state, tp))
-        if n % AT_ONCE == 0:
-            yield PAUSE
+    known = [tp for tp in batch.metadata_partitions if tp in state.leadership]
+    partitions = yield from in_turns(partial(_metadata, state), known)
     state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live))
 
 

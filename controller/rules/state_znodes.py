@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from highwater.controller.rules.effects import AT_ONCE, PAUSE, Get, Procedure, read, write
+from highwater.controller.rules.effects import Get, GroupResult, Procedure, in_turns, read, write
 from highwater.controller.rules.state import State
 from highwater.kafka.types import TopicPartition, ZkVersion
 from highwater.kafka.znodes import (
@@ -38,47 +39,42 @@ def read_states(
     """The states in ZooKeeper; None where there is none yet."""
     wanted = list(partitions)
     answers = yield from read([Get(state_path(tp), watch) for tp in wanted])
-    found: dict[TopicPartition, PartitionState | Failed | None] = {}
-    for n, (tp, answer) in enumerate(zip(wanted, answers, strict=True), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def decoded(tp: TopicPartition, answer: Any) -> PartitionState | Failed | None:
         if answer is None:
-            found[tp] = None
-            continue
+            return None
         data, stat = answer
         try:
             known = decode_partition_state(tp, data, stat.version)
         except BadZnode as e:
-            found[tp] = Failed(str(e))
-            continue
+            return Failed(str(e))
         if known.controller_epoch > state.epoch:
-            found[tp] = Failed(
+            return Failed(
                 f"its state was written by a controller of epoch {known.controller_epoch}, "
                 f"while this controller's epoch is {state.epoch}"
             )
-        else:
-            found[tp] = known
-    return found
+        return known
+
+    found = yield from in_turns(decoded, wanted, answers)
+    return dict(zip(wanted, found, strict=True))
 
 
 def write_states(
     proposals: Mapping[TopicPartition, PartitionState],
 ) -> Procedure[dict[TopicPartition, PartitionState | ZkError]]:
     """Replaces each state at its version; gives what is there then, or why it is not."""
-    groups: list[tuple[ZkOp]] = []
-    for n, (tp, new) in enumerate(proposals.items(), 1):
-        groups.append((SetData(state_path(tp), encode_partition_state(new), new.zk_version),))
-        if n % AT_ONCE == 0:
-            yield PAUSE
-    results = yield from write(groups)
-    written: dict[TopicPartition, PartitionState | ZkError] = {}
-    for n, ((tp, new), result) in enumerate(zip(proposals.items(), results, strict=True), 1):
-        if n % AT_ONCE == 0:
-            yield PAUSE
+
+    def replaced(tp: TopicPartition, new: PartitionState) -> tuple[ZkOp]:
+        return (SetData(state_path(tp), encode_partition_state(new), new.zk_version),)
+
+    def written(new: PartitionState, result: GroupResult) -> PartitionState | ZkError:
         if isinstance(result, ZkError):
-            written[tp] = result
-        else:
-            stat = result[0]
-            assert isinstance(stat, Stat)
-            written[tp] = new._replace(zk_version=ZkVersion(stat.version))
-    return written
+            return result
+        stat = result[0]
+        assert isinstance(stat, Stat)
+        return new._replace(zk_version=ZkVersion(stat.version))
+
+    groups = yield from in_turns(replaced, proposals, proposals.values())
+    results = yield from write(groups)
+    states = yield from in_turns(written, proposals.values(), results)
+    return dict(zip(proposals, states, strict=True))

@@ -8,12 +8,12 @@ divided: clients must not see a topic with a part of its partitions.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from struct import pack_into
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from highwater.controller.rules.effects import AT_ONCE
+from highwater.controller.rules.effects import AT_ONCE, PAUSE, Pause, in_turns
 from highwater.kafka.config.listeners import SECURITY_PROTOCOL_IDS
 from highwater.kafka.wire import controller_messages as control
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         SendLeaderAndIsr,
         SendStopReplica,
         SendUpdateMetadata,
+        StopReplicaPartition,
     )
     from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch
 
-Steps = Generator[None, None, bytes | bytearray]
+Steps = Generator[Pause, None, bytes | bytearray]
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""
 AT_MOST = 1000
@@ -65,11 +66,7 @@ def leader_and_isr(
     controller_epoch: ControllerEpoch,
     inter_broker_listener: str,
 ) -> Steps:
-    topics: dict[str, list[object]] = {}
-    for n, p in enumerate(effect.partitions, 1):
-        topics.setdefault(p.tp.topic, []).append(_leader_and_isr_partition(p))
-        if n % AT_ONCE == 0:
-            yield
+    topics = yield from _by_topic(_leader_and_isr_partition, effect.partitions)
     leaders = []
     for broker in effect.leaders:
         endpoint = broker.endpoint(inter_broker_listener)
@@ -89,8 +86,6 @@ def leader_and_isr(
         ],
         live_leaders=leaders,
     )
-    if len(effect.partitions) > AT_ONCE:
-        yield
     return bytes(request.encode(version=control.LEADER_AND_ISR_VERSION))
 
 
@@ -112,17 +107,7 @@ def _leader_and_isr_partition(p: LeaderAndIsrPartition) -> object:
 def stop_replica(
     effect: SendStopReplica, controller_id: BrokerId, controller_epoch: ControllerEpoch
 ) -> Steps:
-    topics: dict[str, list[object]] = {}
-    for n, p in enumerate(effect.partitions, 1):
-        topics.setdefault(p.tp.topic, []).append(
-            control.StopReplicaPartitionState(
-                partition_index=p.tp.partition,
-                leader_epoch=p.leader_epoch,
-                delete_partition=p.delete,
-            )
-        )
-        if n % AT_ONCE == 0:
-            yield
+    topics = yield from _by_topic(_stop_replica_partition, effect.partitions)
     request = control.StopReplicaRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
@@ -132,9 +117,13 @@ def stop_replica(
             for topic, partitions in topics.items()
         ],
     )
-    if len(effect.partitions) > AT_ONCE:
-        yield
     return bytes(request.encode(version=control.STOP_REPLICA_VERSION))
+
+
+def _stop_replica_partition(p: StopReplicaPartition) -> object:
+    return control.StopReplicaPartitionState(
+        partition_index=p.tp.partition, leader_epoch=p.leader_epoch, delete_partition=p.delete
+    )
 
 
 class UpdateMetadataBody:
@@ -161,22 +150,7 @@ class UpdateMetadataBody:
 def _update_metadata(
     effect: SendUpdateMetadata, controller_id: BrokerId, controller_epoch: ControllerEpoch
 ) -> Steps:
-    topics: dict[str, list[object]] = {}
-    for n, p in enumerate(effect.partitions, 1):
-        if n % AT_ONCE == 0:
-            yield
-        topics.setdefault(p.tp.topic, []).append(
-            control.UpdateMetadataPartitionState(
-                partition_index=p.tp.partition,
-                controller_epoch=p.state.controller_epoch,
-                leader=p.state.leader,
-                leader_epoch=p.state.leader_epoch,
-                isr=p.state.isr,
-                zk_version=p.state.zk_version,
-                replicas=p.replicas,
-                offline_replicas=p.offline,
-            )
-        )
+    topics = yield from _by_topic(_metadata_partition, effect.partitions)
     request = control.UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
@@ -187,9 +161,32 @@ def _update_metadata(
         ],
         live_brokers=_live(effect.live),
     )
-    if len(effect.partitions) > AT_ONCE:
-        yield
     return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
+
+
+def _metadata_partition(p: MetadataPartition) -> object:
+    return control.UpdateMetadataPartitionState(
+        partition_index=p.tp.partition,
+        controller_epoch=p.state.controller_epoch,
+        leader=p.state.leader,
+        leader_epoch=p.state.leader_epoch,
+        isr=p.state.isr,
+        zk_version=p.state.zk_version,
+        replicas=p.replicas,
+        offline_replicas=p.offline,
+    )
+
+
+def _by_topic(
+    made_of: Callable[[Any], object], partitions: Sequence[Any]
+) -> Generator[Pause, Any, dict[str, list[object]]]:
+    topics: dict[str, list[object]] = {}
+    made = yield from in_turns(made_of, partitions)
+    for p, entry in zip(partitions, made, strict=True):
+        topics.setdefault(p.tp.topic, []).append(entry)
+    if len(partitions) > AT_ONCE:
+        yield PAUSE  # encoding them is one step
+    return topics
 
 
 def _live(brokers: Iterable[BrokerInfo]) -> list[object]:

@@ -7,7 +7,7 @@ import pytest
 
 from highwater.broker.handlers import fetch
 from highwater.broker.replica import fetcher
-from highwater.controller.rules import partitions, replicas, state_znodes
+from highwater.controller.rules import effects, replicas
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import Pause
 from highwater.controller.shell.term import Runtime
@@ -32,7 +32,7 @@ def test_a_turn_for_each_partition(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(fetch, "_in_turns", counted_turns)
     monkeypatch.setattr(Runtime, "_find_out", counted_pauses)
-    for module in (fetch, fetcher, partitions, replicas, requests, state_znodes):
+    for module in (fetch, fetcher, effects, replicas, requests):
         monkeypatch.setattr(module, "AT_ONCE", 1)
     monkeypatch.setattr(fetcher, "CUTS_AT_ONCE", 1)
     outcome = simulate(seed, Options(seconds=15.0))
