@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
 
+from highwater.base.event_loop import in_turns
 from highwater.broker.log import checkpoints
 from highwater.broker.log.creation import LogCreation
 from highwater.broker.log.directory import LogDirectory, LogDirectoryError, Offsets
@@ -395,13 +396,12 @@ class LogManager:
 
     async def _each(self, logs: Iterable[Log], work: Callable[[Log], object]) -> None:
         """One log after the other, and other tasks between them; a failure costs its directory."""
-        for log in logs:
+        async for log in in_turns(logs, 1):
             if not log.deleted:
                 with Guard(self, self._dirs[self.dir_of(log)], log):
                     result = work(log)
                     if result is not None:
                         await result  # type: ignore[misc]
-            await trio.lowlevel.checkpoint()
 
     async def _retention(self) -> None:
         now = self.clock.wall_ms()

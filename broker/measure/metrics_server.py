@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import in_turns
 from highwater.base.metrics import CONFLUENT, CONTENT_TYPE, family_lines
 
 if TYPE_CHECKING:
@@ -99,9 +100,8 @@ class MetricsServer:
                     limit.deadline = math.inf
                     await self._stream(connection, request)
                 elif request is not None:
-                    for piece in await self._answer(request):
+                    async for piece in in_turns(await self._answer(request), 1):
                         await _send(connection, piece)
-                        await trio.lowlevel.checkpoint()
         except (OSError, trio.ClosedResourceError) as exc:
             log.debug("a scraper went away: %s", exc)
         finally:

@@ -1,0 +1,34 @@
+"""Work on many things gives way to other tasks, and says in milliseconds when it did."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from highwater.base.event_loop import in_turns, monotonic_ms
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often the task that made it is let run again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = trio.lowlevel.current_task()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task is self._task
+
+
+@pytest.mark.parametrize(("at_once", "wanted"), [(1, 3), (2, 1), (3, 1), (4, 0)])
+async def test_others_run_after_every_few_items(at_once: int, wanted: int) -> None:
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    found = [item async for item in in_turns("abc", at_once)]
+    assert (found, steps.count) == (["a", "b", "c"], wanted)
+
+
+async def test_the_clock_is_trios(autojump_clock: MockClock) -> None:
+    before = monotonic_ms()
+    await trio.sleep(1.5)
+    assert monotonic_ms() - before == 1500
