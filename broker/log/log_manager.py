@@ -12,6 +12,7 @@ are opened as they are; without it each is recovered from its recovery point on 
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -35,8 +36,6 @@ __all__ = ["LogDirectoryError", "LogManager"]
 
 logger = logging.getLogger(__name__)
 
-PRODUCER_EXPIRATION_CHECK_MS = 600_000
-FIRST_CHECK_MS = 30_000
 _PARTITION = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)$")
 _LEAVING = re.compile(r"^\S+-\d+\.\S+-(delete|future|stray)$")
 _CHECKPOINTS = (
@@ -81,16 +80,29 @@ class LogManager:
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
         self._planned = trio.Event()
+        self._flush_sooner = trio.Event()
+        self._least_flush_ms = math.inf
+        """The least flush.ms that a log has had."""
+        self._flush_within(self.default_config.flush_ms)
         self._deletions = 0
         self._overrides: Mapping[str, Mapping[str, str]] = {}
 
     def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The broker's defaults with a topic's properties over them."""
-        return self.default_config.with_overrides(overrides)
+        config = self.default_config.with_overrides(overrides)
+        self._flush_within(config.flush_ms)
+        return config
+
+    def _flush_within(self, flush_ms: int) -> None:
+        """Some log may have that flush.ms."""
+        if flush_ms < min(self._least_flush_ms, LONG_MAX):
+            self._least_flush_ms = max(flush_ms, 1)
+            self._flush_sooner.set()
 
     def reconfigure(self) -> None:
         """The broker's defaults have changed; topics' settings are made of them anew."""
         self.default_config = LogConfig.of(self._config)
+        self._flush_within(self.default_config.flush_ms)
         for log in self.logs.values():
             log.producers.expiration_ms = self._config.producer_id_expiration_ms
 
@@ -367,22 +379,20 @@ class LogManager:
     async def run(self) -> None:
         """Retention, flushes, checkpoints, late deletions, expiry of producers; until cancelled."""
         config = self._config
-        flush_ms = min(
-            config.log_flush_scheduler_interval_ms, config.log_flush_interval_ms or LONG_MAX
-        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._trash.run)
             nursery.start_soon(self._flush_rolled)
             nursery.start_soon(self._settle)
-            nursery.start_soon(
-                self._every, config.log_retention_check_interval_ms, self._retention, FIRST_CHECK_MS
-            )
-            nursery.start_soon(
-                self._every, config.log_flush_offset_checkpoint_interval_ms, self._checkpoints
-            )
-            nursery.start_soon(self._every, PRODUCER_EXPIRATION_CHECK_MS, self._expire_producers)
-            if flush_ms < LONG_MAX:
-                nursery.start_soon(self._every, flush_ms, self._flush_all)
+            nursery.start_soon(self._flush_in_time)
+            for interval_ms, work in (
+                (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+                (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
+                (config.producer_id_expiration_check_interval_ms, self._expire_producers),
+            ):
+                nursery.start_soon(self._every, interval_ms, work)
+            first_ms = config.log_initial_task_delay_ms
+            retention_ms = config.log_retention_check_interval_ms
+            nursery.start_soon(self._every, retention_ms, self._retention, first_ms)
 
     async def _every(
         self, interval_ms: int, work: Callable[[], object], first_ms: int | None = None
@@ -439,8 +449,20 @@ class LogManager:
             await self._planned.wait()
             await self.settle()
 
-    async def _flush_all(self) -> None:
-        await self._each([log for _, log in sorted(self.logs.items())], lambda log: log.flush())
+    async def _flush_in_time(self) -> None:
+        """Each log as often as its flush.ms says."""
+        flushed: dict[TopicPartition, float] = {}
+        while True:
+            now = trio.current_time()
+            timed = [log for _, log in sorted(self.logs.items()) if log.config.flush_ms < LONG_MAX]
+            flushed = {log.tp: flushed.get(log.tp, now) for log in timed}
+            due = [log for log in timed if now >= flushed[log.tp] + log.config.flush_ms / 1000]
+            flushed |= {log.tp: now for log in due}
+            await self._each(due, lambda log: log.flush())
+            ends = [flushed[log.tp] + log.config.flush_ms / 1000 for log in timed]
+            with trio.move_on_at(min([*ends, now + self._least_flush_ms / 1000])):
+                await self._flush_sooner.wait()
+            self._flush_sooner = trio.Event()
 
     async def _flush_rolled(self) -> None:
         while True:
