@@ -7,6 +7,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
+from highwater.broker.log.cleaner.offset_map import ENTRY_BYTES
 from tests.unit.broker.log.cleaner.test_work import Cleaned
 
 
@@ -51,3 +52,18 @@ async def test_a_cleaner_that_is_not_needed_completes_its_log(tmp_path: Path) ->
                 await trio.lowlevel.checkpoint()
         assert cleaned.logs.cleaned_to(cleaned.log) == cleaned.log.segments[-1].base_offset
         await cleaned.cleaner.stop()
+
+
+def test_the_memory_of_a_cleaner(tmp_path: Path) -> None:
+    cleaned = Cleaned(
+        str(tmp_path),
+        log_cleaner_threads=2,
+        log_cleaner_dedupe_buffer_size=2 * 100 * ENTRY_BYTES,
+        log_cleaner_io_buffer_load_factor=0.25,
+        log_cleaner_io_buffer_size=4000,
+    )
+    cleaned.add([(b"k", b"v")])
+    cleaned.all_committed()
+    (candidate,) = cleaned.cleaner.candidates()
+    job = cleaned.cleaner._job(candidate)
+    assert (job.map_capacity, job.io_bytes) == (25, 1000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from highwater.controller.rules.effects import Refuse, Reply, Schedule, SendUpdateMetadata
 from highwater.controller.rules.events import (
     AutoPreferredElection,
@@ -136,9 +138,10 @@ def test_leaders_return_only_where_the_imbalance_is_large_enough() -> None:
     assert lab.machine.state.elections == 2
 
 
-def test_a_new_controller_checks_the_balance_soon() -> None:
-    lab = Lab(1, settings=Settings(broker_id=B1))
-    assert Schedule(5000, AutoPreferredElection()) in lab.elect()
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_new_controller_checks_the_balance_soon(enabled: bool) -> None:
+    lab = Lab(1, settings=Settings(broker_id=B1, auto_leader_rebalance_enable=enabled))
+    assert (Schedule(5000, AutoPreferredElection()) in lab.elect()) == enabled
 
 
 def test_controlled_shutdown() -> None:
