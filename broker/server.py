@@ -56,13 +56,7 @@ from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
 from highwater.broker.services import Services
 from highwater.broker.settings.config_changes import DynamicConfigWatcher
-from highwater.broker.settings.dynamic_broker_config import (
-    CLEANER_THREADS,
-    LOGS,
-    SOCKETS,
-    THREADS,
-    UNCLEAN_ELECTION,
-)
+from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.controller.shell.candidate import Candidate
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
@@ -374,21 +368,18 @@ class Broker:
 
     def _reconfigured(self, names: Sequence[str]) -> None:
         """Dynamic broker configuration that somebody keeps a value of."""
-        if any(name in SOCKETS or name in THREADS for name in names):
-            self.server.reconfigure()
+        self.server.reconfigure()
         if "num.replica.fetchers" in names:
             self.replicas.fetchers.resize()
-        if CLEANER_THREADS in names:
-            self.cleaner.resize()
+        self.cleaner.resize()
         self.replicas.throttles.bound(self.services.dynamic.rates)
         candidate = self.services.candidate
         if UNCLEAN_ELECTION in names and self.config.unclean_leader_election_enable and candidate:
             candidate.unclean_election_enabled(None)
-        if any(name in LOGS for name in names):
-            self.logs.reconfigure()
-            replicas = self.replicas
-            for topic in dict.fromkeys(tp.topic for tp in replicas.partitions):
-                replicas.topic_configured(topic, replicas.topic_overrides.get(topic, {}))
+        self.logs.reconfigure()
+        replicas = self.replicas
+        for topic in dict.fromkeys(tp.topic for tp in replicas.partitions):
+            replicas.topic_configured(topic, replicas.topic_overrides.get(topic, {}))
 
     # ---------------------------------------------------------------- leaving
 

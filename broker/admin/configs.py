@@ -23,17 +23,15 @@ from highwater.broker.settings import broker_loggers
 from highwater.broker.settings.client_quotas import write_entity
 from highwater.broker.settings.dynamic_broker_config import (
     DEFAULT,
-    DYNAMIC,
     DynamicBrokerConfig,
     is_foreign,
     is_sensitive,
 )
-from highwater.broker.settings.topic_config import PROPERTIES, check_overrides, effective
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
-from highwater.kafka.config import documentation
-from highwater.kafka.config.checks import kind_of, known_properties
-from highwater.kafka.config.sources import text_of
+from highwater.kafka.config.property_row import Kind, text_of
+from highwater.kafka.config.table import BROKER, DYNAMIC, KEPT, TOPIC
+from highwater.kafka.config.topics import check_overrides, effective
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 
@@ -65,10 +63,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_TYPES = {
-    "bool": 1, "boolean": 1, "str": 2, "string": 2, "Int": 3, "int": 3, "Short": 4,
-    "Long": 5, "long": 5, "Double": 6, "double": 6, "list": 7,
-}  # fmt: skip
+_UNKNOWN = 0
+"""The type of a property that is not in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +94,13 @@ def topic_entries(
     """Every property of a topic with those overrides."""
     values = effective(config, overrides)
     entries = []
-    for name, rule in PROPERTIES.items():
+    for name, row in TOPIC.items():
         text = text_of(values[name])
-        synonyms = broker_synonyms(config, rule.synonyms, dynamic)
+        synonyms = broker_synonyms(config, row.synonyms, dynamic)
         if name in overrides:
             synonyms = [Synonym(name, text, Source.TOPIC_CONFIG), *synonyms]
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
-        kind, about = _TYPES[rule.kind], documentation.TOPIC[name]
-        entries.append(Entry(name, text, source, kind, False, False, tuple(synonyms), about))
+        entries.append(Entry(name, text, source, row.kind, False, False, tuple(synonyms), row.doc))
     return entries
 
 
@@ -115,7 +110,6 @@ def broker_synonyms(
     """Dynamic values, given ones, then defaults, from the first that is of the foremost name (as
     Kafka cuts them).
     """
-    known = known_properties()
     found = []
     if dynamic is not None:
         for values, source in (
@@ -133,9 +127,9 @@ def broker_synonyms(
         if n in config.originals
     ]
     found += [
-        Synonym(n, text_of(known[n].default), Source.DEFAULT_CONFIG)
+        Synonym(n, text_of(KEPT[n].default), Source.DEFAULT_CONFIG)
         for n in names
-        if n in known and known[n].default is not None
+        if n in KEPT and KEPT[n].default is not None
     ]
     while found and found[0].name != names[0]:
         del found[0]
@@ -149,23 +143,22 @@ def _text(config: Config, name: str) -> str | None:
 def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
     """Every property of this broker, and last what was given that Kafka does not know."""
     entries = []
-    for name, field in known_properties().items():
-        value = getattr(config, field.name)
+    for name, row in KEPT.items():
+        value = getattr(config, row.attribute)
         sensitive = is_sensitive(name)
         text = None if sensitive or value is None else text_of(value)
         synonyms = tuple(broker_synonyms(config, (name,), dynamic))
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
-        kind, fixed = _TYPES.get(kind_of(field), 0), name not in DYNAMIC
-        about = documentation.BROKER[name]
-        entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms, about))
+        fixed = name not in DYNAMIC
+        entries.append(Entry(name, text, source, row.kind, fixed, sensitive, synonyms, row.doc))
     for name in RATES:
         if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
             value, source = synonyms[0].value, synonyms[0].source
-            entries.append(Entry(name, value, source, _TYPES["long"], True, False, synonyms))
+            entries.append(Entry(name, value, source, Kind.LONG, True, False, synonyms))
     for name in sorted({*config.originals, *dynamic.default, *dynamic.own}):
         if is_foreign(name):
             synonyms = tuple(broker_synonyms(config, (name,), dynamic))
-            entries.append(Entry(name, None, synonyms[0].source, 0, True, True, synonyms))
+            entries.append(Entry(name, None, synonyms[0].source, _UNKNOWN, True, True, synonyms))
     return entries
 
 
@@ -195,21 +188,16 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
 
 def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
     """What is set for all brokers."""
-    fields, source = known_properties(), Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    rates = dict.fromkeys(RATES, _TYPES["long"])
-    return [
-        Entry(
-            name,
-            None if is_sensitive(name) else text,
-            source,
-            _TYPES.get(kind_of(fields[name]), 0) if name in fields else rates.get(name, 0),
-            name not in DYNAMIC,
-            is_sensitive(name),
-            (Synonym(name, None if is_sensitive(name) else text, source),),
-            documentation.BROKER.get(name),
-        )
-        for name, text in sorted(dynamic.default.items())
-    ]
+    source, types = Source.DYNAMIC_DEFAULT_BROKER_CONFIG, dict.fromkeys(RATES, Kind.LONG)
+    entries = []
+    for name, given in sorted(dynamic.default.items()):
+        row, sensitive = BROKER.get(name), is_sensitive(name)
+        text = None if sensitive else given
+        kind = types.get(name, _UNKNOWN) if row is None else row.kind
+        synonyms, about = (Synonym(name, text, source),), row.doc if row else None
+        fixed = name not in DYNAMIC
+        entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms, about))
+    return entries
 
 
 def check_broker(services: Services, name: str) -> None:
@@ -324,11 +312,11 @@ async def _alter_broker(
 def _joined_list(
     config: Config, key: str, operation: int, value: str, properties: Mapping[str, str]
 ) -> str:
-    field = known_properties().get(key)
-    if field is None or kind_of(field) != "list":
+    row = KEPT.get(key)
+    if row is None or row.kind is not Kind.LIST:
         detail = f"{key} is not a list: it cannot be appended to or subtracted from"
         raise ApiError(ErrorCode.INVALID_CONFIG, detail)
-    current = properties.get(key) or text_of(getattr(config, field.name))
+    current = properties.get(key) or text_of(getattr(config, row.attribute))
     return joined(current, operation, value)
 
 
@@ -353,8 +341,8 @@ def apply_operations(
         if operation == Operation.DELETE:
             changed.pop(key, None)  # of any name: an older or newer Kafka may have set it
             continue
-        rule = PROPERTIES.get(key)
-        if rule is None:
+        row = TOPIC.get(key)
+        if row is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is not a property of topics")
         if operation not in (Operation.SET, Operation.APPEND, Operation.SUBTRACT):
             detail = f"operation {operation} on {key} is none of set, delete, append, subtract"
@@ -364,7 +352,7 @@ def apply_operations(
         if operation == Operation.SET:
             changed[key] = value
             continue
-        if rule.kind != "list":
+        if row.kind is not Kind.LIST:
             detail = f"{key} is not a list: it cannot be appended to or subtracted from"
             raise ApiError(ErrorCode.INVALID_CONFIG, detail)
         changed[key] = joined(changed.get(key) or text_of(defaults[key]), operation, value)

@@ -1,57 +1,68 @@
 """What a log needs to know of its topic's configuration.
 
-A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Where Kafka has a
-broker's default in several units, `Config` says which of them holds.
+A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Each field names
+the property that it holds; types, defaults and synonyms stand in the table of configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from highwater.kafka.config import LONG_MAX, Config
+from highwater.kafka.config import HOUR_MS, LONG_MAX, Config
+from highwater.kafka.config.table import KEPT, TOPIC
+from highwater.kafka.config.topics import default_of, typed
 from highwater.kafka.wire.compression import Compression
 
-HOUR_MS = 3600 * 1000
+
+def of_topic(name: str) -> Any:
+    """A field with the value of a topic's property."""
+    return field(default=TOPIC[name].default, metadata={"row": TOPIC[name]})
+
+
+def of_broker(name: str, default: Any) -> Any:
+    """A field with the value of a broker's property that topics cannot override."""
+    return field(default=default, metadata={"row": KEPT[name]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """One topic's log settings; immutable, so a change is the assignment of another one."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 168 * HOUR_MS
-    segment_index_bytes: int = 10 << 20
-    retention_ms: int = 168 * HOUR_MS
-    """-1: for ever."""
-    retention_bytes: int = -1
-    """-1: any size."""
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1048588
-    cleanup_policy: str = "delete"
-    delete_retention_ms: int = 24 * HOUR_MS
-    """How long a tombstone stays after it was first cleaned."""
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    min_cleanable_dirty_ratio: float = 0.5
-    message_timestamp_type: str = "CreateTime"
-    timestamp_before_max_ms: int = LONG_MAX
-    timestamp_after_max_ms: int = LONG_MAX
-    timestamp_difference_max_ms: int = LONG_MAX
-    """Older than the two above: it stands in for either that is not set."""
-    compression_type: str = "producer"
-    gzip_level: int = -1
-    lz4_level: int = 9
-    zstd_level: int = 3
-    segment_jitter_ms: int = 0
+    segment_bytes: int = of_topic("segment.bytes")
+    segment_ms: int = of_topic("segment.ms")
+    segment_jitter_ms: int = of_topic("segment.jitter.ms")
     """A segment is rolled up to so much sooner, by chance, so that not all are at once."""
-    preallocate: bool = False
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    file_delete_delay_ms: int = 60000
-    producer_id_expiration_ms: int = 86400000
-    verify_transactions: bool = False
-    """transaction.partition.verification.enable"""
+    segment_index_bytes: int = of_topic("segment.index.bytes")
+    retention_ms: int = of_topic("retention.ms")
+    """-1: for ever."""
+    retention_bytes: int = of_topic("retention.bytes")
+    """-1: any size."""
+    index_interval_bytes: int = of_topic("index.interval.bytes")
+    max_message_bytes: int = of_topic("max.message.bytes")
+    cleanup_policy: str = of_topic("cleanup.policy")
+    delete_retention_ms: int = of_topic("delete.retention.ms")
+    """How long a tombstone stays after it was first cleaned."""
+    min_compaction_lag_ms: int = of_topic("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = of_topic("max.compaction.lag.ms")
+    min_cleanable_dirty_ratio: float = of_topic("min.cleanable.dirty.ratio")
+    message_timestamp_type: str = of_topic("message.timestamp.type")
+    timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
+    timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
+    timestamp_difference_max_ms: int = of_topic("message.timestamp.difference.max.ms")
+    """Older than the two above: it stands in for either that is not set."""
+    compression_type: str = of_topic("compression.type")
+    gzip_level: int = of_topic("compression.gzip.level")
+    lz4_level: int = of_topic("compression.lz4.level")
+    zstd_level: int = of_topic("compression.zstd.level")
+    preallocate: bool = of_topic("preallocate")
+    flush_messages: int = of_topic("flush.messages")
+    flush_ms: int = of_topic("flush.ms")
+    file_delete_delay_ms: int = of_topic("file.delete.delay.ms")
+    producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms", 24 * HOUR_MS)
+    verify_transactions: bool = of_broker("transaction.partition.verification.enable", False)
+    """Off where there is a log and no broker: nobody could ask a coordinator."""
 
     @property
     def deletes(self) -> bool:
@@ -108,77 +119,14 @@ class LogConfig:
     @classmethod
     def of(cls, config: Config, overrides: Mapping[str, str] | None = None) -> LogConfig:
         """The broker's defaults, and over them a topic's properties.  Unknown ones are left out."""
-        base = cls(
-            segment_bytes=config.log_segment_bytes,
-            segment_ms=config.segment_ms,
-            segment_index_bytes=config.log_index_size_max_bytes,
-            retention_ms=config.retention_ms,
-            retention_bytes=config.log_retention_bytes,
-            index_interval_bytes=config.log_index_interval_bytes,
-            max_message_bytes=config.message_max_bytes,
-            cleanup_policy=config.log_cleanup_policy,
-            delete_retention_ms=config.log_cleaner_delete_retention_ms,
-            min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
-            max_compaction_lag_ms=config.log_cleaner_max_compaction_lag_ms,
-            min_cleanable_dirty_ratio=config.log_cleaner_min_cleanable_ratio,
-            message_timestamp_type=config.log_message_timestamp_type,
-            timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
-            timestamp_difference_max_ms=config.log_message_timestamp_difference_max_ms,
-            compression_type=config.compression_type,
-            gzip_level=config.compression_gzip_level,
-            lz4_level=config.compression_lz4_level,
-            zstd_level=config.compression_zstd_level,
-            segment_jitter_ms=config.segment_jitter_ms,
-            preallocate=config.log_preallocate,
-            flush_messages=config.log_flush_interval_messages,
-            flush_ms=config.flush_ms,
-            file_delete_delay_ms=config.log_segment_delete_delay_ms,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-            verify_transactions=config.transaction_partition_verification_enable,
-        )
+        base = cls(**{f.name: default_of(config, f.metadata["row"]) for f in fields(cls)})
         return base.with_overrides(overrides) if overrides else base
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's properties, by their names in Kafka, over these settings."""
-        changes: dict[str, int | float | str] = {}
-        for name, attribute in _TOPIC_INTS.items():
-            if name in overrides:
-                changes[attribute] = int(overrides[name])
-        for name, attribute in _TOPIC_STRINGS.items():
-            if name in overrides:
-                changes[attribute] = overrides[name]
-        if "preallocate" in overrides:
-            changes["preallocate"] = overrides["preallocate"].strip().lower() == "true"
-        if "min.cleanable.dirty.ratio" in overrides:
-            changes["min_cleanable_dirty_ratio"] = float(overrides["min.cleanable.dirty.ratio"])
-        return replace(self, **changes)  # type: ignore[arg-type]
+        """A topic's properties, by their names in Kafka, over these settings.
 
-
-_TOPIC_INTS = {
-    "segment.bytes": "segment_bytes",
-    "segment.ms": "segment_ms",
-    "segment.index.bytes": "segment_index_bytes",
-    "retention.ms": "retention_ms",
-    "retention.bytes": "retention_bytes",
-    "index.interval.bytes": "index_interval_bytes",
-    "max.message.bytes": "max_message_bytes",
-    "flush.messages": "flush_messages",
-    "flush.ms": "flush_ms",
-    "file.delete.delay.ms": "file_delete_delay_ms",
-    "delete.retention.ms": "delete_retention_ms",
-    "min.compaction.lag.ms": "min_compaction_lag_ms",
-    "max.compaction.lag.ms": "max_compaction_lag_ms",
-    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
-    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
-    "message.timestamp.difference.max.ms": "timestamp_difference_max_ms",
-    "compression.gzip.level": "gzip_level",
-    "compression.lz4.level": "lz4_level",
-    "compression.zstd.level": "zstd_level",
-    "segment.jitter.ms": "segment_jitter_ms",
-}
-_TOPIC_STRINGS = {
-    "cleanup.policy": "cleanup_policy",
-    "message.timestamp.type": "message_timestamp_type",
-    "compression.type": "compression_type",
-}
+        What cannot be understood is left out, as DescribeConfigs leaves it out.
+        """
+        values = typed(overrides)
+        names = {f.name: f.metadata["row"].name for f in fields(self)}
+        return replace(self, **{a: values[n] for a, n in names.items() if n in values})

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from highwater.broker.membership.peer_link import Link
-from highwater.broker.settings.topic_config import PROPERTIES, parse
-from highwater.kafka.config.sources import text_of
+from highwater.kafka.config.property_row import text_of
+from highwater.kafka.config.topics import typed
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.messages import DescribeConfigsRequest, MetadataRequest
@@ -112,12 +111,7 @@ def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
 
 def _as_shown(overrides: Mapping[str, str]) -> dict[str, str]:
     """As DescribeConfigs tells of them: each value as its type spells it."""
-    shown = {}
-    for name, text in overrides.items():
-        if name in PROPERTIES:
-            with suppress(ApiError):
-                shown[name] = text_of(parse(name, text))
-    return shown
+    return {name: text_of(value) for name, value in typed(overrides).items()}
 
 
 class Asking:

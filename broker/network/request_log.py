@@ -19,8 +19,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.request.response import FileSlice, Part
-from highwater.broker.settings.topic_config import PROPERTIES
-from highwater.kafka.config.checks import HIDDEN, is_secret, known_properties
+from highwater.kafka.config.checks import HIDDEN, is_secret
+from highwater.kafka.config.table import KEPT, TOPIC
 from highwater.kafka.wire.codec import BadMessage, UnknownApi
 from highwater.kafka.wire.header import api_name
 from highwater.kafka.wire.json_form import message_json, request_json, response_json
@@ -144,8 +144,8 @@ def loggable(resource_type: int, name: str, value: str) -> str:
     if resource_type in (_BROKER_LOGGER, _CLIENT_METRICS):
         return value
     if resource_type == _TOPIC:
-        known = name in PROPERTIES
+        known = name in TOPIC
     else:
-        known = _LISTENER_PREFIX.sub("", name) in known_properties()
+        known = _LISTENER_PREFIX.sub("", name) in KEPT
         known = known and resource_type == _BROKER
     return value if known and not is_secret(name) else HIDDEN

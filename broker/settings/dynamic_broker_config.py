@@ -4,10 +4,9 @@
 broker wins over the default, and both over what its file says; taken away again, the file's value
 is back.  Every broker follows /config/changes and reads both znodes anew.
 
-`DYNAMIC` holds what takes effect here.  Kafka lists more: listeners, security, background.threads
-and the number of recovery threads.  They are refused rather than stored unheeded, as nothing here
-would follow.  Deviation: queued.max.requests and queued.max.request.bytes can be changed too, which
-Kafka reads once.
+The table of configuration says what can be changed (`config_table.DYNAMIC`).  Kafka lists more:
+listeners, security, background.threads and the number of recovery threads.  They are refused rather
+than stored unheeded, as nothing here would follow.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
@@ -29,15 +28,8 @@ from typing import TYPE_CHECKING, Any
 from highwater.broker.quota.connection_limits import parse_overrides
 from highwater.broker.replica.throttles import RATES
 from highwater.kafka.config import LONG_MAX
-from highwater.kafka.config.checks import (
-    KRAFT_ONLY,
-    ConfigError,
-    check,
-    is_secret,
-    known_properties,
-    parse_value,
-)
-from highwater.kafka.config.names import NOT_LOOKED_AT
+from highwater.kafka.config.checks import ConfigError, check, is_secret, parse_value
+from highwater.kafka.config.table import BROKER, DYNAMIC
 from highwater.kafka.config.unserved import unserved
 from highwater.kafka.errors import ApiError, ErrorCode
 
@@ -47,60 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT = "<default>"
-THREADS = ("num.io.threads", "num.network.threads", "num.replica.fetchers")
-CLEANER_THREADS = "log.cleaner.threads"
-_FACTOR_OF_TWO = (*THREADS, CLEANER_THREADS)
-"""Changed by no more than that at once (`DynamicThreadPool`, `LogCleaner`)."""
-SOCKETS = (
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "max.connection.creation.rate",
-    "queued.max.requests",
-    "queued.max.request.bytes",
-)
-LOGS = (
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.type",
-    "compression.zstd.level",
-    "log.cleaner.delete.retention.ms",
-    "log.cleaner.max.compaction.lag.ms",
-    "log.cleaner.min.cleanable.ratio",
-    "log.cleaner.min.compaction.lag.ms",
-    "log.cleanup.policy",
-    "log.flush.interval.messages",
-    "log.flush.interval.ms",
-    "log.index.interval.bytes",
-    "log.index.size.max.bytes",
-    "log.message.timestamp.after.max.ms",
-    "log.message.timestamp.before.max.ms",
-    "log.message.timestamp.difference.max.ms",
-    "log.message.timestamp.type",
-    "log.preallocate",
-    "log.retention.bytes",
-    "log.retention.ms",
-    "log.roll.jitter.ms",
-    "log.roll.ms",
-    "log.segment.bytes",
-    "log.segment.delete.delay.ms",
-    "message.max.bytes",
-    "min.insync.replicas",
-    "producer.id.expiration.ms",
-    "transaction.partition.verification.enable",
-)
-CLEANER = (
-    "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-)
-"""Looked at when the next log is cleaned."""
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 """The controller looks it up when it elects, and is told when it becomes true."""
-DYNAMIC = (*_FACTOR_OF_TWO, *SOCKETS, *LOGS, *CLEANER, UNCLEAN_ELECTION)
-_KNOWN = frozenset(known_properties())
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
 
 
@@ -108,8 +48,7 @@ def is_foreign(name: str) -> bool:
     """Whether Kafka does not know the name: then it may be a plugin's."""
     of_listener = _OF_LISTENER.fullmatch(name)
     base = name if of_listener is None else of_listener["base"]
-    ours = base in _KNOWN or base in RATES or base in KRAFT_ONLY
-    return not ours and base not in NOT_LOOKED_AT and unserved(name) is None
+    return base not in BROKER and base not in RATES and unserved(name) is None
 
 
 def is_sensitive(name: str) -> bool:
@@ -130,12 +69,7 @@ class DynamicBrokerConfig:
         self.rates: dict[str, int] = {}
         """Bytes a second, by the names in RATES; those that are set."""
         self._config = config
-        self._fields = known_properties()
-        self._static = {
-            name: getattr(config, self._fields[name].name)
-            for name in DYNAMIC
-            if name in self._fields
-        }
+        self._static = {name: getattr(config, row.attribute) for name, row in DYNAMIC.items()}
 
     def configured(self, entity: str, properties: Mapping[str, str]) -> None:
         """/config/brokers/`entity` as it is now; any broker's but this one's is passed over."""
@@ -146,12 +80,12 @@ class DynamicBrokerConfig:
         else:
             return
         self._tell_unheeded(entity, properties)
-        changed = {}
-        for name, value in self._effective().items():
-            field = self._fields[name].name
-            if getattr(self._config, field) != value:
-                changed[name] = value
-        self._config.change({self._fields[name].name: v for name, v in changed.items()})
+        changed = {
+            name: value
+            for name, value in self._effective().items()
+            if getattr(self._config, DYNAMIC[name].attribute) != value
+        }
+        self._config.change({DYNAMIC[name].attribute: v for name, v in changed.items()})
         rates = self._effective_rates()
         changed |= {n: rates.get(n) for n in RATES if rates.get(n) != self.rates.get(n)}
         self.rates = rates
@@ -178,7 +112,7 @@ class DynamicBrokerConfig:
             for name, text in given.items():
                 if name in values:
                     try:
-                        values[name] = parse_value(name, self._fields[name], text)
+                        values[name] = parse_value(DYNAMIC[name], text)
                     except ConfigError as e:
                         log.warning("dynamic configuration: %s", e)
         return values
@@ -199,13 +133,13 @@ class DynamicBrokerConfig:
                 detail = f"{name} cannot be changed while a broker runs"
                 raise ApiError(ErrorCode.INVALID_REQUEST, detail)
             try:
-                values[self._fields[name].name] = parse_value(name, self._fields[name], text)
+                values[DYNAMIC[name].attribute] = parse_value(DYNAMIC[name], text)
             except ConfigError as e:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
-        for name in _FACTOR_OF_TWO:
+        for name, row in DYNAMIC.items():
             holds = entity != DEFAULT or name not in self.own
-            if name in properties and holds:
-                self._check_threads(name, values[self._fields[name].name])
+            if row.doubles and name in properties and holds:
+                self._check_threads(name, values[row.attribute])
         complaints = check(dataclasses.replace(self._config, **values))
         try:
             parse_overrides(properties.get("max.connections.per.ip.overrides", ""))
@@ -216,7 +150,7 @@ class DynamicBrokerConfig:
 
     def _check_threads(self, name: str, wanted: int) -> None:
         """Kafka changes a number of threads by no more than a factor of two at once."""
-        now = getattr(self._config, self._fields[name].name)
+        now = getattr(self._config, DYNAMIC[name].attribute)
         if wanted < 1:
             detail = f"{name}={wanted}: must be at least 1"
             raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -14,13 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from highwater.kafka.config import Config
-from highwater.kafka.config.checks import (
-    KRAFT_ONLY,
-    ConfigError,
-    check,
-    known_properties,
-    parse_value,
-)
+from highwater.kafka.config.checks import ConfigError, check, parse_value
+from highwater.kafka.config.table import ALIASES, BROKER, without_effect
 from highwater.kafka.config.unserved import refused, unserved
 
 NOT_PROPERTIES = frozenset(
@@ -41,7 +36,6 @@ NOT_PROPERTIES = frozenset(
         "HOME",
     )
 )
-ALIASES = {"log.dir": "log.dirs", "node.id": "broker.id"}
 PROFILES = ("kafka", "test")
 
 
@@ -216,27 +210,29 @@ def _listeners_from_advertised(advertised: str) -> str:
 
 
 def _build(merged: Mapping[str, str], given: Mapping[str, str], warnings: list[str]) -> Loaded:
-    known = known_properties()
     unserved_lines = refused(merged)
     lines = list(unserved_lines.values())
     values: dict[str, Any] = {}
-    for alias, name in ALIASES.items():
-        if alias in merged and name not in merged:
-            merged = {**merged, name: merged[alias]}
     for name, text in merged.items():
-        if name in ALIASES or name in unserved_lines:
-            continue
-        if name not in known:
-            if name not in KRAFT_ONLY and unserved(name) is None:
+        row = BROKER.get(name)
+        if row is None:
+            if unserved(name) is None:
                 warnings.append(f"{name}: unknown property, ignored")
             continue
-        field = known[name]
-        if not text.strip() and field.default is None:
+        if name in unserved_lines or (not text.strip() and row.default is None):
+            continue
+        kept = BROKER[ALIASES.get(name, name)]
+        if kept.name != name and kept.name in merged:
             continue
         try:
-            values[field.name] = parse_value(name, field, text)
+            value = parse_value(row if kept is row else dataclasses.replace(kept, name=name), text)
         except ConfigError as error:
             lines.extend(error.lines)
+        else:
+            if kept.attribute:
+                values[kept.attribute] = value
+    if passed_over := without_effect(given):
+        warnings.append(f"without effect here: {', '.join(passed_over)}")
     if lines:
         raise ConfigError(lines)
     config = Config(**values, originals={**given})
@@ -244,16 +240,3 @@ def _build(merged: Mapping[str, str], given: Mapping[str, str], warnings: list[s
     if lines:
         raise ConfigError(lines)
     return Loaded(config, tuple(warnings))
-
-
-def text_of(value: Any) -> str:
-    """A value as a properties file spells it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    if isinstance(value, float):
-        return repr(value).replace("e+", "E").replace("e-", "E-")  # as Java spells it
-    return str(value)

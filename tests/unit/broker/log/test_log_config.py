@@ -8,16 +8,15 @@ import pytest
 
 from highwater.broker.admin.configs import topic_entries
 from highwater.broker.log.log_config import LogConfig
-from highwater.broker.settings.topic_config import PROPERTIES
 from highwater.kafka.config import Config
-from highwater.kafka.config.sources import load, text_of
+from highwater.kafka.config.property_row import text_of
+from highwater.kafka.config.sources import load
+from highwater.kafka.config.table import TOPIC
 from tests.unit.broker.log.conftest import START_MS, Logs, batch, lead
 
 HOUR_MS = 3_600_000
-ATTRIBUTES = {"max.message.bytes": "max_message_bytes"} | {
-    name: name.replace(".", "_")
-    for name in PROPERTIES
-    if name.replace(".", "_") in {f.name for f in fields(LogConfig)}
+ATTRIBUTES = {
+    f.metadata["row"].name: f.name for f in fields(LogConfig) if f.metadata["row"].name in TOPIC
 }
 
 
@@ -42,6 +41,8 @@ def said(config: Config, overrides: dict[str, str] | None = None) -> dict[str, s
         (["log.retention.ms=-5"], "retention.ms", -1),
         (["log.roll.hours=1"], "segment.ms", HOUR_MS),
         (["log.roll.hours=1", "log.roll.ms=9"], "segment.ms", 9),
+        (["log.roll.jitter.hours=1"], "segment.jitter.ms", HOUR_MS),
+        (["log.roll.jitter.hours=1", "log.roll.jitter.ms=9"], "segment.jitter.ms", 9),
         (["log.flush.scheduler.interval.ms=9"], "flush.ms", 9),
         (["log.flush.scheduler.interval.ms=9", "log.flush.interval.ms=8"], "flush.ms", 8),
         (["log.flush.interval.messages=5"], "flush.messages", 5),

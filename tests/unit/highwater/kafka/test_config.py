@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.kafka.config import Config
-from highwater.kafka.config.checks import ConfigError, known_properties, shown
+from highwater.kafka.config.checks import ConfigError, shown
 from highwater.kafka.config.sources import (
     environment_properties,
     load,
@@ -13,6 +13,7 @@ from highwater.kafka.config.sources import (
     profile_properties,
     property_of_variable,
 )
+from highwater.kafka.config.table import KEPT
 
 ZK = "zookeeper.connect=localhost:2181\n"
 
@@ -160,6 +161,13 @@ def test_derived_values() -> None:
     assert config_of("log.flush.scheduler.interval.ms=9").flush_ms == 9
 
 
+def test_which_ids_a_broker_may_have() -> None:
+    assert config_of("broker.id=1500\nreserved.broker.max.id=2000\n").broker_id == 1500
+    assert config_of("").broker_id == -1
+    [line] = complaints("broker.id.generation.enable=false\n")
+    assert line.startswith("broker.id=-1: must be 0 or more")
+
+
 def test_aliases() -> None:
     assert config_of("node.id=4\nlog.dir=/x").broker_id == 4
     assert config_of("log.dir=/x").log_dirs == ("/x",)
@@ -177,7 +185,6 @@ def test_profiles() -> None:
 
 
 def test_every_property_name_is_kafkas_or_our_own() -> None:
-    names = known_properties()
-    assert "log.dirs" in names
-    assert "originals" not in names
-    assert all(name == name.lower() and "_" not in name for name in names)
+    assert "log.dirs" in KEPT
+    assert "originals" not in KEPT
+    assert all(name == name.lower() and "_" not in name for name in KEPT)

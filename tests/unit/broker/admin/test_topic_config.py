@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.broker.settings.topic_config import PROPERTIES, check_overrides, effective, parse
 from highwater.kafka.config import LONG_MAX, Config
-from highwater.kafka.config.checks import known_properties
+from highwater.kafka.config.table import KEPT, TOPIC
+from highwater.kafka.config.topics import check_overrides, effective, parse
 from highwater.kafka.errors import ApiError, ErrorCode
 
 
@@ -65,10 +65,9 @@ def test_lags_must_fit() -> None:
 
 
 def test_every_default_and_synonym_is_a_broker_property() -> None:
-    known = known_properties()
-    for rule in PROPERTIES.values():
-        assert all(name in known for name in rule.synonyms), rule.name
-        assert (rule.attribute is None) == (not rule.synonyms), rule.name
+    for row in TOPIC.values():
+        assert all(name in KEPT for name in row.synonyms), row.name
+        assert bool(row.attribute) == bool(row.synonyms), row.name
 
 
 @pytest.mark.parametrize("listed", ["", "*", "0:1", "0:1,1:2", "0:1, 1:2"])

@@ -1,0 +1,65 @@
+"""The table of configuration: every property that Apache Kafka 3.9 knows of brokers and topics.
+
+Parsing, checks, DescribeConfigs, dynamic changes, topics' overrides and docs/configuration.md are
+all made of it.
+
+Source: kafka.server.KafkaConfig.configDef, org.apache.kafka.storage.internals.log.LogConfig,
+ServerTopicConfigSynonyms, kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from highwater.kafka.config import Config
+from highwater.kafka.config.property_row import Property, State, Update, Value, row_of, text_of
+from highwater.kafka.config.topic_rows import TOPICS_OWN
+from highwater.kafka.config.unbuilt import REFUSED, WITHOUT_EFFECT
+
+KEPT: Mapping[str, Property] = {
+    row.name: row
+    for row in map(row_of, (f for f in dataclasses.fields(Config) if f.name != "originals"))
+}
+"""What a broker keeps and shows: the fields of `Config`, without its `originals`."""
+
+
+def _aliases() -> Iterator[Property]:
+    for row in KEPT.values():
+        for name in row.synonyms:
+            default: Value | None = row.default
+            if isinstance(default, tuple):
+                default = text_of(default)
+            doc = f"Another name of {row.name}, which goes before it."
+            yield dataclasses.replace(
+                row, name=name, default=default, doc=doc, attribute="", synonyms=(), differs={}
+            )
+
+
+ALIASES: Mapping[str, str] = {name: row.name for row in KEPT.values() for name in row.synonyms}
+"""By another name of a property, the one that goes before it."""
+
+BROKER: Mapping[str, Property] = {
+    row.name: row for row in (*KEPT.values(), *_aliases(), *REFUSED, *WITHOUT_EFFECT)
+}
+
+DYNAMIC: Mapping[str, Property] = {
+    name: row for name, row in KEPT.items() if row.update is not Update.READ_ONLY
+}
+"""What a broker follows while it runs."""
+
+
+def _of_brokers() -> Iterator[Property]:
+    for row in KEPT.values():
+        if row.topic:
+            yield dataclasses.replace(row, name=row.topic, synonyms=(row.name,), topic="")
+
+
+TOPIC: Mapping[str, Property] = {
+    row.name: row for row in sorted((*_of_brokers(), *TOPICS_OWN), key=lambda row: row.name)
+}
+
+
+def without_effect(names: Mapping[str, object]) -> list[str]:
+    """Those of these properties of a broker that are accepted and change nothing."""
+    return [n for n in names if n in BROKER and BROKER[n].state is State.WITHOUT_EFFECT]

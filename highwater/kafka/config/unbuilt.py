@@ -1,0 +1,372 @@
+"""The rows of properties that are not built: refused, or without effect here.
+
+A broker that passed over an authorizer or a key store would be open to everyone, against the will
+of its operator.  So a refused property is accepted with Kafka's default alone: any other value
+stops the start, and none can be set while a broker runs.
+
+Source: the names and defaults of kafka.server.KafkaConfig.configDef of 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from highwater.kafka.config.logs import TIERED
+from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, State, rows
+
+AUTHORIZATION = "authorization is not built yet, so that every client could do everything"
+TLS = "TLS is not built yet"
+SASL = "SASL is not built yet"
+TOKENS = "delegation tokens are not built yet"
+PASSWORDS = "the encoding of dynamic passwords is not built yet"
+ZOOKEEPER_TLS = "TLS towards ZooKeeper is not built yet"
+ZOOKEEPER_ACL = "ACLs of znodes are not built yet"
+POLICY = "policies of this kind are Java classes, which cannot be loaded"
+CLASSES = "it names Java classes, which cannot be loaded"
+FOLLOWERS = "consumers read from leaders alone"
+COMMITS = "a commit waits for all replicas in sync"
+UNSTABLE = "no unstable versions are built"
+MIGRATION = "the migration to KRaft is not built"
+KRAFT = "a KRaft property, and this is ZooKeeper mode"
+
+KRAFT_ALONE = "KRaft alone; Apache Kafka in ZooKeeper mode does not use it either"
+GROUPS = "the group protocols of KRaft clusters; groups are of the classic protocol here"
+JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
+THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
+PURGATORY = "finished operations leave the purgatory at once"
+LOADING = "the logs of coordinators are read batch by batch"
+SOCKETS = "the system sizes the buffers of sockets, and requests have their own time-outs"
+AUTHENTICATION = "no connection is authenticated"
+ZOOKEEPER_REQUESTS = "the ZooKeeper client sends each request at once"
+
+FAMILIES: Mapping[str, str] = {
+    "ssl.": TLS,
+    "sasl.": SASL,
+    "delegation.token.": TOKENS,
+    "password.encoder.": PASSWORDS,
+    "zookeeper.ssl.": ZOOKEEPER_TLS,
+    "super.users": AUTHORIZATION,
+}
+"""By its beginning every name of these asks for the same, an engine's or a login's own included."""
+
+REFUSED: Sequence[Property] = (
+    *rows(
+        State.REFUSED,
+        TLS,
+        ("security.providers", Kind.STRING, None),
+        ("ssl.allow.dn.changes", Kind.BOOLEAN, False),
+        ("ssl.allow.san.changes", Kind.BOOLEAN, False),
+        ("ssl.cipher.suites", Kind.LIST, ""),
+        ("ssl.client.auth", Kind.STRING, "none"),
+        ("ssl.enabled.protocols", Kind.LIST, "TLSv1.2,TLSv1.3"),
+        ("ssl.endpoint.identification.algorithm", Kind.STRING, "https"),
+        ("ssl.engine.factory.class", Kind.CLASS, None),
+        ("ssl.key.password", Kind.PASSWORD, None),
+        ("ssl.keymanager.algorithm", Kind.STRING, "SunX509"),
+        ("ssl.keystore.certificate.chain", Kind.PASSWORD, None),
+        ("ssl.keystore.key", Kind.PASSWORD, None),
+        ("ssl.keystore.location", Kind.STRING, None),
+        ("ssl.keystore.password", Kind.PASSWORD, None),
+        ("ssl.keystore.type", Kind.STRING, "JKS"),
+        ("ssl.principal.mapping.rules", Kind.STRING, "DEFAULT"),
+        ("ssl.protocol", Kind.STRING, "TLSv1.3"),
+        ("ssl.provider", Kind.STRING, None),
+        ("ssl.secure.random.implementation", Kind.STRING, None),
+        ("ssl.trustmanager.algorithm", Kind.STRING, "PKIX"),
+        ("ssl.truststore.certificates", Kind.PASSWORD, None),
+        ("ssl.truststore.location", Kind.STRING, None),
+        ("ssl.truststore.password", Kind.PASSWORD, None),
+        ("ssl.truststore.type", Kind.STRING, "JKS"),
+    ),
+    *rows(
+        State.REFUSED,
+        SASL,
+        ("connections.max.reauth.ms", Kind.LONG, 0),
+        ("sasl.client.callback.handler.class", Kind.CLASS, None),
+        ("sasl.enabled.mechanisms", Kind.LIST, "GSSAPI"),
+        ("sasl.jaas.config", Kind.PASSWORD, None),
+        ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit"),
+        ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000),
+        ("sasl.kerberos.principal.to.local.rules", Kind.LIST, "DEFAULT"),
+        ("sasl.kerberos.service.name", Kind.STRING, None),
+        ("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, 0.05),
+        ("sasl.kerberos.ticket.renew.window.factor", Kind.DOUBLE, 0.8),
+        ("sasl.login.callback.handler.class", Kind.CLASS, None),
+        ("sasl.login.class", Kind.CLASS, None),
+        ("sasl.login.connect.timeout.ms", Kind.INT, None),
+        ("sasl.login.read.timeout.ms", Kind.INT, None),
+        ("sasl.login.refresh.buffer.seconds", Kind.SHORT, 300),
+        ("sasl.login.refresh.min.period.seconds", Kind.SHORT, 60),
+        ("sasl.login.refresh.window.factor", Kind.DOUBLE, 0.8),
+        ("sasl.login.refresh.window.jitter", Kind.DOUBLE, 0.05),
+        ("sasl.login.retry.backoff.max.ms", Kind.LONG, 10000),
+        ("sasl.login.retry.backoff.ms", Kind.LONG, 100),
+        ("sasl.mechanism.controller.protocol", Kind.STRING, "GSSAPI"),
+        ("sasl.mechanism.inter.broker.protocol", Kind.STRING, "GSSAPI"),
+        ("sasl.oauthbearer.clock.skew.seconds", Kind.INT, 30),
+        ("sasl.oauthbearer.expected.audience", Kind.LIST, None),
+        ("sasl.oauthbearer.expected.issuer", Kind.STRING, None),
+        ("sasl.oauthbearer.jwks.endpoint.refresh.ms", Kind.LONG, 3600000),
+        ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Kind.LONG, 10000),
+        ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Kind.LONG, 100),
+        ("sasl.oauthbearer.jwks.endpoint.url", Kind.STRING, None),
+        ("sasl.oauthbearer.scope.claim.name", Kind.STRING, "scope"),
+        ("sasl.oauthbearer.sub.claim.name", Kind.STRING, "sub"),
+        ("sasl.oauthbearer.token.endpoint.url", Kind.STRING, None),
+        ("sasl.server.callback.handler.class", Kind.CLASS, None),
+        ("sasl.server.max.receive.size", Kind.INT, 524288),
+    ),
+    *rows(
+        State.REFUSED,
+        TOKENS,
+        ("delegation.token.expiry.check.interval.ms", Kind.LONG, 3600000),
+        ("delegation.token.expiry.time.ms", Kind.LONG, 86400000),
+        ("delegation.token.master.key", Kind.PASSWORD, None),
+        ("delegation.token.max.lifetime.ms", Kind.LONG, 604800000),
+        ("delegation.token.secret.key", Kind.PASSWORD, None),
+    ),
+    *rows(
+        State.REFUSED,
+        PASSWORDS,
+        ("password.encoder.cipher.algorithm", Kind.STRING, "AES/CBC/PKCS5Padding"),
+        ("password.encoder.iterations", Kind.INT, 4096),
+        ("password.encoder.key.length", Kind.INT, 128),
+        ("password.encoder.keyfactory.algorithm", Kind.STRING, None),
+        ("password.encoder.old.secret", Kind.PASSWORD, None),
+        ("password.encoder.secret", Kind.PASSWORD, None),
+    ),
+    *rows(
+        State.REFUSED,
+        ZOOKEEPER_TLS,
+        ("zookeeper.clientCnxnSocket", Kind.STRING, None),
+        ("zookeeper.ssl.cipher.suites", Kind.LIST, None),
+        ("zookeeper.ssl.client.enable", Kind.BOOLEAN, False),
+        ("zookeeper.ssl.crl.enable", Kind.BOOLEAN, False),
+        ("zookeeper.ssl.enabled.protocols", Kind.LIST, None),
+        ("zookeeper.ssl.endpoint.identification.algorithm", Kind.STRING, "HTTPS"),
+        ("zookeeper.ssl.keystore.location", Kind.STRING, None),
+        ("zookeeper.ssl.keystore.password", Kind.PASSWORD, None),
+        ("zookeeper.ssl.keystore.type", Kind.STRING, None),
+        ("zookeeper.ssl.ocsp.enable", Kind.BOOLEAN, False),
+        ("zookeeper.ssl.protocol", Kind.STRING, "TLSv1.2"),
+        ("zookeeper.ssl.truststore.location", Kind.STRING, None),
+        ("zookeeper.ssl.truststore.password", Kind.PASSWORD, None),
+        ("zookeeper.ssl.truststore.type", Kind.STRING, None),
+    ),
+    *rows(
+        State.REFUSED,
+        ZOOKEEPER_ACL,
+        ("zookeeper.set.acl", Kind.BOOLEAN, False),
+    ),
+    *rows(
+        State.REFUSED,
+        AUTHORIZATION,
+        ("authorizer.class.name", Kind.STRING, ""),
+        (
+            "principal.builder.class",
+            Kind.CLASS,
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        ),
+    ),
+    *rows(
+        State.REFUSED,
+        POLICY,
+        ("alter.config.policy.class.name", Kind.CLASS, None),
+        ("create.topic.policy.class.name", Kind.CLASS, None),
+    ),
+    *rows(
+        State.REFUSED,
+        CLASSES,
+        ("client.quota.callback.class", Kind.CLASS, None),
+        ("kafka.metrics.reporters", Kind.LIST, ""),
+        ("metric.reporters", Kind.LIST, ""),
+    ),
+    *rows(
+        State.REFUSED,
+        FOLLOWERS,
+        ("replica.selector.class", Kind.STRING, None),
+    ),
+    *rows(
+        State.REFUSED,
+        COMMITS,
+        ("offsets.commit.required.acks", Kind.SHORT, -1),
+    ),
+    *rows(
+        State.REFUSED,
+        UNSTABLE,
+        ("unstable.api.versions.enable", Kind.BOOLEAN, False),
+        ("unstable.feature.versions.enable", Kind.BOOLEAN, False),
+    ),
+    *rows(
+        State.REFUSED,
+        MIGRATION,
+        ("zookeeper.metadata.migration.enable", Kind.BOOLEAN, False),
+    ),
+    *rows(
+        State.REFUSED,
+        KRAFT,
+        ("controller.listener.names", Kind.STRING, None),
+        ("controller.quorum.bootstrap.servers", Kind.LIST, ""),
+        ("controller.quorum.voters", Kind.LIST, ""),
+        ("process.roles", Kind.LIST, ""),
+    ),
+    *rows(
+        State.REFUSED,
+        TIERED,
+        ("remote.log.storage.system.enable", Kind.BOOLEAN, False),
+    ),
+)
+
+WITHOUT_EFFECT: Sequence[Property] = (
+    *rows(
+        State.WITHOUT_EFFECT,
+        TIERED,
+        ("remote.fetch.max.wait.ms", Kind.INT, 500),
+        ("remote.log.index.file.cache.total.size.bytes", Kind.LONG, 1073741824),
+        ("remote.log.manager.copier.thread.pool.size", Kind.INT, -1),
+        ("remote.log.manager.copy.max.bytes.per.second", Kind.LONG, LONG_MAX),
+        ("remote.log.manager.copy.quota.window.num", Kind.INT, 11),
+        ("remote.log.manager.copy.quota.window.size.seconds", Kind.INT, 1),
+        ("remote.log.manager.expiration.thread.pool.size", Kind.INT, -1),
+        ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, LONG_MAX),
+        ("remote.log.manager.fetch.quota.window.num", Kind.INT, 11),
+        ("remote.log.manager.fetch.quota.window.size.seconds", Kind.INT, 1),
+        ("remote.log.manager.task.interval.ms", Kind.LONG, 30000),
+        ("remote.log.manager.task.retry.backoff.max.ms", Kind.LONG, 30000),
+        ("remote.log.manager.task.retry.backoff.ms", Kind.LONG, 500),
+        ("remote.log.manager.task.retry.jitter", Kind.DOUBLE, 0.2),
+        ("remote.log.manager.thread.pool.size", Kind.INT, 10),
+        ("remote.log.metadata.custom.metadata.max.bytes", Kind.INT, 128),
+        (
+            "remote.log.metadata.manager.class.name",
+            Kind.STRING,
+            "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        ),
+        ("remote.log.metadata.manager.class.path", Kind.STRING, None),
+        ("remote.log.metadata.manager.impl.prefix", Kind.STRING, "rlmm.config."),
+        ("remote.log.metadata.manager.listener.name", Kind.STRING, None),
+        ("remote.log.reader.max.pending.tasks", Kind.INT, 100),
+        ("remote.log.reader.threads", Kind.INT, 10),
+        ("remote.log.storage.manager.class.name", Kind.STRING, None),
+        ("remote.log.storage.manager.class.path", Kind.STRING, None),
+        ("remote.log.storage.manager.impl.prefix", Kind.STRING, "rsm.config."),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        KRAFT_ALONE,
+        ("alter.config.policy.kraft.compatibility.enable", Kind.BOOLEAN, False),
+        ("broker.heartbeat.interval.ms", Kind.INT, 2000),
+        ("broker.session.timeout.ms", Kind.INT, 9000),
+        ("controller.quorum.append.linger.ms", Kind.INT, 25),
+        ("controller.quorum.election.backoff.max.ms", Kind.INT, 1000),
+        ("controller.quorum.election.timeout.ms", Kind.INT, 1000),
+        ("controller.quorum.fetch.timeout.ms", Kind.INT, 2000),
+        ("controller.quorum.request.timeout.ms", Kind.INT, 2000),
+        ("controller.quorum.retry.backoff.ms", Kind.INT, 20),
+        ("early.start.listeners", Kind.STRING, None),
+        ("eligible.leader.replicas.enable", Kind.BOOLEAN, False),
+        ("initial.broker.registration.timeout.ms", Kind.INT, 60000),
+        ("log.dir.failure.timeout.ms", Kind.LONG, 30000),
+        ("max.request.partition.size.limit", Kind.INT, 2000),
+        ("metadata.log.dir", Kind.STRING, None),
+        ("metadata.log.max.record.bytes.between.snapshots", Kind.LONG, 20971520),
+        ("metadata.log.max.snapshot.interval.ms", Kind.LONG, 3600000),
+        ("metadata.log.segment.bytes", Kind.INT, 1073741824),
+        ("metadata.log.segment.min.bytes", Kind.INT, 8388608),
+        ("metadata.log.segment.ms", Kind.LONG, 604800000),
+        ("metadata.max.idle.interval.ms", Kind.INT, 500),
+        ("metadata.max.retention.bytes", Kind.LONG, 104857600),
+        ("metadata.max.retention.ms", Kind.LONG, 604800000),
+        ("server.max.startup.time.ms", Kind.LONG, LONG_MAX),
+        ("telemetry.max.bytes", Kind.INT, 1048576),
+        ("unclean.leader.election.interval.ms", Kind.LONG, 300000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        MIGRATION,
+        ("zookeeper.metadata.migration.min.batch.size", Kind.INT, 200),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        GROUPS,
+        (
+            "group.consumer.assignors",
+            Kind.LIST,
+            "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        ),
+        ("group.consumer.heartbeat.interval.ms", Kind.INT, 5000),
+        ("group.consumer.max.heartbeat.interval.ms", Kind.INT, 15000),
+        ("group.consumer.max.session.timeout.ms", Kind.INT, 60000),
+        ("group.consumer.max.size", Kind.INT, INT_MAX),
+        ("group.consumer.migration.policy", Kind.STRING, "disabled"),
+        ("group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000),
+        ("group.consumer.min.session.timeout.ms", Kind.INT, 45000),
+        ("group.consumer.session.timeout.ms", Kind.INT, 45000),
+        ("group.coordinator.append.linger.ms", Kind.INT, 10),
+        ("group.coordinator.new.enable", Kind.BOOLEAN, False),
+        ("group.coordinator.rebalance.protocols", Kind.LIST, "classic"),
+        ("group.coordinator.threads", Kind.INT, 1),
+        ("group.share.delivery.count.limit", Kind.INT, 5),
+        ("group.share.enable", Kind.BOOLEAN, False),
+        ("group.share.heartbeat.interval.ms", Kind.INT, 5000),
+        ("group.share.max.groups", Kind.SHORT, 10),
+        ("group.share.max.heartbeat.interval.ms", Kind.INT, 15000),
+        ("group.share.max.record.lock.duration.ms", Kind.INT, 60000),
+        ("group.share.max.session.timeout.ms", Kind.INT, 60000),
+        ("group.share.max.size", Kind.SHORT, 200),
+        ("group.share.min.heartbeat.interval.ms", Kind.INT, 5000),
+        ("group.share.min.record.lock.duration.ms", Kind.INT, 15000),
+        ("group.share.min.session.timeout.ms", Kind.INT, 45000),
+        ("group.share.partition.max.record.locks", Kind.INT, 200),
+        ("group.share.record.lock.duration.ms", Kind.INT, 30000),
+        ("group.share.session.timeout.ms", Kind.INT, 45000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        JVM,
+        ("auto.include.jmx.reporter", Kind.BOOLEAN, True),
+        ("kafka.metrics.polling.interval.secs", Kind.INT, 10),
+        ("metrics.num.samples", Kind.INT, 2),
+        ("metrics.recording.level", Kind.STRING, "INFO"),
+        ("metrics.sample.window.ms", Kind.LONG, 30000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        THREADS,
+        ("background.threads", Kind.INT, 10),
+        ("num.recovery.threads.per.data.dir", Kind.INT, 1),
+        ("num.replica.alter.log.dirs.threads", Kind.INT, None),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        PURGATORY,
+        ("delete.records.purgatory.purge.interval.requests", Kind.INT, 1),
+        ("fetch.purgatory.purge.interval.requests", Kind.INT, 1000),
+        ("producer.purgatory.purge.interval.requests", Kind.INT, 1000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        LOADING,
+        ("offsets.load.buffer.size", Kind.INT, 5242880),
+        ("transaction.state.log.load.buffer.size", Kind.INT, 5242880),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        SOCKETS,
+        ("replica.socket.receive.buffer.bytes", Kind.INT, 65536),
+        ("socket.connection.setup.timeout.max.ms", Kind.LONG, 30000),
+        ("socket.connection.setup.timeout.ms", Kind.LONG, 10000),
+        ("socket.receive.buffer.bytes", Kind.INT, 102400),
+        ("socket.send.buffer.bytes", Kind.INT, 102400),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        AUTHENTICATION,
+        ("connection.failed.authentication.delay.ms", Kind.INT, 100),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        ZOOKEEPER_REQUESTS,
+        ("zookeeper.max.in.flight.requests", Kind.INT, 10),
+    ),
+)
