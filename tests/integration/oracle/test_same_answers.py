@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.kafka.config.property_row import State, Update, text_of
 from highwater.kafka.config.sources import profile_properties
+from highwater.kafka.config.table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.unserved import refused, unserved
 from highwater.kafka.wire.header import request_header
 from tests.integration.oracle import (
@@ -166,6 +168,57 @@ async def own_properties(side: Side) -> dict[str, str | None]:
     asked = script_admin.describe(script_admin.BROKER, "1")
     answer = await side.ask(1, DESCRIBE_CONFIGS, 1, request(DESCRIBE_CONFIGS, 1, asked))
     return {entry["name"]: entry["value"] for entry in answer["results"][0]["configs"]}
+
+
+Told = dict[str, Any]
+
+
+async def described(side: Side, kind: int, name: str) -> dict[str, Told]:
+    """A resource's properties with their synonyms, by name."""
+    asked = script_admin.describe(kind, name, include_synonyms=True)
+    answer = await side.ask(1, DESCRIBE_CONFIGS, 4, request(DESCRIBE_CONFIGS, 4, asked))
+    return {entry["name"]: entry for entry in answer["results"][0]["configs"]}
+
+
+def default_told(entry: Told) -> str:
+    """Of an entry's synonyms the default (5); "" where there is none."""
+    of_itself = (s for s in entry["synonyms"] if s["source"] == 5 and s["name"] == entry["name"])
+    return next((s["value"] or "" for s in of_itself), "")
+
+
+def test_the_table_of_configuration_is_what_apache_kafka_describes(
+    sides: tuple[Side, Side],
+) -> None:
+    theirs = trio.run(described, sides[1], script_admin.BROKER, "1")
+    ours = trio.run(described, sides[0], script_admin.BROKER, "1")
+    assert len(theirs) > 290
+    assert set(theirs) <= set(BROKER)
+    missing = [BROKER[name] for name in set(theirs) - set(ours)]
+    assert {row.name for row in missing if row.state is State.BUILT} <= set(ALIASES)
+    assert not [name for name in set(ours) - set(theirs) if BROKER[name].state is not State.BUILT]
+    for name, entry in theirs.items():
+        row, wrong = BROKER[name], set()
+        if entry["config_type"] != row.kind:
+            wrong.add("type")
+        if default_told(entry) != text_of(row.default):
+            wrong.add("default")
+        if row.state is State.BUILT and entry["read_only"] != (row.update is Update.READ_ONLY):
+            wrong.add("update")
+        assert wrong <= set(row.differs), (row, entry)
+        if name in KEPT:
+            assert ours[name]["config_type"] == entry["config_type"], name
+
+
+def test_the_table_of_topics_is_what_apache_kafka_describes(sides: tuple[Side, Side]) -> None:
+    async def made(side: Side) -> dict[str, Told]:
+        return await described(side, script_admin.TOPIC, "two")
+
+    theirs, ours = trio.run(made, sides[1]), trio.run(made, sides[0])
+    assert set(theirs) == set(ours) == set(TOPIC)
+    for name, entry in theirs.items():
+        assert ours[name]["config_type"] == entry["config_type"] == TOPIC[name].kind, name
+        synonyms = [s["name"] for s in entry["synonyms"] if s["name"] != name]
+        assert set(synonyms) <= set(TOPIC[name].synonyms), entry
 
 
 def test_kafkas_defaults_of_what_is_not_built_stop_no_broker(sides: tuple[Side, Side]) -> None:
