@@ -20,7 +20,10 @@ class CleanerProperties:
     """How compacted logs are cleaned."""
 
     log_cleaner_enable: bool = prop(
-        True, read_by="highwater.broker.server", doc="Whether compacted logs are cleaned."
+        True,
+        read_by="highwater.broker.server",
+        test="test_properties::test_the_cleaner_can_be_switched_off",
+        doc="Whether compacted logs are cleaned.",
     )
     log_cleaner_threads: Int = prop(
         1,

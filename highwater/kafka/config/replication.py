@@ -101,6 +101,7 @@ class ReplicationProperties:
     controlled_shutdown_enable: bool = prop(
         True,
         read_by="highwater.broker.server",
+        test="test_properties::test_a_broker_that_stops_hands_over_its_leaders_first",
         doc="Whether a broker that stops hands over its leaders first.",
     )
     controlled_shutdown_max_retries: Int = prop(

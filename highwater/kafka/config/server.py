@@ -36,6 +36,7 @@ class BrokerProperties:
     broker_rack: str | None = prop(
         None,
         read_by="highwater.broker.server",
+        test="test_properties::test_a_broker_tells_its_rack",
         doc="The rack of the broker; replicas of a partition are spread over racks.",
     )
     log_dirs: tuple[str, ...] = prop(
