@@ -30,6 +30,7 @@ from highwater.broker.coordinator.group.group_metrics import register_group_metr
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.log.cleaner.cleaner import LogCleaner
 from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
+from highwater.broker.log.log_config import DEFAULTS
 from highwater.broker.log.log_manager import LogDirectoryError, LogManager
 from highwater.broker.measure.broker_metrics import BrokerState, register_broker_metrics
 from highwater.broker.measure.metrics_server import open_metrics_server
@@ -376,10 +377,11 @@ class Broker:
         candidate = self.services.candidate
         if UNCLEAN_ELECTION in names and self.config.unclean_leader_election_enable and candidate:
             candidate.unclean_election_enabled(None)
-        self.logs.reconfigure()
-        replicas = self.replicas
-        for topic in dict.fromkeys(tp.topic for tp in replicas.partitions):
-            replicas.topic_configured(topic, replicas.topic_overrides.get(topic, {}))
+        if not DEFAULTS.isdisjoint(names):
+            self.logs.reconfigure()
+            replicas = self.replicas
+            for topic in dict.fromkeys(tp.topic for tp in replicas.partitions):
+                replicas.topic_configured(topic, replicas.topic_overrides.get(topic, {}))
 
     # ---------------------------------------------------------------- leaving
 

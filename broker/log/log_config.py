@@ -130,3 +130,12 @@ class LogConfig:
         values = typed(overrides)
         names = {f.name: f.metadata["row"].name for f in fields(self)}
         return replace(self, **{a: values[n] for a, n in names.items() if n in values})
+
+
+DEFAULTS = frozenset(
+    (
+        *(name for row in TOPIC.values() for name in row.synonyms),
+        *(f.metadata["row"].name for f in fields(LogConfig) if f.metadata["row"].name in KEPT),
+    )
+)
+"""The broker's properties that topics and logs go by: where one changes, they are made anew."""
