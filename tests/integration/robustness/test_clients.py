@@ -46,7 +46,6 @@ def broker(
         folder,
         zookeeper.fresh_path(),
         connections_max_idle_ms=str(IDLE_MS),
-        connection_failed_authentication_delay_ms="0",
         queued_max_requests="16",
     )
     made.serving()
