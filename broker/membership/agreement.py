@@ -188,5 +188,7 @@ class Agreement:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except (OSError, BadMessage) as e:
             log.info("broker %d is not waited for: %s", broker_id, e)
+        except Exception:  # it would end the nursery, and with it this broker
+            log.exception("broker %d is not waited for: its answer is not understood", broker_id)
         finally:
             link.close()

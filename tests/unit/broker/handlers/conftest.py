@@ -183,9 +183,12 @@ class Asker:
         return answers[0]
 
     async def update_metadata(
-        self, topics: dict[str, dict[int, int]], brokers: dict[int, str | None] | None = None
+        self,
+        topics: dict[str, dict[int, int]],
+        brokers: dict[int, str | None] | None = None,
+        host: str = "h",
     ) -> Any:
-        """As the controller would: leaders by partition, racks by live broker."""
+        """As the controller would: leaders by partition, racks by live broker, all on one host."""
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,
@@ -211,7 +214,7 @@ class Asker:
                     rack=rack,
                     endpoints=[
                         UpdateMetadataEndpoint(
-                            port=9090 + i, host="h", listener="PLAINTEXT", security_protocol=0
+                            port=9090 + i, host=host, listener="PLAINTEXT", security_protocol=0
                         )
                     ],
                 )
