@@ -1,42 +1,90 @@
-"""What the handlers of the controller's requests share."""
+"""The fence that the controller's requests pass: LeaderAndIsr, StopReplica and UpdateMetadata."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from highwater.broker.context import Context
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import BrokerEpoch, ControllerEpoch
+
+if TYPE_CHECKING:
+    from highwater.broker.context import Context
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_BROKER_EPOCH = -1
 
 
-def check_broker_epoch(ctx: Context, epoch: int) -> None:
-    """Raises ApiError(STALE_BROKER_EPOCH) for a request meant for an earlier life of this broker.
+class Overtaken(Exception):
+    """The controller has given up the connection that brought this request: close it unanswered."""
 
-    A request for a later epoch than we know of is let through: our own registration's answer may
-    still be on its way (KIP-380).  -1 comes from controllers that know no broker epochs.
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent a request: which controller, to which life of this broker, over which connection."""
+
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    connection: int
+    """Greater than the number of any connection accepted before."""
+
+
+class ControllerFence:
+    """The newest controller that this broker has heard of, and its newest connection.
+
+    Only this object changes the two.  A request asks when it arrives, and again after each wait
+    before it changes anything.
     """
-    if epoch != UNKNOWN_BROKER_EPOCH and epoch < ctx.services.broker_epoch:
-        raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+
+    def __init__(self) -> None:
+        self.controller_epoch = ControllerEpoch(0)
+        """At least that of every request admitted so far: it never falls."""
+        self._connection = -1
+        """The newest connection that the controller of that epoch has used: rises within it."""
+
+    def admit(self, sender: Sender, broker_epoch: BrokerEpoch) -> None:
+        """`broker_epoch` is this broker's own.
+
+        Raises ApiError: STALE_BROKER_EPOCH for a request meant for an earlier life of this broker
+        (KIP-380), STALE_CONTROLLER_EPOCH for one from an earlier controller.  A request for a
+        later broker epoch than ours is admitted: the answer to our own registration may still be
+        on its way.  -1 comes from controllers that know no broker epochs.
+
+        Raises Overtaken where the same controller has sent something over a newer connection.  It
+        gave this one up, and what was still on its way here is older than what came since: taken
+        now, the metadata would name a leader of before until the next change (Kafka takes it), and
+        a topic of the same name would be deleted again.  A controller that still uses the
+        connection (connections may be accepted in another order than they were opened) sends again
+        over a new one.
+        """
+        if sender.broker_epoch != UNKNOWN_BROKER_EPOCH and sender.broker_epoch < broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+        if sender.controller_epoch < self.controller_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        if sender.controller_epoch > self.controller_epoch:
+            self.controller_epoch, self._connection = sender.controller_epoch, -1
+        if sender.connection < self._connection:
+            raise Overtaken
+        self._connection = sender.connection
 
 
-def overtaken(ctx: Context, controller_epoch: int) -> bool:
-    """Whether the controller has sent something since over a newer connection.
+def admission(ctx: Context, request: Any) -> Callable[[], None]:
+    """Asks the fence about this request each time that it is called; raises as `admit` does."""
+    sender = Sender(
+        ControllerEpoch(request.controller_epoch),
+        BrokerEpoch(request.broker_epoch),
+        ctx.connection_number,
+    )
+    services = ctx.services
 
-    It gave this one up, and what was still on its way here is older than what came since: taken
-    now, the metadata would name a leader of before until the next change (Kafka takes it), and a
-    topic of the same name would be deleted again.  The connection is closed without an answer.  A
-    controller that still uses it (connections may be accepted in another order than they were
-    opened) sends again over a new one.
-    """
-    newest = ctx.services.controller_connection
-    this = controller_epoch, ctx.connection_number
-    if controller_epoch < newest[0]:
-        return False  # it is refused for its epoch
-    if this < newest:
-        log.info("%s: a request of the controller came too late", ctx.connection_id)
-        return True
-    ctx.services.controller_connection = this
-    return False
+    def admit() -> None:
+        try:
+            services.fence.admit(sender, services.broker_epoch)
+        except Overtaken:
+            log.info("%s: a request of the controller came too late", ctx.connection_id)
+            raise
+
+    return admit

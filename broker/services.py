@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from highwater.broker.controller_requests import ControllerFence
 from highwater.broker.membership.agreement import Agreement
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.settings.config_changes import TopicConfigs
@@ -81,10 +82,7 @@ class Services:
     topic_configs: TopicConfigs = field(init=False)
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
-    controller_connection: tuple[int, int] = -1, -1
-    """The controller's epoch, and the newest connection that it has used
-    (`controller_requests.overtaken`).
-    """
+    fence: ControllerFence = field(default_factory=ControllerFence)
     metadata_lock: trio.Lock = field(default_factory=trio.Lock)
     """Held while an UpdateMetadata is applied, which is done in steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)

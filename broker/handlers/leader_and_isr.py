@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.controller_requests import Overtaken, admission
 from highwater.broker.request.response import NoResponse, Response
 from highwater.broker.settings.config_changes import load_new_topics
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -42,14 +42,13 @@ def _new_topics(request: Any) -> list[str]:
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
+    admit = admission(ctx, request)
     try:
-        check_broker_epoch(ctx, request.broker_epoch)
-        if overtaken(ctx, request.controller_epoch):
-            return NoResponse(close=True)
+        admit()
         await load_new_topics(ctx.services, _new_topics(request))
-        if overtaken(ctx, request.controller_epoch):  # while ZooKeeper was waited for
-            return NoResponse(close=True)
-        errors = await ctx.services.replicas.leader_and_isr(request)
+        errors = await ctx.services.replicas.leader_and_isr(request, admit)
+    except Overtaken:
+        return NoResponse(close=True)
     except ApiError as e:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])
         return Response(answer, error_names=(e.code.name,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.controller_requests import Overtaken, admission
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -39,13 +39,12 @@ def _stops(request: Any, version: int) -> list[tuple[TopicPartition, int, bool]]
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
+    admit = admission(ctx, request)
     try:
-        check_broker_epoch(ctx, request.broker_epoch)
-        if overtaken(ctx, request.controller_epoch):
-            return NoResponse(close=True)
-        errors = await ctx.services.replicas.stop_replica(
-            request.controller_epoch, _stops(request, ctx.version)
-        )
+        admit()
+        errors = await ctx.services.replicas.stop_replica(_stops(request, ctx.version), admit)
+    except Overtaken:
+        return NoResponse(close=True)
     except ApiError as e:
         answer = StopReplicaResponse(error_code=int(e.code), partition_errors=[])
         return Response(answer, error_names=(e.code.name,))

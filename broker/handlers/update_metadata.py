@@ -14,11 +14,11 @@ from typing import Any
 import trio
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import check_broker_epoch, overtaken
+from highwater.broker.controller_requests import Overtaken, admission
 from highwater.broker.metadata.metadata_cache import FIRST_NEWS
 from highwater.broker.request.response import NoResponse, Response
-from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.types import ControllerEpoch, TopicPartition
+from highwater.kafka.errors import ApiError
+from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import UpdateMetadataResponse
 
 API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
@@ -32,15 +32,12 @@ async def handle(ctx: Context, request: Any) -> Reply:
 async def _apply(ctx: Context, request: Any) -> Reply:
     services = ctx.services
     try:
-        check_broker_epoch(ctx, request.broker_epoch)
-        if request.controller_epoch < services.replicas.controller_epoch:
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        if overtaken(ctx, request.controller_epoch):
-            return NoResponse(close=True)
+        admission(ctx, request)()
+    except Overtaken:
+        return NoResponse(close=True)
     except ApiError as e:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
-    services.replicas.controller_epoch = ControllerEpoch(request.controller_epoch)
     deleted: dict[TopicPartition, None] = {}
     for _ in services.metadata.steps(request, deleted, ctx.now_ms):
         await trio.lowlevel.checkpoint()

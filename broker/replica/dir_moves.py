@@ -191,7 +191,7 @@ class DirMoves:
             if current.deleted:  # neither of the two is there any more
                 manager.partition_lost(partition)
             return
-        partition.log = moved
+        partition.log_moved(moved)
         self.moved += 1
         log.info("%s: moved to %s", tp, moved.dir)
         if moved.flush_due:

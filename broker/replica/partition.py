@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from highwater.broker.log.log import Log
+    from highwater.broker.log.log_config import LogConfig
     from highwater.broker.log.parts import AppendInfo
     from highwater.broker.log.verification import Verification
     from highwater.kafka.wire.records import BatchHeader
@@ -111,6 +112,27 @@ class Partition:
         """Counts this broker's terms as follower: an append whose term has ended must not be
         acknowledged, even where the broker leads again by the time somebody looks."""
 
+    # ---------------------------------------------------------------- the log
+
+    def host(self, log: Log, checkpoint: int, min_isr: int) -> None:
+        """Begins with this log; `checkpoint` is the HW that the checkpoint file has, and is kept
+        within the log that recovery has found.
+        """
+        self.log = log
+        self.min_insync_replicas = min_isr
+        self._set_high_watermark(max(log.log_start_offset, min(checkpoint, log.log_end_offset)))
+
+    def log_moved(self, log: Log) -> None:
+        """A copy in another directory, equal to the log up to its end, takes the log's place."""
+        self.require_log()
+        self.log = log
+
+    def configure(self, config: LogConfig, min_isr: int, now_ms: int) -> bool:
+        """The topic's configuration has changed; True where the HW moved."""
+        self.require_log().config = config
+        self.min_insync_replicas = min_isr
+        return self.is_leader and self.advance_high_watermark(now_ms)
+
     # ---------------------------------------------------------------- roles
 
     @property
@@ -121,8 +143,7 @@ class Partition:
     def high_watermark(self) -> int:
         return self._high_watermark
 
-    @high_watermark.setter
-    def high_watermark(self, offset: int) -> None:
+    def _set_high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
         if self.log is not None:
             self.log.update_high_watermark(offset)
@@ -181,6 +202,18 @@ class Partition:
         self.isr.reset((), state.zk_version)
         self.followers = {}
         self.role = Role.FOLLOWER
+        self.generation += 1
+
+    def stop(self, delete: bool) -> None:
+        """StopReplica: with `delete` this broker holds the partition no more, else it only ceases
+        to lead, and waits for the next LeaderAndIsr.
+        """
+        if delete:
+            self.role = Role.NONE
+        elif self.is_leader:
+            self.role = Role.FOLLOWER
+        else:
+            return
         self.generation += 1
 
     def go_offline(self) -> None:
@@ -333,7 +366,7 @@ class Partition:
                 lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
             return False
-        self.high_watermark = lowest
+        self._set_high_watermark(lowest)
         return True
 
     def committed(self, required_offset: int, generation: int) -> ErrorCode | None:
@@ -387,7 +420,7 @@ class Partition:
             log.append_as_follower(records, headers)
         hw = min(leader_hw, log.log_end_offset)
         if hw > self.high_watermark:
-            self.high_watermark = hw
+            self._set_high_watermark(hw)
         if leader_start > log.log_start_offset:
             log.advance_log_start(leader_start)
 
@@ -396,17 +429,12 @@ class Partition:
         this broker's HW came from a checkpoint of a log that lost its tail, or after an unclean
         election."""
         self.require_log().truncate_to(offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self._set_high_watermark(min(self.high_watermark, offset))
 
     def restart_at(self, offset: int) -> None:
         """Drops everything: the leader's log begins above this log's end."""
         self.require_log().truncate_fully_and_start_at(offset)
-        self.high_watermark = offset
-
-    def load_high_watermark(self, checkpoint: int) -> None:
-        """From the checkpoint file, kept within the log that recovery has found."""
-        log = self.require_log()
-        self.high_watermark = max(log.log_start_offset, min(checkpoint, log.log_end_offset))
+        self._set_high_watermark(offset)
 
 
 def lowest_start(partition: Partition, live: Iterable[int]) -> int:

@@ -32,7 +32,7 @@ from highwater.broker.replica.reading import ReadResult, diverging_end, slice_of
 from highwater.broker.replica.throttles import ReplicationThrottles
 from highwater.broker.replica.topic_stats import BrokerTopicStats
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.types import BrokerId, ControllerEpoch, TopicPartition, ZkVersion
+from highwater.kafka.types import BrokerId, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ class ReplicaManager:
         self.topic_stats = BrokerTopicStats()
         self.throttles = ReplicationThrottles(config)
         self.moves = DirMoves(self)
-        self.controller_epoch = ControllerEpoch(0)
         self.fetchers = FetcherManager(self)
         self.isr_writer = IsrWriter(self, zk)
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
@@ -252,12 +251,14 @@ class ReplicaManager:
 
     # ---------------------------------------------------------------- control
 
-    async def leader_and_isr(self, request: Any) -> dict[TopicPartition, ErrorCode]:
-        """Applies a LeaderAndIsr (v4); raises ApiError(STALE_CONTROLLER_EPOCH)."""
+    async def leader_and_isr(
+        self, request: Any, admit: Callable[[], None]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Applies a LeaderAndIsr (v4) once its turn has come and `admit` lets it through; raises
+        what `admit` raises.
+        """
         async with self._changing:
-            if request.controller_epoch < self.controller_epoch:
-                raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-            self.controller_epoch = ControllerEpoch(request.controller_epoch)
+            admit()
             leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
@@ -340,9 +341,8 @@ class ReplicaManager:
         partition = Partition(
             tp, self.broker_id, self.config.replica_lag_time_max_ms, self.is_alive
         )
-        partition.log = self.logs.get_or_create(tp, self._log_config(tp.topic))
-        partition.load_high_watermark(self.logs.high_watermarks.get(tp, 0))
-        partition.min_insync_replicas = self._min_isr(tp.topic)
+        hosted = self.logs.get_or_create(tp, self._log_config(tp.topic))
+        partition.host(hosted, self.logs.high_watermarks.get(tp, 0), self._min_isr(tp.topic))
         self.partitions[tp] = partition
         return partition
 
@@ -356,23 +356,20 @@ class ReplicaManager:
         self.throttles.topic_configured(topic, overrides)
         for tp, partition in self.partitions.items():
             if tp.topic == topic and partition.log is not None:
-                partition.min_insync_replicas = self._min_isr(topic)
-                partition.log.config = self.logs.topic_config(overrides)
-                if partition.is_leader and partition.advance_high_watermark(monotonic_ms()):
+                config, min_isr = self.logs.topic_config(overrides), self._min_isr(topic)
+                if partition.configure(config, min_isr, monotonic_ms()):
                     self.high_watermark_moved(tp)
 
     async def stop_replica(
-        self, controller_epoch: int, stops: list[tuple[TopicPartition, int, bool]]
+        self, stops: list[tuple[TopicPartition, int, bool]], admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas, each (tp, leader epoch, delete); raises ApiError(STALE_CONTROLLER_EPOCH).
+        """Stops replicas, each (tp, leader epoch, delete); `admit` as for `leader_and_isr`.
 
         Leader epoch -2 says that the topic goes away, -1 that the sender does not know it: both
         apply.
         """
         async with self._changing:
-            if controller_epoch < self.controller_epoch:
-                raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-            self.controller_epoch = ControllerEpoch(controller_epoch)
+            admit()
             errors: dict[TopicPartition, ErrorCode] = {}
             for tp, epoch, delete in stops:
                 errors[tp] = self._stop(tp, epoch, delete)
@@ -390,10 +387,8 @@ class ReplicaManager:
         self.fetchers.stop((tp,))
         if partition is not None and delete:
             del self.partitions[tp]
-            partition.role, partition.generation = Role.NONE, partition.generation + 1
-        elif partition is not None and partition.role is Role.LEADER:
-            partition.role, partition.generation = Role.FOLLOWER, partition.generation + 1
         if partition is not None:
+            partition.stop(delete)
             self._role_changed(partition)
         self.high_watermark_moved(tp)
         if delete and self.logs.get(tp) is not None:

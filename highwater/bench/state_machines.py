@@ -86,7 +86,7 @@ def partition_steps(cycles: int) -> float:
     tp = TopicPartition("bench", 0)
     partition = Partition(tp, BrokerId(1), LAG_MS, lambda _: True)
     log: Any = _CountedLog()
-    partition.log = log
+    partition.host(log, 0, 1)
     state = LeaderAndIsr(
         BrokerId(1), LeaderEpoch(1), ControllerEpoch(1), (1, 2, 3), ZkVersion(0), (1, 2, 3)
     )

@@ -129,7 +129,7 @@ class WireTap:
         former, earlier = [], []
         for sent in self.control[name]:
             controller_epoch, broker_epoch = sent.epochs
-            if controller_epoch < services.replicas.controller_epoch:
+            if controller_epoch < services.fence.controller_epoch:
                 former.append((sent, "of a former controller"))
             elif -1 < broker_epoch < services.broker_epoch:
                 earlier.append((sent, "for an earlier life"))

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.broker.log.epochs import EpochCache
 from highwater.broker.log.log_manager import LogManager
-from highwater.broker.replica.partition import LeaderAndIsr, Partition, Role
+from highwater.broker.replica.partition import LeaderAndIsr, Partition
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import batches, build_batch
@@ -41,8 +41,7 @@ def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
         logs = LogManager(world.disk, world.clock, (DATA,), config, on_dir_failure=lambda *_: None)
         await logs.load("cluster", 1)
         partition = Partition(TP, BrokerId(1), 3000, lambda _: True)
-        partition.log = logs.get_or_create(TP, logs.topic_config({}))
-        partition.min_insync_replicas = 1
+        partition.host(logs.get_or_create(TP, logs.topic_config({})), 0, 1)
         partition.make_leader(_state(0, (1, 2, 3), (1, 2, 3)), 0)
         data = build_batch([Record(None, b"v", 1)])
         partition.append(memoryview(data), list(batches(data)), -1, 0, 0)
@@ -90,7 +89,7 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
             assert replica.view is not None
             high_watermarks.append(replica.view.hw)
             del manager.partitions[TP]
-            partition.role = Role.NONE
+            partition.stop(delete=True)
             look()
         assert high_watermarks == [1, 0]
         assert rules.violation is None, str(rules.violation)

@@ -160,7 +160,7 @@ async def zombie_controller(stage: Stage) -> None:
     )
     services = stage.cluster.nodes[victim].services
     assert services is not None
-    await stage.until(lambda: services.replicas.controller_epoch >= 2, "it has told the brokers")
+    await stage.until(lambda: services.fence.controller_epoch >= 2, "it has told the brokers")
     stage.cluster.thaw(old)
     error = await _deliver(stage, victim, sent[-1])
     stage.check(error in STALE, f"a request of the former controller was taken (error {error})")
@@ -192,7 +192,7 @@ async def delayed_stop_replica(stage: Stage) -> None:
 
     def told() -> bool:
         services = stage.cluster.nodes[2].services
-        return services is not None and services.replicas.controller_epoch > epoch
+        return services is not None and services.fence.controller_epoch > epoch
 
     await stage.until(told, f"another controller than {old} has told broker 2")
     error = await _deliver(stage, 2, late)

@@ -88,7 +88,7 @@ class FullChannel:
         if services is None:
             return None
         for sent in reversed(self._cluster.tap.control[node.name]):
-            now = (services.replicas.controller_epoch, services.broker_epoch)
+            now = (services.fence.controller_epoch, services.broker_epoch)
             if sent.api_key == wire_tap.LEADER_AND_ISR and sent.epochs == now:
                 given = decode_request(sent.api_key, sent.version, memoryview(sent.body))
                 request = LeaderAndIsrRequest(

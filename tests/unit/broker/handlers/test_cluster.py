@@ -27,7 +27,7 @@ from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka import znodes
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.replica_assignment import ReplicaAssignment
-from highwater.kafka.types import BrokerId, ControllerEpoch, TopicPartition
+from highwater.kafka.types import BrokerId, TopicPartition
 from highwater.kafka.wire.controller_messages import (
     ControlledShutdownRequest,
     LeaderAndIsrPartitionState,
@@ -66,13 +66,14 @@ def test_update_metadata_fencing(in_broker: Any) -> None:
             found = await b.ask(update_metadata, version, request)
             return ErrorCode(found.error_code).name
 
-        b.services.replicas.controller_epoch = ControllerEpoch(5)
+        assert await tell(5, 10) == "NONE"
+        generation = b.services.metadata.generation
         assert await tell(4, 10) == "STALE_CONTROLLER_EPOCH"
         assert await tell(6, 9) == "STALE_BROKER_EPOCH"
-        assert b.services.replicas.controller_epoch == 5
-        assert b.services.metadata.controller_id == 1, "nothing was applied"
+        assert b.services.fence.controller_epoch == 5
+        assert b.services.metadata.generation == generation, "nothing was applied"
         assert await tell(6, 10) == "NONE"
-        assert b.services.replicas.controller_epoch == 6
+        assert b.services.fence.controller_epoch == 6
         assert b.services.metadata.controller_id == 2
         assert await tell(5, 10) == "STALE_CONTROLLER_EPOCH"
         assert await tell(6, 11) == "NONE", "our own registration may not be known to us yet"
@@ -100,7 +101,6 @@ def test_what_a_controller_sent_over_a_connection_of_before_comes_too_late(in_br
             assert isinstance(reply, Response) or reply == NoResponse(close=True)
             return isinstance(reply, Response)
 
-        b.services.replicas.controller_epoch = ControllerEpoch(5)
         assert await take(update_metadata, empty_update(5, 10), 7)
         assert await take(update_metadata, empty_update(6, 10), 4), "another controller"
         assert await take(update_metadata, empty_update(6, 10), 4)
@@ -154,6 +154,33 @@ def test_what_waited_for_zookeeper_may_be_overtaken_meanwhile(in_broker: Any) ->
         assert TopicPartition("t", 0) not in b.services.replicas.partitions
         await take(leader_and_isr, become, 5)
         assert TopicPartition("t", 0) in b.services.replicas.partitions
+
+    in_broker(body)
+
+
+def test_what_waited_for_its_turn_may_be_overtaken_meanwhile(in_broker: Any) -> None:
+    """Another request is being applied: what comes in meanwhile is judged when its turn comes."""
+    become = LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
+        ungrouped_partition_states=[], topic_states=[],
+    )  # fmt: skip
+
+    async def body(b: Any) -> None:
+        replies: dict[int, Any] = {}
+
+        async def take(module: ModuleType, request: Any, number: int) -> None:
+            ctx = b.context(module, module.API.versions[1])
+            ctx.connection_number = number
+            replies[number] = await module.handle(ctx, request)
+
+        turn = b.services.replicas._changing
+        async with trio.open_nursery() as nursery, turn:
+            nursery.start_soon(take, leader_and_isr, become, 4)
+            while not turn.statistics().tasks_waiting:
+                await trio.sleep(0.001)
+            await take(update_metadata, empty_update(2, 10), 5)
+        assert replies[4].message.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert isinstance(replies[5], Response)
 
     in_broker(body)
 

@@ -67,7 +67,7 @@ class Node:
             ungrouped_partition_states=[],
             topic_states=[LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=[state])],
         )  # fmt: skip
-        errors = await self.b.services.replicas.leader_and_isr(request)
+        errors = await self.b.services.replicas.leader_and_isr(request, lambda: None)
         assert errors == {TP: ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
@@ -201,7 +201,8 @@ def test_nothing_is_served_before_the_hw_is_where_the_log_ended(in_broker: Any) 
         await node.leads()
         assert await node.commit(5) == "NONE"
         await node.role(2)
-        node.b.services.replicas.partition(TP).high_watermark = 0  # as a checkpoint may say
+        partition = node.b.services.replicas.partition(TP)
+        partition.host(partition.log, 0, 1)  # as a checkpoint may say
         await node.role(1, (1, 2))
         await trio.sleep(5)
         assert (await node.fetch())[0] == "COORDINATOR_LOAD_IN_PROGRESS"

@@ -158,7 +158,8 @@ def test_deleted_records_are_answered_once_the_followers_know(in_broker: Any) ->
         partition = await lead(b, 2)
         for _ in range(3):
             send(b, 9, produced(batch()))
-        partition.high_watermark = 3
+        b.services.replicas.follower_progress(FetchPartition(TP, 0, 3, -1, 0, 100), 2)
+        assert partition.high_watermark == 3
         topic_class = DeleteRecordsRequest.DeleteRecordsTopic
         place = topic_class.DeleteRecordsPartition(partition_index=0, offset=2)
         topics = [topic_class(name="t", partitions=[place])]

@@ -89,7 +89,7 @@ class Node:
             controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
             ungrouped_partition_states=[], topic_states=states,
         )  # fmt: skip
-        errors = await self.b.services.replicas.leader_and_isr(request)
+        errors = await self.b.services.replicas.leader_and_isr(request, lambda: None)
         assert set(errors.values()) == {ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
@@ -312,8 +312,8 @@ def test_nothing_is_served_before_the_hw_says_that_it_is_committed(in_broker: An
         await node.leads()
         await node.init()
         await node.role(2)
-        node.b.services.replicas.partition(STATE).log.update_high_watermark(0)
-        node.b.services.replicas.partition(STATE).high_watermark = 0
+        partition = node.b.services.replicas.partition(STATE)
+        partition.host(partition.log, 0, 1)
         await node.role(1, (1, 2))
         await trio.sleep(5)
         assert await node.describe() == ("COORDINATOR_LOAD_IN_PROGRESS", [])

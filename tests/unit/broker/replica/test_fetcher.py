@@ -185,7 +185,8 @@ async def out_of_range(
     fetcher.add(partition, ("nowhere", 1))
     fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, 0, 2))
     fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, 2, 2))
-    partition.high_watermark = 2
+    partition.append_fetched(memoryview(b""), [], 2, 0)
+    assert partition.high_watermark == 2
     async with trio.open_nursery() as nursery:
         if may_answer is None:
             may_answer = trio.Event()

@@ -9,7 +9,7 @@ import pytest
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.recovery import load_log
 from highwater.broker.replica.fetch_state import Truncation, truncation_step
-from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition
+from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
@@ -30,10 +30,8 @@ class Rig:
         self.alive = {1, 2, 3}
         self.now = 1_000_000
         self.partition = Partition(TP, BrokerId(1), LAG, self.alive.__contains__)
-        self.partition.log = load_log(
-            world.disk, world.clock, str(folder / "t-0"), TP, LogConfig.of(Config())
-        )
-        self.partition.min_insync_replicas = min_isr
+        log = load_log(world.disk, world.clock, str(folder / "t-0"), TP, LogConfig.of(Config()))
+        self.partition.host(log, 0, min_isr)
         self.version = 0
 
     def state(self, leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
@@ -275,3 +273,26 @@ async def test_with_flush_messages_1_the_leaders_copy_counts_when_it_is_flushed(
     await log.flush()
     assert p.advance_high_watermark(rig.now)
     assert p.high_watermark == 2
+
+
+@pytest.mark.parametrize("delete", [False, True])
+async def test_a_leader_that_is_stopped_acknowledges_nothing_more(
+    tmp_path: Path, delete: bool
+) -> None:
+    rig = Rig(tmp_path)
+    p = rig.lead(0, isr=(1,))
+    end, term = rig.append(), p.generation
+    assert p.committed(end, term) is ErrorCode.NONE
+    p.stop(delete)
+    assert p.role is (Role.NONE if delete else Role.FOLLOWER)
+    assert p.committed(end, term) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rig.lead(1, isr=(1,))
+    assert p.committed(end, term) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "its term has ended"
+
+
+async def test_a_follower_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.partition.make_follower(rig.state(2, 0, ()))
+    term = rig.partition.generation
+    rig.partition.stop(delete=False)
+    assert (rig.partition.role, rig.partition.generation) == (Role.FOLLOWER, term)

@@ -37,7 +37,7 @@ def partition(news: News) -> Partition:
         lambda p: setattr(p, "role", Role.LEADER),
         lambda p: setattr(p, "leader_epoch", LeaderEpoch(1)),
         lambda p: setattr(p, "controller_epoch", ControllerEpoch(1)),
-        lambda p: setattr(p, "high_watermark", 5),
+        lambda p: p._set_high_watermark(5),
         lambda p: setattr(p, "_high_watermark", 5),
         lambda p: setattr(p, "isr", Isr((1,))),
         lambda p: p.isr.propose((1,)),
