@@ -15,6 +15,8 @@ import trio
 
 from highwater.broker.context import Api, Context, Plane, Reply
 from highwater.broker.controller_requests import Overtaken, admission
+from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, decode_leader_and_isr
+from highwater.broker.request.paused_work import in_steps
 from highwater.broker.request.response import NoResponse, Response
 from highwater.broker.settings.config_changes import load_new_topics
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -29,30 +31,19 @@ AT_ONCE = 500
 """Partitions; between so many others get their turn."""
 
 
-def _new_topics(request: Any) -> list[str]:
-    """The topics that have new partitions: their configuration is read before they are hosted."""
-    if request.topic_states:
-        return [
-            topic.topic_name
-            for topic in request.topic_states
-            if any(p.is_new for p in topic.partition_states)
-        ]
-    states = request.ungrouped_partition_states or ()
-    return list(dict.fromkeys(p.topic_name for p in states if p.is_new))
-
-
 async def handle(ctx: Context, request: Any) -> Reply:
     admit = admission(ctx, request)
     try:
         admit()
-        await load_new_topics(ctx.services, _new_topics(request))
-        errors = await ctx.services.replicas.leader_and_isr(request, admit)
+        update = await in_steps(decode_leader_and_isr(request))
+        await load_new_topics(ctx.services, update.new_topics)
+        errors = await ctx.services.replicas.leader_and_isr(update, admit)
     except Overtaken:
         return NoResponse(close=True)
     except ApiError as e:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])
         return Response(answer, error_names=(e.code.name,))
-    await _expect(ctx, request, errors)
+    await _expect(ctx, update, errors)
     answered = []
     for tp, code in errors.items():
         answered.append(
@@ -68,14 +59,12 @@ async def handle(ctx: Context, request: Any) -> Reply:
     )
 
 
-async def _expect(ctx: Context, request: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+async def _expect(
+    ctx: Context, update: LeaderAndIsrUpdate, errors: Mapping[TopicPartition, ErrorCode]
+) -> None:
     """Clients that ask for the metadata now are better told of what this has just changed."""
-    looked_at = 0
-    for topic in request.topic_states or ():
-        for p in topic.partition_states:
-            tp = TopicPartition(topic.topic_name, p.partition_index)
-            if errors.get(tp) is ErrorCode.NONE:
-                ctx.services.metadata.expect(tp, p.leader_epoch, ctx.now_ms)
-            looked_at += 1
-            if looked_at % AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+    for looked_at, (tp, state) in enumerate(update.states, 1):
+        if errors[tp] is ErrorCode.NONE:
+            ctx.services.metadata.expect(tp, state.leader_epoch, ctx.now_ms)
+        if looked_at % AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import trio
-
 from highwater.broker.context import Api, Context, Plane, Reply
 from highwater.broker.controller_requests import Overtaken, admission
 from highwater.broker.metadata.metadata_cache import FIRST_NEWS
+from highwater.broker.metadata.metadata_update import decode_update
+from highwater.broker.request.paused_work import in_steps
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError
-from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import UpdateMetadataResponse
 
 API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
@@ -38,26 +37,9 @@ async def _apply(ctx: Context, request: Any) -> Reply:
     except ApiError as e:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
-    deleted: dict[TopicPartition, None] = {}
-    for _ in services.metadata.steps(request, deleted, ctx.now_ms):
-        await trio.lowlevel.checkpoint()
-    services.groups.topics_deleted(list(deleted))
-    partitions = _partitions(request)
-    services.purgatories.check(
-        "topic", dict.fromkeys((FIRST_NEWS, *(tp.topic for tp in partitions)))
-    )
-    services.purgatories.check("ElectLeader", partitions)
+    update = await in_steps(decode_update(request))
+    deleted = await in_steps(services.metadata.steps(update, ctx.now_ms))
+    services.groups.topics_deleted(deleted)
+    services.purgatories.check("topic", (FIRST_NEWS, *update.topics))
+    services.purgatories.check("ElectLeader", update.partitions())
     return Response(UpdateMetadataResponse(error_code=0))
-
-
-def _partitions(request: Any) -> list[TopicPartition]:
-    if request.topic_states:
-        return [
-            TopicPartition(topic.topic_name, p.partition_index)
-            for topic in request.topic_states
-            for p in topic.partition_states
-        ]
-    return [
-        TopicPartition(p.topic_name, p.partition_index)
-        for p in request.ungrouped_partition_states or ()
-    ]

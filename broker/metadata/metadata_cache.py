@@ -34,28 +34,18 @@ Source: kafka.server.metadata.ZkMetadataCache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Mapping
 
 from highwater.broker.metadata.metadata_encoding import EncodedTopics, encode_answer
+from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
-from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
-from highwater.kafka.types import (
-    LEADER_DURING_DELETE,
-    NO_BROKER,
-    BrokerEpoch,
-    BrokerId,
-    BrokerInfo,
-    Endpoint,
-    TopicPartition,
-)
+from highwater.broker.request.paused_work import at_once
+from highwater.kafka.types import NO_BROKER, BrokerId, BrokerInfo, Endpoint, TopicPartition
 
 _MAX_ANSWERS = 256
 _NOTHING: Mapping[int, PartitionMetadata] = {}
 _NOBODY: Mapping[int, tuple[int, int]] = {}
 LATEST = 1 << 31
-STEP = 200
 GONE_NAMED_MS = 2000
 DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
@@ -179,26 +169,23 @@ class MetadataCache:
 
     # ---- the controller's updates
 
-    def apply(self, request: Any, now_ms: int | None = None) -> list[TopicPartition]:
+    def apply(self, update: MetadataUpdate, now_ms: int | None = None) -> list[TopicPartition]:
         """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted.
 
         Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
         """
-        deleted: dict[TopicPartition, None] = {}
-        for _ in self.steps(request, deleted, now_ms):
-            pass
-        return list(deleted)
+        return at_once(self.steps(update, now_ms))
 
     def steps(
-        self, request: Any, deleted: dict[TopicPartition, None], now_ms: int | None
-    ) -> Iterator[None]:
-        """The same, by STEP partitions at a time: the state of the whole cluster takes as long as
-        many requests, which are served between the steps.  `deleted` grows meanwhile.
+        self, update: MetadataUpdate, now_ms: int | None
+    ) -> Generator[None, None, list[TopicPartition]]:
+        """The same, by STEP partitions or one topic at a time: the state of the whole cluster takes
+        as long as many requests, which are served between the steps.
         """
         self.generation += 1
         self._answers.clear()
-        self.controller_id = BrokerId(max(request.controller_id, NO_BROKER))
-        brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
+        self.controller_id = update.controller_id
+        brokers = update.brokers
         if brokers != self._brokers:
             returned = brokers.keys() - self._brokers.keys()
             for broker_id in returned & self._doubts.keys():
@@ -209,17 +196,16 @@ class MetadataCache:
                 self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
             self._brokers = dict(sorted(brokers.items()))
             self._encoded.clear()
+        deleted: dict[TopicPartition, None] = {}
         applied = 0
-        for topic, states in _by_topic(request):
-            changes: dict[int, PartitionMetadata | None] = {}
-            left = iter(states)
-            while part := list(islice(left, STEP - applied % STEP)):
-                changes.update((state.partition_index, _partition(state)) for state in part)
-                applied += len(part)
-                if applied % STEP == 0:
-                    yield
+        for topic, changes in update.topics.items():
+            if applied + len(changes) > STEP and applied:
+                yield
+                applied = 0
+            applied += len(changes)
             self._apply_topic(topic, changes, deleted)
         self.told = True
+        return list(deleted)
 
     def _apply_topic(
         self,
@@ -296,42 +282,3 @@ class MetadataCache:
             encoded.part(topic, self._topics.get(topic), self._brokers, operations)
             for topic in asked
         ]
-
-
-def _by_topic(request: Any) -> Iterator[tuple[str, Iterable[Any]]]:
-    """The states of a request, topic by topic (v5 and later group them on the wire)."""
-    if request.topic_states:
-        for group in request.topic_states:
-            yield group.topic_name, group.partition_states
-        return
-    groups: dict[str, list[Any]] = {}
-    for state in request.ungrouped_partition_states or ():
-        groups.setdefault(state.topic_name, []).append(state)
-    yield from groups.items()
-
-
-def _partition(state: Any) -> PartitionMetadata | None:
-    """None where it is being deleted."""
-    if state.leader == LEADER_DURING_DELETE:
-        return None
-    return PartitionMetadata(
-        state.leader,
-        state.leader_epoch,
-        tuple(state.isr),
-        tuple(state.replicas),
-        tuple(state.offline_replicas or ()),
-        state.zk_version,
-        state.controller_epoch,
-    )
-
-
-def _broker(broker: Any) -> BrokerInfo:
-    if broker.endpoints:
-        endpoints = []
-        for e in broker.endpoints:
-            protocol = SECURITY_PROTOCOLS[e.security_protocol]
-            # before v3 a listener has no name of its own: it is its protocol's
-            endpoints.append(Endpoint(e.listener or protocol, protocol, e.host, e.port))
-    else:
-        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port)]
-    return BrokerInfo(BrokerId(broker.id), BrokerEpoch(-1), tuple(endpoints), broker.rack)

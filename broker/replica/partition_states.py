@@ -1,36 +1,83 @@
-"""LeaderAndIsr's partition states, as partitions take them: one shape for all of its versions."""
+"""LeaderAndIsr and StopReplica as the replica manager takes them: one shape for all versions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from highwater.broker.replica.partition import LeaderAndIsr
-from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.controller_messages import states_of
 
-States = list[tuple[TopicPartition, LeaderAndIsr]]
+STEP = 500
+"""Partitions that are decoded before others get their turn: 1 to 2 ms."""
+UNKNOWN_LEADER_EPOCH = -1
+_GIVES_EACH_ITS_OWN = 3
+_GROUPS_BY_TOPIC = 1
 
 
-def partition_states(request: Any) -> States:
-    """Grouped by topic from v2 on, each naming its topic before."""
-    return list(_states(request))
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrUpdate:
+    """One LeaderAndIsr request: the partitions in its order, and where live leaders are reached."""
+
+    states: Sequence[tuple[TopicPartition, LeaderAndIsr]]
+    leaders: Mapping[int, tuple[str, int]]
+    """By broker id, (host, port)."""
+
+    @property
+    def new_topics(self) -> list[str]:
+        """The topics that have new partitions."""
+        return list(dict.fromkeys(tp.topic for tp, state in self.states if state.is_new))
 
 
-def _states(request: Any) -> Iterator[tuple[TopicPartition, LeaderAndIsr]]:
-    grouped = [(t.topic_name, p) for t in request.topic_states or () for p in t.partition_states]
-    plain = [(p.topic_name, p) for p in request.ungrouped_partition_states or ()]
-    for topic, p in grouped or plain:
-        yield (
-            TopicPartition(topic, p.partition_index),
-            LeaderAndIsr(
-                BrokerId(p.leader),
-                LeaderEpoch(p.leader_epoch),
-                ControllerEpoch(p.controller_epoch),
-                tuple(p.isr),
-                ZkVersion(p.partition_epoch),
-                tuple(p.replicas),
-                p.is_new,
-                tuple(p.adding_replicas or ()),
-                tuple(p.removing_replicas or ()),
-            ),
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """One partition of a StopReplica request."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    """-2: the topic goes away; -1: the sender does not know it."""
+    delete: bool
+
+
+def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpdate]:
+    """Of any version; pauses after each STEP partitions, and returns the whole."""
+    states: list[tuple[TopicPartition, LeaderAndIsr]] = []
+    for topic, p in states_of(request):
+        state = LeaderAndIsr(
+            p.leader,
+            p.leader_epoch,
+            p.controller_epoch,
+            tuple(p.isr),
+            p.partition_epoch,
+            tuple(p.replicas),
+            p.is_new,
+            tuple(p.adding_replicas or ()),
+            tuple(p.removing_replicas or ()),
         )
+        states.append((TopicPartition(topic, p.partition_index), state))
+        if len(states) % STEP == 0:
+            yield
+    leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
+    return LeaderAndIsrUpdate(states, leaders)
+
+
+def decode_stop_replica(request: Any, version: int) -> list[StopReplica]:
+    """v0 lists partitions, v1-2 group them by topic, v3 gives each a leader epoch and a flag of its
+    own.
+    """
+    if version >= _GIVES_EACH_ITS_OWN:
+        return [
+            StopReplica(
+                TopicPartition(topic, p.partition_index), p.leader_epoch, p.delete_partition
+            )
+            for topic, p in states_of(request)
+        ]
+    if version >= _GROUPS_BY_TOPIC:
+        found = [TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes]
+    else:
+        found = [
+            TopicPartition(p.topic_name, p.partition_index) for p in request.ungrouped_partitions
+        ]
+    return [StopReplica(tp, UNKNOWN_LEADER_EPOCH, request.delete_partitions) for tp in found]

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,7 +27,7 @@ from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetcher import FetcherManager
 from highwater.broker.replica.isr_writer import IsrWriter
 from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
-from highwater.broker.replica.partition_states import States, partition_states
+from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, StopReplica
 from highwater.broker.replica.reading import ReadResult, diverging_end, slice_of
 from highwater.broker.replica.throttles import ReplicationThrottles
 from highwater.broker.replica.topic_stats import BrokerTopicStats
@@ -252,30 +252,26 @@ class ReplicaManager:
     # ---------------------------------------------------------------- control
 
     async def leader_and_isr(
-        self, request: Any, admit: Callable[[], None]
+        self, update: LeaderAndIsrUpdate, admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Applies a LeaderAndIsr (v4) once its turn has come and `admit` lets it through; raises
-        what `admit` raises.
-        """
+        """Applies it once its turn has come and `admit` lets it through; raises as `admit` does."""
         async with self._changing:
             admit()
-            leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
-            states = partition_states(request)
-            await self.logs.creation.create(self._new_logs(states))
-            for tp, state in states:
-                errors[tp] = self._apply(tp, state, leaders, follow)
+            await self.logs.creation.create(self._new_logs(update))
+            for tp, state in update.states:
+                errors[tp] = self._apply(tp, state, update.leaders, follow)
                 if len(errors) % WORK_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
             await self.fetchers.follow_all(follow)
             return errors
 
-    def _new_logs(self, states: States) -> dict[TopicPartition, LogConfig]:
+    def _new_logs(self, update: LeaderAndIsrUpdate) -> dict[TopicPartition, LogConfig]:
         config_of = cache(self._log_config)
         return {
             tp: config_of(tp.topic)
-            for tp, state in states
+            for tp, state in update.states
             if tp not in self.partitions
             and self.broker_id in state.replicas
             and self.logs.get(tp) is None
@@ -293,7 +289,7 @@ class ReplicaManager:
         self,
         tp: TopicPartition,
         state: LeaderAndIsr,
-        leaders: dict[int, tuple[str, int]],
+        leaders: Mapping[int, tuple[str, int]],
         follow: dict[TopicPartition, tuple[str, int] | None],
     ) -> ErrorCode:
         partition = self.partitions.get(tp)
@@ -361,28 +357,25 @@ class ReplicaManager:
                     self.high_watermark_moved(tp)
 
     async def stop_replica(
-        self, stops: list[tuple[TopicPartition, int, bool]], admit: Callable[[], None]
+        self, stops: Sequence[StopReplica], admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas, each (tp, leader epoch, delete); `admit` as for `leader_and_isr`.
-
-        Leader epoch -2 says that the topic goes away, -1 that the sender does not know it: both
-        apply.
-        """
+        """Stops replicas; `admit` as for `leader_and_isr`."""
         async with self._changing:
             admit()
             errors: dict[TopicPartition, ErrorCode] = {}
-            for tp, epoch, delete in stops:
-                errors[tp] = self._stop(tp, epoch, delete)
+            for stop in stops:
+                errors[stop.tp] = self._stop(stop)
                 if len(errors) % WORK_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
             return errors
 
-    def _stop(self, tp: TopicPartition, epoch: int, delete: bool) -> ErrorCode:
+    def _stop(self, stop: StopReplica) -> ErrorCode:
+        tp, delete = stop.tp, stop.delete
         partition = self.partitions.get(tp)
         if partition is not None:
             if partition.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if 0 <= epoch < partition.leader_epoch:
+            if 0 <= stop.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
         self.fetchers.stop((tp,))
         if partition is not None and delete:

@@ -12,6 +12,9 @@ Versions stop at inter.broker.protocol.version 2.6, which is what the controller
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from kafka.protocol.api_message import ApiMessage
 
 _SCHEMAS = "highwater.kafka.wire.schemas"
@@ -66,3 +69,17 @@ UpdateMetadataPartitionState = UpdateMetadataTopicState.UpdateMetadataPartitionS
 UpdateMetadataBroker = UpdateMetadataRequest.UpdateMetadataBroker
 UpdateMetadataEndpoint = UpdateMetadataBroker.UpdateMetadataEndpoint
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
+
+
+def states_of(request: Any) -> Iterator[tuple[str, Any]]:
+    """The partition states of a LeaderAndIsr, UpdateMetadata, or StopReplica from v3 on, each with
+    its topic: grouped by topic in later versions, each naming its topic in earlier ones.
+    """
+    if request.topic_states:
+        for topic in request.topic_states:
+            name = topic.topic_name
+            for state in topic.partition_states:
+                yield name, state
+        return
+    for state in getattr(request, "ungrouped_partition_states", None) or ():
+        yield state.topic_name, state

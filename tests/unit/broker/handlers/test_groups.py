@@ -22,6 +22,8 @@ from highwater.broker.handlers import (
     offset_fetch,
     sync_group,
 )
+from highwater.broker.replica.partition_states import decode_leader_and_isr
+from highwater.broker.request.paused_work import at_once
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import (
@@ -67,7 +69,8 @@ class Node:
             ungrouped_partition_states=[],
             topic_states=[LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=[state])],
         )  # fmt: skip
-        errors = await self.b.services.replicas.leader_and_isr(request, lambda: None)
+        update = at_once(decode_leader_and_isr(request))
+        errors = await self.b.services.replicas.leader_and_isr(update, lambda: None)
         assert errors == {TP: ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:

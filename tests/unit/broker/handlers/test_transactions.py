@@ -22,6 +22,8 @@ from highwater.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
+from highwater.broker.replica.partition_states import decode_leader_and_isr
+from highwater.broker.request.paused_work import at_once
 from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -89,7 +91,8 @@ class Node:
             controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
             ungrouped_partition_states=[], topic_states=states,
         )  # fmt: skip
-        errors = await self.b.services.replicas.leader_and_isr(request, lambda: None)
+        update = at_once(decode_leader_and_isr(request))
+        errors = await self.b.services.replicas.leader_and_isr(update, lambda: None)
         assert set(errors.values()) == {ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:

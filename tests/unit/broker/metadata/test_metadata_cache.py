@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from highwater.broker.metadata.metadata_cache import (
     DOUBT_AGAIN_MS,
     DOUBT_MS,
     GONE_NAMED_MS,
-    STEP,
     MetadataCache,
 )
 from highwater.broker.metadata.metadata_encoding import (
@@ -18,6 +18,8 @@ from highwater.broker.metadata.metadata_encoding import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
+from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate, decode_update
+from highwater.broker.request.paused_work import at_once
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import NO_BROKER, BrokerId, TopicPartition
 from highwater.kafka.wire.codec import decode_request, decode_response, encode_request
@@ -54,7 +56,7 @@ def state(index: int, leader: int, isr: list[int], **more: Any) -> Any:
 
 def update(
     topics: dict[str, list[Any]], brokers: list[Any] | None = None, controller: int = 1
-) -> Any:
+) -> MetadataUpdate:
     """As the controller sends it: encoded and decoded."""
     request = UpdateMetadataRequest(
         controller_id=controller,
@@ -65,7 +67,12 @@ def update(
         ],
         live_brokers=[broker(i) for i in (1, 2, 3)] if brokers is None else brokers,
     )
-    return decode_request(UPDATE_METADATA, 6, encode_request(request, 6))
+    return through_bytes(request, 6)
+
+
+def through_bytes(request: Any, version: int) -> MetadataUpdate:
+    message = decode_request(UPDATE_METADATA, version, encode_request(request, version))
+    return at_once(decode_update(message))
 
 
 @pytest.fixture
@@ -230,7 +237,7 @@ def test_old_versions_of_update_metadata() -> None:
             live_brokers=[_with_v0(broker(1))],
         )  # fmt: skip
         cache = MetadataCache(BrokerId(1))
-        cache.apply(decode_request(UPDATE_METADATA, version, encode_request(request, version)))
+        cache.apply(through_bytes(request, version))
         assert cache.leader_of(TopicPartition("t", 0)) == 1, version
         endpoint = cache.endpoint_of(1, "PLAINTEXT")
         assert endpoint is not None, version
@@ -310,15 +317,19 @@ def test_a_large_update_is_applied_in_steps(cache: MetadataCache) -> None:
     """What is asked between two steps is answered, and not kept once the rest has come.  A topic is
     there whole or not at all: clients take the partitions that an answer lacks as not existing."""
     many = {t: [state(i, 1, [1]) for i in range(STEP + 50)] for t in ("a", "b")}
-    deleted: dict[TopicPartition, None] = {}
-    steps = cache.steps(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), deleted, None)
+    steps = cache.steps(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), None)
     sizes = []
-    for _ in steps:
+    deleted: list[TopicPartition] = []
+
+    def all_steps() -> Iterator[None]:
+        deleted.extend((yield from steps))
+
+    for _ in all_steps():
         found = answer(cache, 12, ("a", "b"))
         sizes.append([len(t.partitions) for t in found.topics])
-    assert sizes == [[0, 0], [STEP + 50, 0]]
+    assert sizes == [[STEP + 50, 0], [STEP + 50, STEP + 50]]
     found = answer(cache, 12, ("a", "b"))
     assert [len(t.partitions) for t in found.topics] == [STEP + 50, STEP + 50]
-    assert list(deleted) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert not cache.has_topic("t")
     assert len(cache) == 2 * (STEP + 50) + 1
