@@ -27,8 +27,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         [ctx.services.groups.partition_of(request.group_id)],
         ticket,
     )
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -51,8 +51,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     together = Together(ctx, asked)
     for index, one in enumerate(asked):
         together.settle(index, _begin(ctx, one, together, index))
-    done = together.try_complete()
-    return done if done is not None else Delayed(together)
+    return Delayed(together)
 
 
 def _asked(ctx: Context, request: Any) -> list[Asked]:

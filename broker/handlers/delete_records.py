@@ -36,9 +36,7 @@ def handle(ctx: Context, request: Any) -> Reply:
                     waiting[tp] = (partition, _advance(partition, p.offset))
             except ApiError as e:
                 results[tp] = (e.code, -1)
-    operation = DelayedDeleteRecords(ctx, results, waiting, request.timeout_ms)
-    done = operation.try_complete()
-    return done if done is not None else Delayed(operation)
+    return Delayed(DelayedDeleteRecords(ctx, results, waiting, request.timeout_ms))
 
 
 def _advance(partition: Partition, offset: int) -> int:

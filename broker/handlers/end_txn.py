@@ -28,8 +28,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     ctx.services.transactions.end(
         request.transactional_id, producer, bool(request.committed), ticket
     )
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -69,7 +69,7 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     fetch = FetchOperation(ctx, request, session, asked, full)
     if len(asked) > AT_ONCE or not fetch.read_at_once(asked):
         return _in_turns(fetch)
-    return fetch.answer() if fetch.complete else Delayed(fetch)
+    return Delayed(fetch)
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
@@ -81,7 +81,7 @@ async def _in_turns(fetch: FetchOperation) -> Reply:
             await fetch.read_from_disk(some)
         await trio.lowlevel.checkpoint()
     fetch.read_again(fetch.changed())
-    return fetch.answer() if fetch.complete else Delayed(fetch)
+    return Delayed(fetch)
 
 
 class _Read(NamedTuple):
@@ -100,7 +100,6 @@ class FetchOperation(DelayedOperation):
     """One fetch, answered at once or when enough has come."""
 
     kind: ClassVar[str] = "Fetch"
-    tried: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -125,6 +124,8 @@ class FetchOperation(DelayedOperation):
         self._left = self._most()
         self._min_bytes = min(request.min_bytes, self._left)
         self._news: set[Hashable] = set()
+        self._tried = False
+        """Whether it waits: what the handler has read is as it stands at the first try."""
 
     @property
     def _follower(self) -> bool:
@@ -297,8 +298,10 @@ class FetchOperation(DelayedOperation):
         self._news.add(key)
 
     def try_complete(self) -> Response | None:
-        news, self._news = self._news, set()
-        self.read_again(news)
+        if self._tried:
+            news, self._news = self._news, set()
+            self.read_again(news)
+        self._tried = True
         return self.answer() if self.complete else None
 
     def on_expire(self) -> Response:

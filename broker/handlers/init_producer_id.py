@@ -65,8 +65,7 @@ async def _transactional(ctx: Context, request: Any, expected: Identity | None) 
 
     ticket = Waiting(render)
     transactions.init(name, request.transaction_timeout_ms, expected, fresh_id, ticket)
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(identity: Identity) -> Response:

@@ -47,8 +47,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     )
     ticket = Waiting(lambda answer: _response(ctx, answer))
     groups.join(request.group_id, join, ticket)
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(ctx: Context, joined: Joined) -> Response:

@@ -40,8 +40,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         offsets,
         ticket,
     )
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(request: Any, errors: Errors, code: ErrorCode) -> Response:

@@ -32,8 +32,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     known = [tp for tp in tps if tp not in errors]
     deleted = services.groups.delete_offsets(request.group_id, known, ticket)
     errors.update(deleted)
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(errors: dict[TopicPartition, ErrorCode], code: ErrorCode) -> Response:

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from highwater.broker.context import Api, Context, Delayed, Reply
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import Origin
 from highwater.broker.log.validation import takes_time, validated
 from highwater.broker.log.verification import Verification
 from highwater.broker.replica.partition import Partition
@@ -54,6 +55,9 @@ from highwater.kafka.wire.records import (
     validate_produce,
 )
 
+if TYPE_CHECKING:
+    from highwater.broker.log.log import Log
+
 API = Api(key=0, name="Produce", versions=(0, 10), raw=True)
 
 ALL = -1
@@ -67,6 +71,7 @@ _ASK_AGAIN = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+_NOTHING = memoryview(b"")
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
@@ -81,57 +86,77 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         error = int(ErrorCode.INVALID_REQUIRED_ACKS)
         results = [PartitionResult(tp, error) for tp, _ in request.partitions]
         return _answer(ctx, results)
-    if any(_takes_time(ctx, tp, records) for tp, records in request.partitions):
-        return _after_validation(ctx, request)
-    return _append_or_ask(ctx, request, {})
+    hosted = ctx.services.replicas.partitions
+    places = [Place(tp, records, hosted.get(tp)) for tp, records in request.partitions]
+    if any(place.takes_time for place in places):
+        return _after_validation(ctx, request, places)
+    return _append_or_ask(ctx, request, places)
 
 
-class LookedInto(NamedTuple):
-    """A batch was looked into ahead of its append; `error` says why it is not appended."""
+class Place:
+    """One partition of a request, on its way to the append.
 
-    error: ApiError | None
+    The partition is looked up once.  Where it goes away while the request waits, it leads no more,
+    and the append says so.
+    """
+
+    __slots__ = ("error", "looked_into", "partition", "records", "tp", "verification")
+
+    def __init__(
+        self, tp: TopicPartition, records: memoryview | None, partition: Partition | None
+    ) -> None:
+        self.tp = tp
+        self.records = records
+        self.partition = partition
+        """None: this broker has no replica of it."""
+        self.looked_into = False
+        """Whether the batch was validated, and is as it is to be appended."""
+        self.verification: Verification | None = None
+        """Of a batch that begins a transaction."""
+        self.error: ApiError | None = None
+        """Why it is not appended."""
+
+    @property
+    def log(self) -> Log | None:
+        """The log that it may be appended to; None: the append will say what is wrong."""
+        partition = self.partition
+        return partition.log if partition is not None and partition.is_leader else None
+
+    @property
+    def takes_time(self) -> bool:
+        log, records = self.log, self.records
+        if log is None or not log.config.looks_inside:
+            return False
+        if records is None or len(records) < HEADER_SIZE:
+            return False
+        return takes_time(log.config, parse_header(records))
 
 
-Looked = Mapping[int, LookedInto]
-"""By the partition's place in the request."""
-
-
-def _append_or_ask(ctx: Context, request: ProduceRequest, looked: Looked) -> Reply:
+def _append_or_ask(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
     if request.transactional_id is not None and request.acks != 0:
-        return _in_transaction(ctx, request, looked)
-    return _reply(ctx, request, _append_all(ctx, request, looked, {}))
+        return _in_transaction(ctx, request, places)
+    return _reply(request, _append_all(ctx, request, places))
 
 
-def _takes_time(ctx: Context, tp: TopicPartition, records: memoryview | None) -> bool:
-    partition = ctx.services.replicas.partitions.get(tp)
-    if partition is None or not partition.is_leader or (log := partition.log) is None:
-        return False  # the append will say what is wrong
-    if not log.config.looks_inside or records is None or len(records) < HEADER_SIZE:
-        return False
-    return takes_time(log.config, parse_header(records))
-
-
-async def _after_validation(ctx: Context, request: ProduceRequest) -> Reply:
+async def _after_validation(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
     """Looks into the batches in a worker thread, and goes on with what they became."""
-    replicas, wall_ms = ctx.services.replicas, ctx.services.world.clock.wall_ms()
-    partitions = list(request.partitions)
+    wall_ms = ctx.services.world.clock.wall_ms()
     work = [
-        (index, records, replicas.partition(tp).leader_log().config)
-        for index, (tp, records) in enumerate(partitions)
-        if records is not None and _takes_time(ctx, tp, records)
+        (place, place.records, place.log.config)
+        for place in places
+        if place.takes_time and place.log is not None and place.records is not None
     ]
 
-    def look() -> dict[int, memoryview | ApiError]:
-        return {i: _look(records, config, ctx.version, wall_ms) for i, records, config in work}
+    def look() -> list[memoryview | ApiError]:
+        return [_look(records, config, ctx.version, wall_ms) for _, records, config in work]
 
-    looked: dict[int, LookedInto] = {}
-    for index, result in (await ctx.services.world.disk.run(look)).items():
+    for (place, _, _), result in zip(work, await ctx.services.world.disk.run(look), strict=True):
+        place.looked_into = True
         if isinstance(result, ApiError):
-            looked[index] = LookedInto(result)
+            place.error = result
         else:
-            looked[index] = LookedInto(None)
-            partitions[index] = (partitions[index][0], result)
-    return _append_or_ask(ctx, request._replace(partitions=partitions), looked)
+            place.records = result
+    return _append_or_ask(ctx, request, places)
 
 
 def _look(
@@ -145,46 +170,33 @@ def _look(
         return e
 
 
-def _reply(ctx: Context, request: ProduceRequest, done: Response | DelayedProduce) -> Reply:
+def _reply(request: ProduceRequest, done: Response | DelayedProduce) -> Reply:
     if request.acks == 0:
         return NoResponse(close=isinstance(done, Response) and bool(done.error_names))
     return done if isinstance(done, Response) else Delayed(done)
 
 
 def _append_all(
-    ctx: Context,
-    request: ProduceRequest,
-    looked: Looked,
-    verified: Mapping[TopicPartition, Verified],
+    ctx: Context, request: ProduceRequest, places: list[Place]
 ) -> Response | DelayedProduce:
     replicas = ctx.services.replicas
     results: list[PartitionResult] = []
     waiting: dict[int, Wait] = {}
-    for index, (tp, records) in enumerate(request.partitions):
-        result, wait = append(
-            replicas, tp, records, ctx.version, request.acks, looked.get(index), verified.get(tp)
-        )
+    for place in places:
+        result, wait = append(replicas, place, ctx.version, request.acks)
         if wait is not None:
             waiting[len(results)] = wait
         results.append(result)
     if not waiting:
         return _answer(ctx, results)
-    operation = DelayedProduce(ctx, results, waiting, request.timeout_ms)
-    return operation.try_complete() or operation
+    return DelayedProduce(ctx, results, waiting, request.timeout_ms)
 
 
-class Verified(NamedTuple):
-    """What the transaction coordinator said of a batch that begins a transaction here."""
-
-    verification: Verification
-    error: ErrorCode = ErrorCode.NONE
-
-
-def _in_transaction(ctx: Context, request: ProduceRequest, looked: Looked) -> Reply:
-    operation = VerifiedProduce(ctx, request, looked)
+def _in_transaction(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
+    operation = VerifiedProduce(ctx, request, places)
     operation.ask()
     if not operation.unanswered:
-        return _reply(ctx, request, _append_all(ctx, request, looked, operation.verified))
+        return _reply(request, _append_all(ctx, request, places))
     operation.keep_records()
     return Delayed(operation)
 
@@ -201,43 +213,33 @@ class Wait:
 
 
 def append(
-    replicas: ReplicaManager,
-    tp: TopicPartition,
-    records: memoryview | None,
-    version: int,
-    acks: int,
-    looked: LookedInto | None = None,
-    verified: Verified | None = None,
+    replicas: ReplicaManager, place: Place, version: int, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
-    """Validates and appends one partition's batches."""
-    stats = None
+    """Appends one partition's batch, which the append itself checks."""
+    tp, records, stats = place.tp, place.records or _NOTHING, None
     try:
         if tp.topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = replicas.partition(tp)
+        partition = place.partition
+        if partition is None:
+            partition = replicas.partition(tp)
         stats = replicas.topic_stats[tp.topic]
         stats.total_produce += 1
-        config = partition.leader_log().config
-        if looked is not None and looked.error is not None:
-            raise looked.error
-        limit = config.max_message_bytes
-        headers = validate_produce(records if records is not None else memoryview(b""), limit)
-        assert records is not None
-        if looked is None:
-            _check_codec(headers[0], version)
-            if config.compacts:
-                validated(records, headers[0], config, 0)
-        if verified is None:
-            info, partition = replicas.append(tp, records, headers, acks)
-        else:
-            if verified.error is not ErrorCode.NONE:
-                raise _cannot_verify(verified.error)
-            right = verified.verification
-            info, partition = replicas.append(tp, records, headers, acks, verification=right)
+        if place.error is not None:
+            raise place.error
+        if version < ZSTD_VERSION and not place.looked_into and len(records) >= HEADER_SIZE:
+            _check_codec(parse_header(records), version)
+        info = replicas.append(
+            partition,
+            records,
+            acks,
+            Origin.CLIENT,
+            looked_into=place.looked_into,
+            verification=place.verification,
+        )
     except ApiError as e:
         if stats is not None:
-            size = len(records) if records is not None else 0
-            replicas.topic_stats.produce_failed(tp.topic, e, size)
+            replicas.topic_stats.produce_failed(tp.topic, e, len(records))
         refused = e.records if isinstance(e, RecordsRefused) else ()
         return PartitionResult(tp, int(e.code), message=e.detail, refused=refused), None
     stats.messages_in += info.last_offset - info.base_offset + 1
@@ -250,7 +252,8 @@ def append(
 
 
 def _check_codec(header: BatchHeader, version: int) -> None:
-    if version < ZSTD_VERSION and header.compression == Compression.ZSTD:
+    codec = header.compression if header.magic == MAGIC else None
+    if version < ZSTD_VERSION and codec == Compression.ZSTD:
         detail = f"zstd is for Produce v{ZSTD_VERSION} and later, and this is v{version}"
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
 
@@ -337,77 +340,66 @@ class VerifiedProduce(DelayedOperation):
 
     kind: ClassVar[str] = "Produce"
 
-    def __init__(self, ctx: Context, request: ProduceRequest, looked: Looked) -> None:
+    def __init__(self, ctx: Context, request: ProduceRequest, places: list[Place]) -> None:
         self.ctx = ctx
         self.request = request
-        self.looked = looked
-        self.verified: dict[TopicPartition, Verified] = {}
+        self.places = places
+        self.asked: dict[TopicPartition, Place] = {}
         self.unanswered = 0
         self.inner: DelayedProduce | None = None
         self._answered = object()
-        self.keys = [self._answered, *(tp for tp, _ in request.partitions)]
+        self.keys = [self._answered, *(place.tp for place in places)]
         self.timeout_ms = request.timeout_ms
 
     def ask(self) -> None:
         """About every batch that begins a transaction in its partition."""
-        services = self.ctx.services
         questions: dict[Identity, list[TopicPartition]] = {}
-        for tp, records in self.request.partitions:
-            verification = self._begin(tp, records, questions)
-            if verification is not None:
-                self.verified[tp] = Verified(verification)
+        for place in self.places:
+            producer = self._begin(place)
+            if producer is not None:
+                questions.setdefault(producer, []).append(place.tp)
+                self.asked[place.tp] = place
         self.unanswered = len(questions)
+        name = self.request.transactional_id or ""
         for producer, tps in questions.items():
-            name = self.request.transactional_id or ""
-            services.transactions.verifier.ask(name, producer, tps, self._hear)
+            self.ctx.services.transactions.verifier.ask(name, producer, tps, self._hear)
 
-    def _begin(
-        self,
-        tp: TopicPartition,
-        records: memoryview | None,
-        questions: dict[Identity, list[TopicPartition]],
-    ) -> Verification | None:
+    def _begin(self, place: Place) -> Identity | None:
         """Whatever is wrong with the batch or the partition, the append will say."""
-        if records is None or len(records) < HEADER_SIZE:
+        records, partition = place.records, place.partition
+        if records is None or len(records) < HEADER_SIZE or partition is None or place.log is None:
             return None
         header = parse_header(records)
         if header.magic != MAGIC or not header.is_transactional or header.producer_id < 0:
             return None
-        services = self.ctx.services
-        partition = services.replicas.partitions.get(tp)
-        if partition is None or partition.log is None or not partition.is_leader:
-            return None
         producer = Identity(header.producer_id, header.producer_epoch)
-        verification = partition.verify_transaction(
+        place.verification = partition.verify_transaction(
             producer.producer_id,
             producer.epoch,
             header.base_sequence,
-            services.world.clock.wall_ms(),
+            self.ctx.services.world.clock.wall_ms(),
         )
-        if verification is not None:
-            questions.setdefault(producer, []).append(tp)
-        return verification
+        return None if place.verification is None else producer
 
     def _hear(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         self.unanswered -= 1
         for tp, code in codes.items():
-            self.verified[tp] = self.verified[tp]._replace(error=code)
+            if code is not ErrorCode.NONE:
+                self.asked[tp].error = self.asked[tp].error or _cannot_verify(code)
         if not self.unanswered:
             self.ctx.services.purgatories.check(self.kind, (self._answered,))
 
     def keep_records(self) -> None:
         """The request's buffer is not ours while we wait."""
-        kept = [
-            (tp, None if records is None else memoryview(bytearray(records)))
-            for tp, records in self.request.partitions
-        ]
-        self.request = self.request._replace(partitions=kept)
+        for place in self.places:
+            if place.records is not None:
+                place.records = memoryview(bytearray(place.records))
 
     def try_complete(self) -> Response | None:
         if self.unanswered:
             return None
         if self.inner is None:
-            done = _append_all(self.ctx, self.request, self.looked, self.verified)
+            done = _append_all(self.ctx, self.request, self.places)
             if isinstance(done, Response):
                 return done
             self.inner = done
@@ -417,4 +409,4 @@ class VerifiedProduce(DelayedOperation):
         if self.inner is not None:
             return self.inner.on_expire()
         error = int(ErrorCode.REQUEST_TIMED_OUT)
-        return _answer(self.ctx, [PartitionResult(tp, error) for tp, _ in self.request.partitions])
+        return _answer(self.ctx, [PartitionResult(place.tp, error) for place in self.places])

@@ -28,8 +28,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     )
     ticket = Waiting(_response)
     ctx.services.groups.sync(request.group_id, sync, ticket)
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(synced: Synced) -> Response:

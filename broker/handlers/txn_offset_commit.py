@@ -70,8 +70,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         services.transactions.verifier.ask(
             request.transactional_id, producer, [partition.tp], commit
         )
-    done = ticket.try_complete()
-    return done if done is not None else Delayed(ticket)
+    return Delayed(ticket)
 
 
 def _response(request: Any, errors: Errors, code: ErrorCode) -> Response:

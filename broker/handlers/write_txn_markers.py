@@ -15,13 +15,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from highwater.broker.context import Api, Context, Delayed, Reply
 from highwater.broker.handlers.produce import ALL, Wait
+from highwater.broker.log.parts import Origin
 from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import WriteTxnMarkersResponse
-from highwater.kafka.wire.records import Marker, build_marker, parse_header
+from highwater.kafka.wire.records import Marker, build_marker
 
 API = Api(key=27, name="WriteTxnMarkers", versions=(0, 1))
 
@@ -48,9 +49,7 @@ def handle(ctx: Context, request: Any) -> Reply:
                     waiting[place] = _append(ctx, entry, place.tp)
                 except ApiError as e:
                     codes[place] = e.code
-    operation = DelayedMarkers(ctx, request, codes, waiting)
-    done = operation.try_complete()
-    return done if done is not None else Delayed(operation)
+    return Delayed(DelayedMarkers(ctx, request, codes, waiting))
 
 
 def _append(ctx: Context, entry: Any, tp: TopicPartition) -> Wait:
@@ -64,8 +63,8 @@ def _append(ctx: Context, entry: Any, tp: TopicPartition) -> Wait:
         entry.producer_epoch,
         services.world.clock.wall_ms(),
     )
-    header = parse_header(batch)
-    info, partition = services.replicas.append(tp, memoryview(batch), [header], ALL, client=False)
+    partition = services.replicas.partition(tp)
+    info = services.replicas.append(partition, memoryview(batch), ALL, Origin.COORDINATOR)
     end_offset = info.last_offset + 1
     if of_group:
         services.groups.marker_appended(tp, entry.producer_id, commit, end_offset)

@@ -25,6 +25,7 @@ from highwater.broker.log.parts import (
     AppendInfo,
     LogHooks,
     LogSlice,
+    Origin,
     UnexpectedOffsetError,
     assign_offsets,
     part_of,
@@ -116,18 +117,17 @@ class Log:
         leader_epoch: int,
         now_wall_ms: int,
         *,
-        client: bool = True,
+        origin: Origin = Origin.CLIENT,
         verification: Verification | None = None,
     ) -> AppendInfo:
         """Appends validated batches, which stand one after the other in `view`.
 
-        `client=False` is for the broker's own batches (markers, offset commits): no sequence
-        numbers. `verification` (from `Partition.verify_transaction`) lets a transaction begin.
+        `verification` (from `Partition.verify_transaction`) lets a transaction begin.
         Raises ApiError (nothing changed) and OSError (nothing changed, the disk is at fault).
         """
         base = self.log_end_offset
         prepared = self.producers.prepare(
-            headers, base, client=client, marker_of=lambda header: marker_of(view, header)
+            headers, base, origin, marker_of=lambda header: marker_of(view, header)
         )
         duplicate = prepared.duplicate
         if duplicate is not None:
@@ -197,7 +197,7 @@ class Log:
         size = last.position + last.size - headers[0].position
         largest = max(header.max_timestamp for header in headers)
         prepared = self.producers.prepare(
-            headers, None, client=False, marker_of=lambda header: marker_of(view, header)
+            headers, None, Origin.REPLICATION, marker_of=lambda header: marker_of(view, header)
         )
         segment = self._segment_for(
             size, headers[0].base_offset, last.last_offset, largest, self._clock.wall_ms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -16,6 +17,20 @@ from highwater.world.api import Buffer, File
 
 if TYPE_CHECKING:
     from highwater.broker.log.log import Log
+
+
+class Origin(Enum):
+    """Who made the batches of an append, and so how far they are believed (Kafka's AppendOrigin).
+
+    CLIENT: nothing is believed; format, CRC, epochs and sequences are checked, duplicates found.
+    COORDINATOR: made by this broker (markers, offsets, transactions), without sequence numbers.
+    REPLICATION: of the partition's leader, offsets and all; it has checked them, and they never
+    fail here.
+    """
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
 
 
 class AppendInfo(NamedTuple):

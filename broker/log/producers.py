@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from highwater.broker.log.parts import Origin
 from highwater.broker.log.producer_entry import (
     NO_EPOCH,
     Batch,
@@ -118,16 +119,14 @@ class ProducerStates:
         self,
         headers: Sequence[BatchHeader],
         base_offset: int | None,
+        origin: Origin,
         *,
-        client: bool,
         marker_of: MarkerOf,
     ) -> Prepared:
-        """Checks batches against this state.  Offsets are those of the headers, or run from
-        `base_offset`.
-
-        With `client`, epochs and sequences are enforced and duplicates found; else only epochs of a
-        leader's own appends (`base_offset` given) are, and a follower's (None) never fail.
+        """Checks batches against this state, as far as `origin` asks for.  Offsets run from
+        `base_offset`; None, for REPLICATION: they are those of the headers.
         """
+        client = origin is Origin.CLIENT
         prepared = NOTHING
         offset = base_offset
         for header in headers:
@@ -344,7 +343,7 @@ class ProducerStates:
 
     def replay(self, header: BatchHeader, marker_of: MarkerOf) -> Sequence[AbortedTransaction]:
         """Takes a batch that is in the log; gives the transaction it aborted."""
-        prepared = self.prepare([header], None, client=False, marker_of=marker_of)
+        prepared = self.prepare([header], None, Origin.REPLICATION, marker_of=marker_of)
         return self.commit(prepared, header.base_offset + header.last_offset_delta + 1)
 
 

@@ -18,11 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import Origin
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.errors import ErrorCode, RecordsRefused
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.record_codec import NO_TIMESTAMP, Record
-from highwater.kafka.wire.records import BatchHeader, recompressed, records_of_batch
+from highwater.kafka.wire.records import (
+    BatchHeader,
+    batches,
+    recompressed,
+    records_of_batch,
+    validate_produce,
+)
 
 CODECS = {
     "uncompressed": Compression.NONE,
@@ -36,6 +43,23 @@ NAMED_RECORDS = 100
 """An answer names so many of a batch's bad records at most, and counts them all."""
 
 Problem = Callable[[Record], str | None]
+
+
+def checked(
+    view: memoryview, config: LogConfig, origin: Origin, *, looked_into: bool = False
+) -> list[BatchHeader]:
+    """The headers of what a leader is about to append, and nothing of it is left to check.
+
+    A client's one batch is checked by its header and CRC; its records, where the topic is compacted
+    and `validated` has not `looked_into` them before.  Raises ApiError: CORRUPT_MESSAGE,
+    INVALID_RECORD, MESSAGE_TOO_LARGE.
+    """
+    if origin is not Origin.CLIENT:
+        return list(batches(view))
+    headers = validate_produce(view, config.max_message_bytes)
+    if config.compacts and not looked_into:
+        validated(view, headers[0], config, 0)
+    return headers
 
 
 def takes_time(config: LogConfig, header: BatchHeader) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from highwater.broker.log.validation import checked
 from highwater.broker.replica.follower import Follower
 from highwater.broker.replica.isr import Isr
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from highwater.broker.log.log import Log
     from highwater.broker.log.log_config import LogConfig
-    from highwater.broker.log.parts import AppendInfo
+    from highwater.broker.log.parts import AppendInfo, Origin
     from highwater.broker.log.verification import Verification
     from highwater.kafka.wire.records import BatchHeader
 
@@ -249,18 +250,20 @@ class Partition:
     def append(
         self,
         records: memoryview,
-        headers: list[BatchHeader],
         acks: int,
         now_ms: int,
         wall_ms: int,
+        origin: Origin,
         *,
-        client: bool = True,
+        looked_into: bool = False,
         verification: Verification | None = None,
     ) -> tuple[AppendInfo, bool]:
-        """Appends validated batches as leader; the second value is True where the HW moved.
+        """Checks batches as their origin asks for, and appends them as leader; the second value is
+        True where the HW moved.
 
-        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, producer errors), or OSError
-        from the disk with nothing changed.
+        `looked_into` and `verification` are those of `checked` and of `Log.append_as_leader`.
+        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then what is wrong with the
+        batch or its producer), or OSError from the disk, with nothing changed.
         """
         log = self.leader_log()
         if acks == -1 and len(self.isr.members) < self.effective_min_isr:
@@ -269,8 +272,9 @@ class Partition:
                 f"the ISR of {self.tp} has {len(self.isr.members)} members, "
                 f"min.insync.replicas is {self.min_insync_replicas}",
             )
+        headers = checked(records, log.config, origin, looked_into=looked_into)
         info = log.append_as_leader(
-            records, headers, self.leader_epoch, wall_ms, client=client, verification=verification
+            records, headers, self.leader_epoch, wall_ms, origin=origin, verification=verification
         )
         # with followers in the ISR the HW cannot move before they fetch
         moved = len(self.isr.maximal) == 1 and self.advance_high_watermark(now_ms)

@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from highwater.broker.log.log import Log
     from highwater.broker.log.log_config import LogConfig
     from highwater.broker.log.log_manager import LogManager
-    from highwater.broker.log.parts import AppendInfo, LogSlice
+    from highwater.broker.log.parts import AppendInfo, LogSlice, Origin
     from highwater.broker.log.verification import Verification
     from highwater.kafka.config import Config
-    from highwater.kafka.wire.records import BatchHeader
     from highwater.world.api import World, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -119,28 +118,26 @@ class ReplicaManager:
 
     def append(
         self,
-        tp: TopicPartition,
+        partition: Partition,
         records: memoryview,
-        headers: list[BatchHeader],
         acks: int,
+        origin: Origin,
         *,
-        client: bool = True,
+        looked_into: bool = False,
         verification: Verification | None = None,
-    ) -> tuple[AppendInfo, Partition]:
-        """Appends as leader.  Raises ApiError; a disk that fails takes its directory offline.
-
-        `client` and `verification` are `Log.append_as_leader`'s.
+    ) -> AppendInfo:
+        """`Partition.append`, whose errors it raises; a disk that fails takes its directory offline
+        (KAFKA_STORAGE_ERROR).
         """
-        partition = self.partition(tp)
-        wall_ms = self.world.clock.wall_ms()
+        tp, wall_ms = partition.tp, self.world.clock.wall_ms()
         try:
             info, moved = partition.append(
                 records,
-                headers,
                 acks,
                 monotonic_ms(),
                 wall_ms,
-                client=client,
+                origin,
+                looked_into=looked_into,
                 verification=verification,
             )
         except OSError as e:
@@ -151,7 +148,7 @@ class ReplicaManager:
         self.completed("Fetch", (tp,))
         if moved:
             self.completed("Produce", (tp,))
-        return info, partition
+        return info
 
     def flush_soon(self, partition: Partition) -> None:
         """log.flush.interval.messages is reached: one flush takes all that was appended by then."""

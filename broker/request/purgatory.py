@@ -3,10 +3,11 @@
 A delayed operation (Kafka's DelayedOperation) is an acks=all Produce waiting for the HW, a Fetch
 waiting for bytes, an election waiting for leaders.  It is *watched* under keys (a partition, a
 group): whoever changes something says so by `check(kind, keys)`, and what is watched there looks
-again.  It ends exactly once, by `try_complete` giving an answer or by `on_expire`; everything that
-refers to it (watch lists, the timing wheel) is taken back at that moment, so that nothing completed
-is ever kept.  Kafka leaves completed operations in the watch lists and purges them now and then,
-because its lists are under locks; here there is one thread, removal costs O(1) a key, and the two
+again.  It ends exactly once, by `try_complete` giving an answer or by `on_expire`; nobody but the
+purgatory calls them, the first time when it is submitted.  Everything that refers to it (watch
+lists, the timing wheel) is taken back at its end, so that nothing completed is ever kept.  Kafka
+leaves completed operations in the watch lists and purges them now and then, because its lists are
+under locks; here there is one thread, removal costs O(1) a key, and the two
 `purgatory.purge.interval.requests` settings have nothing left to do.
 
 Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted returns watch
@@ -75,8 +76,6 @@ class DelayedOperation(TimerTask):
     """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
     overlaps: ClassVar[bool] = False
     """Its work is done and only others are waited for: the connection's next request may come."""
-    tried: ClassVar[bool] = False
-    """Its handler has just looked whether it is complete: `submit` need not look again."""
 
     keys: Sequence[Hashable]
     timeout_ms: int
@@ -132,7 +131,7 @@ class Purgatories:
         op._failed = failed
         op._watched_by = None
         op.completed = False
-        if not op.tried and self._try(op):
+        if self._try(op):
             return
         if op.timeout_ms <= 0:
             self._expire(op)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from highwater.broker.log.epochs import EpochCache
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr, Partition
 from highwater.controller.rules.effects import (
     Children,
@@ -95,7 +96,7 @@ def partition_steps(cycles: int) -> float:
     began = time.process_time()
     for cycle in range(cycles):
         now += 1
-        partition.append(memoryview(b""), [], -1, now, now)
+        partition.append(memoryview(b""), -1, now, now, Origin.COORDINATOR)
         end = log.log_end_offset
         partition.follower_fetched(2, end, 0, now)
         steps += 4

@@ -9,10 +9,11 @@ import pytest
 
 from highwater.broker.log.epochs import EpochCache
 from highwater.broker.log.log_manager import LogManager
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr, Partition
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.record_codec import Record
-from highwater.kafka.wire.records import batches, build_batch
+from highwater.kafka.wire.records import build_batch
 from highwater.simulation.cluster import DATA, Shape
 from highwater.simulation.last_events import Trace
 from highwater.simulation.rules.agreed_log import PartitionTruth
@@ -44,7 +45,7 @@ def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
         partition.host(logs.get_or_create(TP, logs.topic_config({})), 0, 1)
         partition.make_leader(_state(0, (1, 2, 3), (1, 2, 3)), 0)
         data = build_batch([Record(None, b"v", 1)])
-        partition.append(memoryview(data), list(batches(data)), -1, 0, 0)
+        partition.append(memoryview(data), -1, 0, 0, Origin.CLIENT)
         partition.follower_fetched(2, 1, 0, 1)
         partition.follower_fetched(3, 0, 0, 1)
         assert partition.high_watermark == 0

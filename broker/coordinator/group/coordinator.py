@@ -44,11 +44,12 @@ from highwater.broker.coordinator.group.shard import (
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL, Coordinator
 from highwater.broker.coordinator.shard import PendingWrite
+from highwater.broker.log.parts import Origin
 from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from highwater.kafka.wire.compression import Compression
-from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch, parse_header
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 
 if TYPE_CHECKING:
     from highwater.broker.log.verification import Verification
@@ -359,10 +360,8 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         limit = shard.partition.leader_log().config.max_message_bytes
         if len(batch) > limit:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes, limit {limit}")
-        header = parse_header(batch)
-        tp = shard.partition.tp
-        info, _ = self.replicas.append(
-            tp, memoryview(batch), [header], ALL, client=False, verification=verification
+        info = self.replicas.append(
+            shard.partition, memoryview(batch), ALL, Origin.COORDINATOR, verification=verification
         )
         return info.last_offset + 1
 

@@ -33,10 +33,11 @@ from highwater.broker.coordinator.transaction.transaction import (
     Write,
 )
 from highwater.broker.coordinator.transaction.verifier import Verifier
+from highwater.broker.log.parts import Origin
 from highwater.broker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.records import Record, build_batch, parse_header
+from highwater.kafka.wire.records import Record, build_batch
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.pending import Waiting
@@ -231,8 +232,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
     def _append_record(self, shard: TransactionShard, record: TransactionRecord) -> int:
         key, value = encode(record)
         batch = build_batch([Record(key, value, timestamp=self._wall_ms())])
-        tp = shard.partition.tp
-        info, _ = self.replicas.append(tp, memoryview(batch), [parse_header(batch)], ALL)
+        info = self.replicas.append(shard.partition, memoryview(batch), ALL, Origin.COORDINATOR)
         return info.last_offset + 1
 
     def committed_late(self, shard: TransactionShard, pending: TransactionWrite) -> None:

@@ -24,6 +24,7 @@ from highwater.broker.log.cleaner.record_filter import DELETE_HORIZON
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
+from highwater.broker.log.parts import Origin
 from highwater.cluster import apache
 from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.process_cluster import Settings
@@ -98,7 +99,11 @@ class Ours:
 
     def append(self, data: bytearray) -> None:
         self.log.append_as_leader(
-            memoryview(data), list(batches(data)), 0, self.clock.wall_ms(), client=False
+            memoryview(data),
+            list(batches(data)),
+            0,
+            self.clock.wall_ms(),
+            origin=Origin.COORDINATOR,
         )
 
     def write(self, count: int) -> None:

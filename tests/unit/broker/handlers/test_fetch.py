@@ -11,11 +11,12 @@ import trio
 
 from highwater.broker.context import Delayed
 from highwater.broker.handlers import fetch
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
-from highwater.kafka.wire.records import Record, build_batch, validate_produce
+from highwater.kafka.wire.records import Record, build_batch
 
 TPS = [TopicPartition("t", number) for number in range(7)]
 BATCH = bytes(build_batch([Record(b"k", b"v", 1, ())]))
@@ -42,7 +43,8 @@ def state(leader: int, epoch: int) -> LeaderAndIsr:
 
 def append(b: Any, tp: TopicPartition) -> None:
     records = memoryview(bytearray(BATCH))
-    b.services.replicas.append(tp, records, validate_produce(records, 1 << 20), 1)
+    replicas = b.services.replicas
+    replicas.append(replicas.partition(tp), records, 1, Origin.CLIENT)
 
 
 def request(min_bytes: int = 1) -> memoryview:

@@ -9,12 +9,13 @@ from typing import Any
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Delayed
 from highwater.broker.handlers import fetch
+from highwater.broker.log.parts import Origin
 from highwater.broker.quota.entities import Entity
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
-from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch, validate_produce
+from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 BATCH = bytes(build_batch([Record(None, b"v" * 100, 1)]))
@@ -49,9 +50,10 @@ def state(leader: int, epoch: int, replicas: tuple[int, ...] = (1,)) -> LeaderAn
 
 
 def append(b: Any, tp: TopicPartition, count: int = 1, data: bytes = BATCH) -> None:
+    replicas = b.services.replicas
     for _ in range(count):
         records = memoryview(bytearray(data))
-        b.services.replicas.append(tp, records, validate_produce(records, MANY), 1)
+        replicas.append(replicas.partition(tp), records, 1, Origin.CLIENT)
     b.services.completions.drain()
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from highwater.broker.handlers import list_offsets
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.messages import ListOffsetsRequest
-from highwater.kafka.wire.records import Record, build_batch, validate_produce
+from highwater.kafka.wire.records import Record, build_batch
 
 RECORDS = 60
 SEGMENTS_AT_LEAST = 5
@@ -33,7 +34,7 @@ async def lead(b: Any) -> None:
     partition.make_leader(alone, 0)
     for time in range(1, RECORDS + 1):
         records = memoryview(bytearray(build_batch([Record(b"k", b"v", time, ())])))
-        b.services.replicas.append(tp, records, validate_produce(records, 1 << 20), 1)
+        b.services.replicas.append(partition, records, 1, Origin.CLIENT)
     log = partition.leader_log()
     assert len(log.segments) >= SEGMENTS_AT_LEAST
     assert partition.high_watermark == RECORDS

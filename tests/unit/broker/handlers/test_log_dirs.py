@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from highwater.broker.handlers import alter_replica_log_dirs, describe_log_dirs
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.messages import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from highwater.kafka.wire.records import validate_produce
 from tests.unit.broker.log.conftest import batch
 
 T0 = TopicPartition("t", 0)
@@ -54,7 +54,9 @@ def test_a_replica_moves(in_broker: Any, version: int) -> None:
         partition.make_leader(state, 0)
         for _ in range(3):
             data = batch()
-            services.replicas.append(T0, memoryview(data), validate_produce(data, 1000), -1)
+            services.replicas.append(
+                services.replicas.partition(T0), memoryview(data), -1, Origin.CLIENT
+            )
         assert await replicas(b) == [("/a", 0, False)]
         assert await alter(b, version, "/b", ("t", [0, 1]), ("nobody", [0])) == {
             ("t", 0): "NONE",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from highwater.broker.handlers import produce
+from highwater.broker.replica.partition_states import StopReplica
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.compression import Compression, compress
@@ -205,3 +206,18 @@ def test_levels_tell(codec: Compression, low: int, high: int) -> None:
     words = [b"%x " % (i * 2654435761 % 2**32 >> 20) for i in range(60_000)]
     data = b"".join(words)
     assert len(compress(codec, data, low)) > len(compress(codec, data, high))
+
+
+def test_a_partition_that_goes_while_its_batch_is_looked_into_takes_nothing(in_broker: Any) -> None:
+    async def body(b: Any) -> None:
+        partition = await lead(b, compression_type="gzip")
+        body = memoryview(bytearray(encode_request(produced(batch(7)), 9)))
+        reply = produce.handle(b.context(produce, 9), body)
+        replicas = b.services.replicas
+        await replicas.stop_replica([StopReplica(partition.tp, -1, True)], lambda: None)
+        found = await reply  # type: ignore[misc]
+        answer = decode_response(0, 9, b"".join(found.parts))
+        assert error_of(answer) == "NOT_LEADER_OR_FOLLOWER"
+        assert partition.log.log_end_offset == 0
+
+    in_broker(body)

@@ -143,7 +143,7 @@ class Node:
         ctx = self.b.context(produce, 7)
         reply = produce.handle(ctx, memoryview(bytearray(body)))
         if not hasattr(reply, "parts"):
-            reply = await self.b._wait(reply)
+            reply = await self.b._wait(reply, body)
         found = parse_produce_response(memoryview(b"".join(reply.parts or ())))  # type: ignore[arg-type]
         return name_of(found[DATA][0])
 

@@ -14,20 +14,16 @@ import trio
 from highwater.broker.log.index import OffsetIndex, TimeIndex
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
-from highwater.broker.log.parts import AppendInfo, LogSlice
+from highwater.broker.log.parts import AppendInfo, LogSlice, Origin
 from highwater.broker.log.recovery import load_log
+from highwater.broker.log.validation import checked
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.records import (
-    BatchHeader,
-    Record,
-    batches,
-    build_batch,
-    validate_fetched,
-    validate_produce,
-)
+from highwater.kafka.wire.records import BatchHeader, Record, batches, build_batch, validate_fetched
 from highwater.world.real.disk import RealDisk
 
 START_MS = 1_700_000_000_000
+OWN = Origin.COORDINATOR
+"""Of a batch that this broker made."""
 TP = TopicPartition("topic", 0)
 
 
@@ -95,13 +91,16 @@ class Logs:
 
 
 def lead(
-    log: Log, data: bytearray, epoch: int = 0, now_ms: int = START_MS, *, client: bool = True
+    log: Log,
+    data: bytearray,
+    epoch: int = 0,
+    now_ms: int = START_MS,
+    *,
+    origin: Origin = Origin.CLIENT,
 ) -> AppendInfo:
     """Appends what a client sent."""
-    headers = (
-        validate_produce(data, log.config.max_message_bytes) if client else list(batches(data))
-    )
-    return log.append_as_leader(memoryview(data), headers, epoch, now_ms, client=client)
+    headers = checked(memoryview(data), log.config, origin)
+    return log.append_as_leader(memoryview(data), headers, epoch, now_ms, origin=origin)
 
 
 def follow(log: Log, data: bytes) -> AppendInfo:

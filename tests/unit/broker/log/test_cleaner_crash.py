@@ -24,7 +24,7 @@ from highwater.world.sim import Kernel, Simulation, run_simulation
 from highwater.world.sim.disk import ProcessDisk, SimFile
 from highwater.world.sim.process import Process, ProcessCrashed
 from tests.unit.broker.log.cleaner.test_work import records_in
-from tests.unit.broker.log.conftest import START_MS, headers_of, lead
+from tests.unit.broker.log.conftest import OWN, START_MS, headers_of, lead
 
 TP = TopicPartition("t", 0)
 FOLDER = "/data"
@@ -125,9 +125,13 @@ async def write(log: Log, cleaner: LogCleaner, manager: LogManager) -> Records:
     """Overwrites, tombstones, an aborted transaction, several segments, all of it flushed."""
     for n in range(24):
         items = [Record(b"k%d" % (n % 5), b"v%d" % n, START_MS), Record(b"u%d" % n, b"x", START_MS)]
-        lead(log, build_batch(items), client=False)
+        lead(log, build_batch(items), origin=OWN)
         if n % 6 == 5:
-            lead(log, build_batch([Record(b"u%d" % (n - 1), None, START_MS)]), client=False)
+            lead(
+                log,
+                build_batch([Record(b"u%d" % (n - 1), None, START_MS)]),
+                origin=OWN,
+            )
         if n == 10:
             data = build_batch(
                 [Record(b"k0", b"aborted", START_MS)],
@@ -136,10 +140,10 @@ async def write(log: Log, cleaner: LogCleaner, manager: LogManager) -> Records:
                 base_sequence=0,
                 attributes=TRANSACTIONAL,
             )
-            lead(log, data, client=False)
-            lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), client=False)
+            lead(log, data, origin=OWN)
+            lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
     log.roll()
-    lead(log, build_batch([Record(b"last", b"x", START_MS)]), client=False)
+    lead(log, build_batch([Record(b"last", b"x", START_MS)]), origin=OWN)
     log.update_high_watermark(log.log_end_offset)
     await log.flush()
     manager.checkpoint_recovery_points()

@@ -18,6 +18,7 @@ from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.records import LOG_APPEND_TIME, BatchHeader, batches, check_crc
 from tests.unit.broker.log.conftest import (
+    OWN,
     START_MS,
     Logs,
     batch,
@@ -411,7 +412,7 @@ def test_retention_by_size_and_time(logs: Logs) -> None:
 def test_retention_of_what_is_below_the_log_start(logs: Logs) -> None:
     log = logs.open(LogConfig(segment_bytes=len(batch(2)), cleanup_policy="compact"))
     for _ in range(4):
-        lead(log, batch(2))
+        lead(log, batch(2), origin=OWN)
     log.advance_log_start(4)
     assert log.delete_old_segments(START_MS * 2, high_watermark=8) == 2
     log.advance_log_start(5)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import Origin
 from highwater.broker.log.producer_entry import (
     Batch,
     CorruptSnapshotError,
@@ -25,6 +26,7 @@ from highwater.kafka.wire.records import (
     build_marker,
 )
 from tests.unit.broker.log.conftest import (
+    OWN,
     START_MS,
     Logs,
     batch,
@@ -36,12 +38,12 @@ from tests.unit.broker.log.conftest import (
 )
 
 
-def code_of(log: Log, data: bytearray, *, client: bool = True) -> ErrorCode:
+def code_of(log: Log, data: bytearray, *, origin: Origin = Origin.CLIENT) -> ErrorCode:
     """The error of an append that must not change anything."""
     before = log.log_end_offset, log.size, log.producers.entries
     code = ErrorCode.NONE
     try:
-        lead(log, data, client=client)
+        lead(log, data, origin=origin)
     except ApiError as error:
         code = error.code
     after = log.log_end_offset, log.size, log.producers.entries
@@ -157,12 +159,12 @@ def test_transactions_bound_the_stable_offset(logs: Logs) -> None:
     lead(log, batch(2, producer=(2, 0, 0), attributes=TRANSACTIONAL))
     lead(log, batch(2, producer=(1, 0, 2), attributes=TRANSACTIONAL))
     stable.append(log.first_unstable_offset)
-    marker = lead(log, build_marker(Marker(True, 0), 1, 0, START_MS), client=False).base_offset
+    marker = lead(log, build_marker(Marker(True, 0), 1, 0, START_MS), origin=OWN).base_offset
     log.update_high_watermark(marker)
     stable.append(log.first_unstable_offset)  # decided, but not replicated
     log.update_high_watermark(marker + 1)
     stable.append(log.first_unstable_offset)
-    lead(log, build_marker(Marker(False, 0), 2, 0, START_MS), client=False)
+    lead(log, build_marker(Marker(False, 0), 2, 0, START_MS), origin=OWN)
     log.update_high_watermark(log.log_end_offset)
     stable.append(log.first_unstable_offset)
     assert stable == [None, 2, 2, 4, None]
@@ -174,10 +176,10 @@ def test_markers_are_fenced(logs: Logs) -> None:
     log = logs.open()
     lead(log, batch(1, producer=(1, 3, 0), attributes=TRANSACTIONAL))
     old = build_marker(Marker(True, 5), 1, 2, START_MS)
-    assert code_of(log, old, client=False) == ErrorCode.INVALID_PRODUCER_EPOCH
-    lead(log, build_marker(Marker(True, 5), 1, 3, START_MS), client=False)
+    assert code_of(log, old, origin=OWN) == ErrorCode.INVALID_PRODUCER_EPOCH
+    lead(log, build_marker(Marker(True, 5), 1, 3, START_MS), origin=OWN)
     zombie = build_marker(Marker(True, 4), 1, 3, START_MS)
-    assert code_of(log, zombie, client=False) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert code_of(log, zombie, origin=OWN) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused(logs: Logs) -> None:
@@ -189,7 +191,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused(logs: Logs) -> None:
 def test_truncating_a_marker_opens_the_transaction_again(logs: Logs) -> None:
     log = logs.open()
     lead(log, batch(1, producer=(1, 0, 0), attributes=TRANSACTIONAL))
-    lead(log, build_marker(Marker(True, 0), 1, 0, START_MS), client=False)
+    lead(log, build_marker(Marker(True, 0), 1, 0, START_MS), origin=OWN)
     log.close()
     log = logs.open(clean=True)  # from a snapshot, which does not say where the marker was
     unstable = [log.first_unstable_offset]

@@ -16,6 +16,7 @@ from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.recovery import UnsupportedFormatError
 from highwater.kafka.wire.records import TRANSACTIONAL, Marker, batches, build_marker
 from tests.unit.broker.log.conftest import (
+    OWN,
     START_MS,
     Logs,
     batch,
@@ -285,7 +286,7 @@ def test_transactions_survive_recovery(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     lead(log, batch(2, producer=(1, 0, 0), attributes=TRANSACTIONAL))
     lead(log, batch(2, producer=(2, 0, 0), attributes=TRANSACTIONAL))
-    lead(log, build_marker(Marker(False, 3), 1, 0, START_MS), client=False)
+    lead(log, build_marker(Marker(False, 3), 1, 0, START_MS), origin=OWN)
     assert log.first_unstable_offset == 0  # the marker is not replicated yet
     log.update_high_watermark(5)
     assert log.first_unstable_offset == 2
@@ -295,6 +296,6 @@ def test_transactions_survive_recovery(logs: Logs, tmp_path: Path) -> None:
         log = Logs(folder).open(clean=clean)
         log.update_high_watermark(5)
         assert log.first_unstable_offset == 2
-        lead(log, build_marker(Marker(True, 3), 2, 0, START_MS), client=False)
+        lead(log, build_marker(Marker(True, 3), 2, 0, START_MS), origin=OWN)
         log.update_high_watermark(6)
         assert log.first_unstable_offset is None

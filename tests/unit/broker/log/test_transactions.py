@@ -21,7 +21,7 @@ from highwater.kafka.wire.records import (
     build_marker,
     validate_produce,
 )
-from tests.unit.broker.log.conftest import START_MS, Logs, batch, bytes_of, follow, lead
+from tests.unit.broker.log.conftest import OWN, START_MS, Logs, batch, bytes_of, follow, lead
 
 SMALL = LogConfig(segment_bytes=700)
 
@@ -43,7 +43,7 @@ class Story:
 
     def end(self, log: Log, producer: int, commit: bool) -> None:
         marker = build_marker(Marker(commit, 0), producer, 0, START_MS)
-        at = lead(log, marker, client=False).base_offset
+        at = lead(log, marker, origin=OWN).base_offset
         if producer in self.open:
             self.ended.append((producer, self.open.pop(producer), at, not commit))
 
@@ -123,7 +123,7 @@ def test_the_file_is_kafkas(logs: Logs) -> None:
     path = Path(f"{logs.folder}/{0:020d}.txnindex")
     log.segments[0].write_indexes()
     assert not path.exists()
-    lead(log, build_marker(Marker(False, 3), 7, 1, START_MS), client=False)
+    lead(log, build_marker(Marker(False, 3), 7, 1, START_MS), origin=OWN)
     log.close()
     assert path.read_bytes().hex() == (
         "0000" + "0000000000000007" + "0000000000000000" + "0000000000000002" + "0000000000000003"
@@ -164,7 +164,7 @@ def test_a_transaction_begins_with_its_verification_alone(guarded: Log) -> None:
     assert verified(log, txn_batch(0), object()) is ErrorCode.INVALID_TXN_STATE
     assert verified(log, txn_batch(0), right) is ErrorCode.NONE
     assert verified(log, txn_batch(1), None) is ErrorCode.NONE  # it is open now
-    lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), client=False)
+    lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
     # what was verified for the transaction that has ended does not open another
     assert verified(log, txn_batch(2), right) is ErrorCode.INVALID_TXN_STATE
 
@@ -172,7 +172,7 @@ def test_a_transaction_begins_with_its_verification_alone(guarded: Log) -> None:
 def test_a_marker_ends_a_verification_under_way(guarded: Log) -> None:
     log = guarded
     right = log.producers.verifications.begin(1, 0, 0, START_MS)
-    lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), client=False)
+    lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
     assert verified(log, txn_batch(0), right) is ErrorCode.INVALID_TXN_STATE
 
 

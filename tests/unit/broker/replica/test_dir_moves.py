@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from highwater.broker.log.log_manager import LogManager
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica import dir_moves
 from highwater.broker.replica.partition import LeaderAndIsr, Partition
 from highwater.broker.replica.replica_manager import ReplicaManager
@@ -17,7 +18,6 @@ from highwater.broker.replica.throttles import LOG_DIRS_RATE
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
-from highwater.kafka.wire.records import validate_produce
 from highwater.world.real import RealWorld
 from tests.unit.broker.log.conftest import batch, bytes_of, largest_file, sequence_of
 
@@ -54,7 +54,7 @@ class Rig:
         for n in range(count):
             now = self.logs.clock.wall_ms()
             data = batch(size=size, producer=(7, 0, first + n), timestamp=now)
-            self.replicas.append(TP, memoryview(data), validate_produce(data, 1 << 20), -1)
+            self.replicas.append(self.replicas.partition(TP), memoryview(data), -1, Origin.CLIENT)
 
     def kill(self) -> None:
         for log in (*self.logs.logs.values(), *self.logs.futures.logs.values()):

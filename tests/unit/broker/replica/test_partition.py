@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from highwater.broker.log.log_config import LogConfig
+from highwater.broker.log.parts import Origin
 from highwater.broker.log.recovery import load_log
 from highwater.broker.replica.fetch_state import Truncation, truncation_step
 from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
@@ -14,7 +15,7 @@ from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.record_codec import Record
-from highwater.kafka.wire.records import build_batch, validate_fetched, validate_produce
+from highwater.kafka.wire.records import build_batch, validate_fetched
 from highwater.world.real import RealWorld
 
 TP = TopicPartition("t", 0)
@@ -47,8 +48,7 @@ class Rig:
 
     def append(self, n: int = 1, acks: int = ALL) -> int:
         data = memoryview(bytearray(batch(n)))
-        headers = validate_produce(data, 1 << 20)
-        info, _ = self.partition.append(data, headers, acks, self.now, self.now)
+        info, _ = self.partition.append(data, acks, self.now, self.now, Origin.CLIENT)
         return info.last_offset + 1
 
     def fetch(self, follower: int, offset: int) -> IsrChange | None:
@@ -296,3 +296,25 @@ async def test_a_follower_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -
     term = rig.partition.generation
     rig.partition.stop(delete=False)
     assert (rig.partition.role, rig.partition.generation) == (Role.FOLLOWER, term)
+
+
+async def test_an_append_believes_a_batch_as_far_as_its_origin(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    p = rig.lead(0, isr=(1,))
+    broken, two = bytearray(batch(1)), bytearray(batch(1) + batch(1))
+    broken[-1] ^= 1
+
+    def code_of(data: bytearray, origin: Origin) -> ErrorCode:
+        try:
+            p.append(memoryview(bytearray(data)), 1, rig.now, rig.now, origin)
+        except ApiError as e:
+            return e.code
+        return ErrorCode.NONE
+
+    assert code_of(broken, Origin.CLIENT) is ErrorCode.CORRUPT_MESSAGE
+    assert code_of(two, Origin.CLIENT) is ErrorCode.INVALID_RECORD
+    assert p.require_log().log_end_offset == 0
+    assert code_of(two, Origin.COORDINATOR) is ErrorCode.NONE
+    assert p.require_log().log_end_offset == 2
+    p.stop(delete=True)
+    assert code_of(broken, Origin.CLIENT) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is asked first"

@@ -38,7 +38,7 @@ from highwater.kafka.wire.records import (
     records_of_batch,
 )
 from highwater.world.real.disk import RealDisk
-from tests.unit.broker.log.conftest import START_MS, FakeClock, check_indexes, headers_of, lead
+from tests.unit.broker.log.conftest import OWN, START_MS, FakeClock, check_indexes, headers_of, lead
 
 TP = TopicPartition("compacted", 0)
 COMPACT = LogConfig(
@@ -77,16 +77,20 @@ class Cleaned:
             Record(key, value, self.clock.now_ms + n) for n, (key, value) in enumerate(items)
         ]
         data = build_batch(records, **options)  # type: ignore[arg-type]
-        return lead(self.log, data, client=False).base_offset
+        return lead(self.log, data, origin=OWN).base_offset
 
     def mark(self, commit: bool, producer_id: int, epoch: int = 0) -> int:
         data = build_marker(Marker(commit, 0), producer_id, epoch, self.clock.now_ms)
-        return lead(self.log, data, client=False).base_offset
+        return lead(self.log, data, origin=OWN).base_offset
 
     def all_committed(self) -> None:
         """Everything is replicated; the last segment gets one more record, and stays active."""
         self.log.roll()
-        lead(self.log, build_batch([Record(b"last", b"x", self.clock.now_ms)]), client=False)
+        lead(
+            self.log,
+            build_batch([Record(b"last", b"x", self.clock.now_ms)]),
+            origin=OWN,
+        )
         self.log.update_high_watermark(self.log.log_end_offset)
 
     async def clean(self) -> bool:
