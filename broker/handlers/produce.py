@@ -330,8 +330,12 @@ class DelayedProduce(DelayedOperation):
         return _answer(self.ctx, self.results)
 
     def _settle(self, index: int, code: ErrorCode) -> None:
-        del self.waiting[index]
-        if code is not ErrorCode.NONE:
+        wait = self.waiting.pop(index)
+        if code is ErrorCode.NONE:
+            assert wait.partition.holds_committed(wait.required_offset, wait.generation), (
+                "invariant 4"
+            )
+        else:
             self.results[index] = PartitionResult(self.results[index].tp, int(code))
 
 

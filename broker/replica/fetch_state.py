@@ -68,3 +68,16 @@ def truncation_step(
     if own_epoch != leader_epoch:
         return Truncation(min(own_end, end), False)
     return Truncation(min(own_end, leader_end_offset, end), True)
+
+
+def cuts_as_epochs_say(log: Log, offset: int, leader_epoch: int, leader_end_offset: int) -> bool:
+    """Invariant 5: a cut to `offset` gives up only what lies above the end of the leader's epoch,
+    in its log or in this one.  A leader without epochs leaves nothing to go by.
+    """
+    if leader_end_offset == UNDEFINED_OFFSET:
+        return True
+    _, own_end = log.epochs.end_offset_for(leader_epoch, log.log_end_offset)
+    agreed = leader_end_offset
+    if leader_epoch != UNDEFINED_EPOCH and own_end != UNDEFINED_OFFSET:
+        agreed = min(own_end, leader_end_offset)
+    return offset >= agreed

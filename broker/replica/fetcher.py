@@ -23,7 +23,7 @@ import trio
 
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.quota.rates import SampledRate
-from highwater.broker.replica.fetch_state import FetchState, truncation_step
+from highwater.broker.replica.fetch_state import FetchState, cuts_as_epochs_say, truncation_step
 from highwater.broker.replica.follower_session import FollowerSession
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -301,6 +301,7 @@ class ReplicaFetcher:
         follower_log = partition.require_log()
         step = truncation_step(follower_log, partition.high_watermark, epoch, end)
         if step.offset < follower_log.log_end_offset:
+            assert cuts_as_epochs_say(follower_log, step.offset, epoch, end), "invariant 5"
             log.info(
                 "%s: truncating from %d to %d (HW %d), the leader's epoch %d ends at %d",
                 tp, follower_log.log_end_offset, step.offset, partition.high_watermark, epoch, end,

@@ -95,23 +95,40 @@ class Partition:
         self.tp = tp
         self.local_id = local_id
         self.max_lag_ms = max_lag_ms
+        """A follower that was last caught up longer ago than this leaves the ISR."""
         self.is_alive = is_alive
+        """Of a broker: only one that is alive may join the ISR."""
         self.log: Log | None = None
+        """None before `host` and while OFFLINE, else never; another directory's copy replaces it
+        only where both end at the same offset."""
         self.role = Role.NONE
+        """NONE before the first LeaderAndIsr and once deleted; OFFLINE is for good."""
         self.leader: BrokerId = NO_LEADER
+        """Whom LeaderAndIsr named for `leader_epoch`; `stop` leaves it."""
         self.leader_epoch = LeaderEpoch(-1)
+        """The newest that LeaderAndIsr has named: never falls, -1 before the first."""
         self.controller_epoch = ControllerEpoch(0)
+        """Of the LeaderAndIsr that named `leader_epoch`; every IsrChange carries it."""
         self.replicas: tuple[int, ...] = ()
+        """As assigned when `leader_epoch` began; this broker is one of them."""
         self.adding: tuple[int, ...] = ()
+        """Those of `replicas` that a reassignment brings; empty without one."""
         self.removing: tuple[int, ...] = ()
+        """Those of `replicas` that a reassignment takes away; empty without one."""
         self.isr = Isr()
+        """On a leader as ZooKeeper had it last, and at most one change; elsewhere unused."""
         self.followers: dict[int, Follower] = {}
+        """On a leader all other replicas and members of the ISR; elsewhere unused."""
         self._high_watermark = 0
+        """At most the log's end; on a leader it never falls, and is never above the LEO of a member
+        of the maximal ISR.  Invariant 2."""
         self.epoch_start_offset = 0
+        """On a leader the log's end when `leader_epoch` began: never above it.  Invariant 7."""
         self.min_insync_replicas = 1
+        """The topic's; it may be more than there are replicas (`effective_min_isr` is not)."""
         self.generation = 0
-        """Counts this broker's terms as follower: an append whose term has ended must not be
-        acknowledged, even where the broker leads again by the time somebody looks."""
+        """Never falls, and rises whenever this broker ceases to lead: an append of a term that has
+        ended is not acknowledged, even where the broker leads again meanwhile.  Invariant 4."""
 
     # ---------------------------------------------------------------- the log
 
@@ -145,6 +162,7 @@ class Partition:
         return self._high_watermark
 
     def _set_high_watermark(self, offset: int) -> None:
+        assert self.log is None or 0 <= offset <= self.log.log_end_offset, "the HW is in the log"
         self._high_watermark = offset
         if self.log is not None:
             self.log.update_high_watermark(offset)
@@ -272,6 +290,7 @@ class Partition:
                 f"the ISR of {self.tp} has {len(self.isr.members)} members, "
                 f"min.insync.replicas is {self.min_insync_replicas}",
             )
+        assert log.epochs.latest >= self.leader_epoch, "invariant 6: its epoch's start is written"
         headers = checked(records, log.config, origin, looked_into=looked_into)
         info = log.append_as_leader(
             records, headers, self.leader_epoch, wall_ms, origin=origin, verification=verification
@@ -326,6 +345,7 @@ class Partition:
         return self._propose(tuple(b for b in self.isr.members if b not in lagging), shrink=True)
 
     def _propose(self, members: tuple[int, ...], shrink: bool) -> IsrChange:
+        assert all(self._may_join(b) for b in members if b not in self.isr.members), "invariant 7"
         self.isr.propose(members)
         return IsrChange(
             self.tp,
@@ -336,6 +356,10 @@ class Partition:
             self.isr.zk_version,
             shrink,
         )
+
+    def _may_join(self, broker_id: int) -> bool:
+        joined_at = self.followers[broker_id].log_end_offset
+        return joined_at >= self.high_watermark and joined_at >= self.epoch_start_offset
 
     def isr_settled(self, change: IsrChange, zk_version: ZkVersion | None, now_ms: int) -> bool:
         """The write of `change` stands at `zk_version`, or was refused (None); True where the HW
@@ -370,8 +394,17 @@ class Partition:
                 lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
             return False
+        assert self._all_have(lowest), "invariant 2: the maximal ISR holds what is below the HW"
         self._set_high_watermark(lowest)
         return True
+
+    def _all_have(self, offset: int) -> bool:
+        """Whether the ISR is large enough, and every member that it has or may have holds all below
+        the offset."""
+        if self.under_min_isr or offset < self.high_watermark:
+            return False
+        others = {*self.isr.members, *(self.isr.pending or ())} - {self.local_id}
+        return all(self.followers[b].log_end_offset >= offset for b in others)
 
     def committed(self, required_offset: int, generation: int) -> ErrorCode | None:
         """Whether an acks=all append that ended at `required_offset` may be acknowledged.
@@ -387,6 +420,11 @@ class Partition:
         if len(self.isr.members) < self.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def holds_committed(self, required_offset: int, generation: int) -> bool:
+        """Invariant 4: the HW has passed the append, and this broker has led without a break."""
+        led = self.is_leader and generation == self.generation
+        return led and self.high_watermark >= required_offset
 
     @property
     def last_stable_offset(self) -> int:

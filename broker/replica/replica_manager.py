@@ -191,6 +191,8 @@ class ReplicaManager:
             except OSError as e:
                 self.disk_failed(partition, e)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+            if replica_id == CONSUMER_REPLICA_ID and piece.size:
+                assert piece.next_offset <= partition.high_watermark, "invariant 3"
         aborted: Sequence[tuple[int, int]] | None = None
         if isolation == READ_COMMITTED and replica_id == CONSUMER_REPLICA_ID:
             aborted = self._aborted(partition, leader_log, piece)

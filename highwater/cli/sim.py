@@ -100,7 +100,7 @@ def sim(
     log_file: Path | None,
     **switched: bool,
 ) -> None:
-    """Runs production brokers against a simulated world, and checks R1-R11 after each step.
+    """Runs production brokers against a simulated world, and checks R1-R12 after each step.
 
     Exits with 1 where a rule was broken, and prints the one command that replays it.
 

@@ -43,11 +43,16 @@ class Trace:
 
 
 class TraceHandler(logging.Handler):
-    """Takes what the brokers log, under the name of the process that logs it."""
+    """Takes what the brokers log, under the name of the process that logs it.
 
-    def __init__(self, trace: Trace) -> None:
+    An assertion of a broker that failed is in its log at most: whoever asked was told of an error.
+    `failed_assertion` hears of it.
+    """
+
+    def __init__(self, trace: Trace, failed_assertion: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._trace = trace
+        self._failed_assertion = failed_assertion
         root = logging.getLogger()
         self._level_before = root.level
         root.addHandler(self)
@@ -63,4 +68,7 @@ class TraceHandler(logging.Handler):
         text = f"{record.levelname.lower()}: {record.getMessage()}"
         if record.exc_info and record.exc_info[1] is not None:
             text += f" [{record.exc_info[1]!r}]"
-        self._trace.add(str(process) if process else "-", text)
+        who = str(process) if process else "-"
+        self._trace.add(who, text)
+        if record.exc_info and isinstance(record.exc_info[1], AssertionError):
+            self._failed_assertion(f"{who}: {text}")

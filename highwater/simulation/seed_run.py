@@ -200,7 +200,7 @@ class _Run:
                     for node in cluster.nodes.values():
                         node.host.disk.cold = 1 / 3
                 cluster.trace.everything = self._options.trace
-                handler = TraceHandler(cluster.trace)
+                handler = TraceHandler(cluster.trace, cluster.assertion_failed)
                 try:
                     await self._scenario(cluster, nursery)
                 finally:

@@ -110,9 +110,11 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
 
 
 def _sim(tree: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """`highwater sim` of that tree."""
+    """`highwater sim` of that tree, without the product's own assertions: what looks on from
+    outside has to find the mutant.
+    """
     return subprocess.run(
-        [sys.executable, "-m", "highwater.cli.main", "sim", *options],
+        [sys.executable, "-O", "-m", "highwater.cli.main", "sim", *options],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

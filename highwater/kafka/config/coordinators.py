@@ -39,7 +39,7 @@ class CoordinatorProperties:
     )
     offset_metadata_max_bytes: Int = prop(
         4096,
-        read_by="highwater.broker.coordinator.group.commit_requests",
+        read_by="highwater.broker.handlers.offset_commit",
         test="test_property_effects::test_metadata_of_offsets_has_a_bound",
         doc="The largest metadata of a committed offset, in bytes.",
     )

@@ -1,4 +1,4 @@
-"""R1-R11 of the cluster's own state, checked from outside after every step that changes it.
+"""R1-R12 of the cluster's own state, checked from outside after every step that changes it.
 
 Theory of operation.  The checker believes nobody.  What a replica holds it reads from the machine's
 disk (`mirror`), what is agreed from ZooKeeper's tree, and from the broker's objects only what

@@ -99,6 +99,14 @@ RULES = (
         "ReplicaManager.checkpointHighWatermarks",
     ),
     Rule(
+        "R12",
+        "the broker's own assertions",
+        "No assertion of a broker fails: those of the invariants 2 to 7 of ARCHITECTURE.md, and "
+        "any other. Mutants are searched for without them (`python -O`), so that the checks from "
+        "outside have to find each.",
+        "",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, what it has itself sent.",

@@ -4,7 +4,7 @@ A scenario is a coroutine that gets a `Stage`.  It starts what it needs, holds o
 the right moment, waits for conditions (never for time alone), and says at the end, by `in_order`,
 which events must have happened, in which order: the lines of the trace, as `highwater sim
 --scenario NAME --trace` prints them.  So a scenario whose events did not come about fails, rather
-than pass without having shown anything.  The rules R1-R11 watch all the time.
+than pass without having shown anything.  The rules R1-R12 watch all the time.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def play(scenario: Scenario, seed: int = 1, trace: Callable[[str], None] | None 
         async with trio.open_nursery() as nursery:
             cluster = SimCluster(kernel, scenario.shape, nursery)
             cluster.trace.everything = trace
-            handler = TraceHandler(cluster.trace)
+            handler = TraceHandler(cluster.trace, cluster.assertion_failed)
 
             def end() -> None:
                 kernel.run_queue.thaw_all()

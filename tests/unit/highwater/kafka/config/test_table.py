@@ -128,6 +128,8 @@ def test_a_built_property_has_a_reader(row: Property) -> None:
     if row.name in ALIASES:
         row = BROKER[ALIASES[row.name]]
     path = ROOT / (row.read_by.replace(".", "/") + ".py")
+    if not path.is_file():
+        path = path.with_suffix("") / "__init__.py"
     assert path.is_file(), f"{row.name}: there is no module {row.read_by!r}"
     source = path.read_text()
     named = [name for name in readers_names(row) if re.search(re.escape(name) + r"(?!\w)", source)]
