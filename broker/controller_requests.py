@@ -1,74 +1,16 @@
-"""The fence that the controller's requests pass: LeaderAndIsr, StopReplica and UpdateMetadata."""
+"""How the handlers of the controller's requests ask the fence (`membership.controller_fence`)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.broker.context import Context
+from highwater.broker.membership.controller_fence import Overtaken, Sender
 from highwater.kafka.types import BrokerEpoch, ControllerEpoch
 
-if TYPE_CHECKING:
-    from highwater.broker.context import Context
-
 log = logging.getLogger(__name__)
-
-UNKNOWN_BROKER_EPOCH = -1
-
-
-class Overtaken(Exception):
-    """The controller has given up the connection that brought this request: close it unanswered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """Who sent a request: which controller, to which life of this broker, over which connection."""
-
-    controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    connection: int
-    """Greater than the number of any connection accepted before."""
-
-
-class ControllerFence:
-    """The newest controller that this broker has heard of, and its newest connection.
-
-    Only this object changes the two.  A request asks when it arrives, and again after each wait
-    before it changes anything.
-    """
-
-    def __init__(self) -> None:
-        self.controller_epoch = ControllerEpoch(0)
-        """At least that of every request admitted so far: it never falls."""
-        self._connection = -1
-        """The newest connection that the controller of that epoch has used: rises within it."""
-
-    def admit(self, sender: Sender, broker_epoch: BrokerEpoch) -> None:
-        """`broker_epoch` is this broker's own.
-
-        Raises ApiError: STALE_BROKER_EPOCH for a request meant for an earlier life of this broker
-        (KIP-380), STALE_CONTROLLER_EPOCH for one from an earlier controller.  A request for a
-        later broker epoch than ours is admitted: the answer to our own registration may still be
-        on its way.  -1 comes from controllers that know no broker epochs.
-
-        Raises Overtaken where the same controller has sent something over a newer connection.  It
-        gave this one up, and what was still on its way here is older than what came since: taken
-        now, the metadata would name a leader of before until the next change (Kafka takes it), and
-        a topic of the same name would be deleted again.  A controller that still uses the
-        connection (connections may be accepted in another order than they were opened) sends again
-        over a new one.
-        """
-        if sender.broker_epoch != UNKNOWN_BROKER_EPOCH and sender.broker_epoch < broker_epoch:
-            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
-        if sender.controller_epoch < self.controller_epoch:
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        if sender.controller_epoch > self.controller_epoch:
-            self.controller_epoch, self._connection = sender.controller_epoch, -1
-        if sender.connection < self._connection:
-            raise Overtaken
-        self._connection = sender.connection
 
 
 def admission(ctx: Context, request: Any) -> Callable[[], None]:

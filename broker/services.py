@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from highwater.broker.controller_requests import ControllerFence
 from highwater.broker.membership.agreement import Agreement
+from highwater.broker.membership.controller_fence import ControllerFence
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.settings.config_changes import TopicConfigs
 from highwater.broker.settings.dynamic_broker_config import DynamicBrokerConfig

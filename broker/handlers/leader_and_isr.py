@@ -14,7 +14,8 @@ from typing import Any
 import trio
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import Overtaken, admission
+from highwater.broker.controller_requests import admission
+from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, decode_leader_and_isr
 from highwater.broker.request.paused_work import in_steps
 from highwater.broker.request.response import NoResponse, Response

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import Overtaken, admission
+from highwater.broker.controller_requests import admission
+from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.replica.partition_states import decode_stop_replica
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Api, Context, Plane, Reply
-from highwater.broker.controller_requests import Overtaken, admission
+from highwater.broker.controller_requests import admission
+from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.metadata.metadata_cache import FIRST_NEWS
 from highwater.broker.metadata.metadata_update import decode_update
 from highwater.broker.request.paused_work import in_steps

@@ -309,8 +309,8 @@ class Run:
 
     async def _check(self) -> Any:
         """The checks, while the cluster still runs, because Spark reads its topics too."""
-        from highwater import verdict as checks
         from highwater.verdict import report
+        from highwater.verdict import runner as checks
 
         self.progress.phase("checking")
         engine: Any = self.options.engine

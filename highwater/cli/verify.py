@@ -10,8 +10,8 @@ from typing import cast
 import click
 from rich.console import Console
 
-from highwater import verdict as checks
 from highwater.verdict import report
+from highwater.verdict import runner as checks
 from highwater.verdict.location import ChecksMissing
 from highwater.verdict.report.table import example_lines, verdict_table
 from highwater.verdict.runner import Engine

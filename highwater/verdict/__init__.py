@@ -1,9 +1,5 @@
-"""The verdict on a run: SQL checks over its history, in Spark and in DuckDB.
+"""The verdict on a run: its history, and SQL checks over it, in Spark and in DuckDB.
 
-`run(folder)` checks a run's folder and writes its verdict.json.
+`runner.run(folder)` checks a run's folder and writes its verdict.json.  What a Spark driver needs
+of this package (`history_schema`) imports the standard library alone, so nothing is imported here.
 """
-
-from highwater.verdict.runner import run
-from highwater.verdict.verdict import CheckOutcome, Verdict
-
-__all__ = ["CheckOutcome", "Verdict", "run"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater import verdict as checks
 from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
+from highwater.verdict import runner as checks
 from highwater.verdict.history import HistoryWriter
 
 pytestmark = [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater import verdict as checks
 from highwater.verdict import duck, spark_submit, tables
+from highwater.verdict import runner as checks
 from highwater.verdict.runner import compare
 from tests.planted.stories import PLANTS
 from tests.planted.story import write

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from highwater import verdict as checks
+from highwater.verdict import runner as checks
 from highwater.verdict.headline import story
 from tests.planted import stories
 from tests.planted.stories import PLANTS

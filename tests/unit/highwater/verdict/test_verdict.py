@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from highwater import verdict as checks
+from highwater.verdict import runner as checks
 from highwater.verdict.runner import compare
 from highwater.verdict.verdict import Verdict
 from tests.planted import stories

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from highwater import verdict as checks
 from highwater.cli.report import report as report_command
 from highwater.cli.verify import verify as verify_command
 from highwater.verdict import report
+from highwater.verdict import runner as checks
 from highwater.verdict.report.data import gather
 from highwater.verdict.tables import RunUnreadable
 from tests.planted.stories import PLANTS
