@@ -93,7 +93,7 @@ class LocalCluster(ABC):
         ]
 
     async def serve_proxies(
-        self, nursery: trio.Nursery, hosts: Sequence[str] | None = None
+        self, nursery: trio.Nursery, hosts: Sequence[str] = ("127.0.0.1",)
     ) -> None:
         """On each advertised port, and before ZooKeeper; nothing where there are no links."""
         if self.links is None:
