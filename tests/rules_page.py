@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from highwater.simulation.rules.rule_list import RULES, Rule
-from highwater.verdict.location import catalog, spark_folder
+from highwater.verdict import catalog
+from highwater.verdict.location import spark_folder
 from tests.planted.stories import PLANTS
 from tests.simulation.mutation import all_mutants
 
@@ -82,7 +83,7 @@ def _numbers(ids: Iterable[int]) -> str:
 
 def clients_rules() -> Iterator[str]:
     simulated = simulated_ids()
-    for check in catalog().checks():
+    for check in catalog.checks():
         sql = (spark_folder() / "checks" / f"{check.id}.sql").read_text()
         also = ", and in the simulation" if check.id in simulated else ""
         facts = [

@@ -309,14 +309,13 @@ class Run:
 
     async def _check(self) -> Any:
         """The checks, while the cluster still runs, because Spark reads its topics too."""
-        from highwater.verdict import report
-        from highwater.verdict import runner as checks
+        from highwater.verdict import report, runner
 
         self.progress.phase("checking")
         engine: Any = self.options.engine
 
         def work() -> Any:
-            verdict = checks.run(self.folder.path, engine, self.progress.say_from_thread)
+            verdict = runner.run(self.folder.path, engine, self.progress.say_from_thread)
             report.write(self.folder.path)
             return verdict
 

@@ -10,12 +10,12 @@ from typing import cast
 import click
 from rich.console import Console
 
-from highwater.verdict import report
-from highwater.verdict import runner as checks
+from highwater.verdict import report, runner
 from highwater.verdict.location import ChecksMissing
-from highwater.verdict.report.table import example_lines, verdict_table
+from highwater.verdict.report.table import verdict_table
 from highwater.verdict.runner import Engine
 from highwater.verdict.spark_submit import SparkFailed, SparkMissing
+from highwater.verdict.table import example_lines
 from highwater.verdict.tables import RunUnreadable
 
 
@@ -58,7 +58,7 @@ def verify(
     """
     console = Console()
     try:
-        verdict = checks.run(
+        verdict = runner.run(
             run,
             cast(Engine, engine),
             lambda line: click.echo(line, err=True),

@@ -8,38 +8,35 @@ from typing import Any
 
 import duckdb
 
-from highwater.verdict import tables
-from highwater.verdict.location import catalog, spark_folder
+from highwater.verdict import catalog, tables
+from highwater.verdict.results import Results, finding, none_yet
 
 
-def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> dict[str, Any]:
-    """What spark/verify.py writes, of the tables in RUN/tables; `folder` holds other SQL files."""
+def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> Results:
+    """The checks of the tables in RUN/tables; `folder` holds other SQL files."""
     began = time.perf_counter()
-    where = folder or spark_folder()
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
         db.execute("SET enable_progress_bar = false")  # its line would stand in ours
         tables.register(db, run)
-        for name, query in catalog().views(where):
+        for name, query in catalog.views(folder):
             db.execute(f"CREATE TEMP TABLE {name} AS {query}")
-        selected = catalog().checks(where)
-        checks: dict[str, Any] = {
-            c.id: {"examined": 0, "found": {}, "examples": []} for c in selected
-        }
-        for id_, examined in db.execute(catalog().examined_query(selected)).fetchall():
+        selected = catalog.checks(folder)
+        checks = none_yet([c.id for c in selected])
+        for id_, examined in db.execute(catalog.examined_query(selected)).fetchall():
             checks[id_]["examined"] = examined
-        for row in _rows(db, catalog().findings_query(selected, examples)):
+        for row in _rows(db, catalog.findings_query(selected, examples)):
             entry = checks[row["id"]]
             entry["found"][row["kind"]] = row["found"]
-            entry["examples"].append({name: row[name] for name in catalog().FINDING})
-        facts = _rows(db, catalog().FACTS)[0]
-    return {
-        "engine": "duckdb",
-        "version": duckdb.__version__,
-        "checks": checks,
-        "facts": facts,
-        "seconds": round(time.perf_counter() - began, 1),
-    }
+            entry["examples"].append(finding(row))
+        facts = _rows(db, catalog.FACTS)[0]
+    return Results(
+        engine="duckdb",
+        version=duckdb.__version__,
+        checks=checks,
+        facts=facts,
+        seconds=round(time.perf_counter() - began, 1),
+    )
 
 
 def _rows(db: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:

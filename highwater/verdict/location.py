@@ -1,19 +1,18 @@
-"""Where the jobs for Spark and the SQL of the checks stand: beside the packages in a clone,
-inside in a wheel.
+"""Where the jobs for Spark and the SQL of the checks stand: beside the packages in a clone, inside
+in a wheel; and the same in a zip, which is how spark-submit's --py-files brings them.
 
-`catalog()` is the jobs' own module spark/catalog.py, loaded from that folder: one list of checks
-and one schema for both engines, although the jobs must run on a driver that has no Highwater.
+Standard library only: see `highwater.verdict.catalog`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import zipfile
+from collections.abc import Iterator
 from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import Any
 
-PACKAGE = Path(__file__).resolve().parents[1]
+Folder = Path | zipfile.Path
 
 
 class ChecksMissing(Exception):
@@ -22,22 +21,30 @@ class ChecksMissing(Exception):
 
 @cache
 def spark_folder() -> Path:
-    for folder in (PACKAGE.parent / "spark", PACKAGE / "spark"):
-        if (folder / "catalog.py").is_file():
+    """The folder of the jobs, which must be files: spark-submit is given their paths."""
+    for folder in _candidates():
+        if isinstance(folder, Path) and (folder / "verify.py").is_file():
             return folder
-    raise ChecksMissing(
-        f"the checks (spark/catalog.py) are neither in {PACKAGE.parent} nor in {PACKAGE}: "
-        "install Highwater again"
-    )
+    raise ChecksMissing(f"the jobs for Spark (verify.py) are not {_places()}")
 
 
 @cache
-def catalog() -> Any:
-    name = "highwater_spark_catalog"
-    spec = importlib.util.spec_from_file_location(name, spark_folder() / "catalog.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def sql_folder() -> Folder:
+    """The folder that holds checks/ID.sql and views/N_name.sql; it may be inside a zip."""
+    for folder in _candidates():
+        if (folder / "checks").is_dir():
+            return folder
+    raise ChecksMissing(f"the SQL of the checks is not {_places()}")
+
+
+def _candidates() -> Iterator[Folder]:
+    package = resources.files("highwater")
+    assert isinstance(package, (Path, zipfile.Path))
+    for folder in (package.parent, package):
+        assert isinstance(folder, (Path, zipfile.Path))
+        yield folder / "spark"
+
+
+def _places() -> str:
+    beside, inside = _candidates()
+    return f"in {beside}, and not in {inside}: install Highwater again"

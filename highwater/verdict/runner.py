@@ -1,19 +1,21 @@
-"""Checks a run's folder: tables, an engine, a cross-check by the other engine, and the verdict.
+"""Checks a run's folder: tables, DuckDB's verdict at once, and Spark's after it.
 
-Spark gives the verdict where it can be used; DuckDB then runs the same files over the same
-tables, and a disagreement makes the verdict unknown: one of the two is wrong, and nobody can tell
-which.
+Spark decides where it can be used.  DuckDB runs the same files over the same tables, in a second,
+and a disagreement makes the verdict unknown: one of the two is wrong, and nobody can tell which.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from highwater.verdict import duck, spark_submit, tables
-from highwater.verdict.verdict import Verdict, decide
+from highwater.verdict.conclusion import compare, conclude
+from highwater.verdict.results import Results
+from highwater.verdict.verdict import Verdict
 
 Engine = Literal["auto", "spark", "duckdb"]
 Progress = Callable[[str], None]
@@ -39,17 +41,19 @@ def run(
     """
     counts = tables.build(run_dir)
     progress(f"checking {counts['history']} lines of history")
-    info = tables.read_info(run_dir)
-    notes: list[str] = []
-    found: dict[str, Any] | None = None
+    about = _About(run_dir, tables.read_info(run_dir), _lines(run_dir / "faults.jsonl"))
+    by_duckdb = duck.run_checks(run_dir, examples)
+    verdict = about.verdict(by_duckdb)
     if engine != "duckdb":
-        servers = (bootstrap or info.get("bootstrap") or None) if ingest else None
+        told = f"{verdict.verdict}: {verdict.headline}"
+        progress(f"DuckDB, after {by_duckdb['seconds']} s: {told}")
+        servers = (bootstrap or about.info.get("bootstrap") or None) if ingest else None
         try:
-            found = spark_submit.verify(
+            by_spark = spark_submit.verify(
                 run_dir,
                 rows=sum(counts.values()),
                 bootstrap=servers,
-                topics=[t["name"] for t in info.get("topics", [])],
+                topics=[t["name"] for t in about.info.get("topics", [])],
                 examples=examples,
                 master=master,
                 progress=progress,
@@ -57,49 +61,44 @@ def run(
         except (spark_submit.SparkMissing, spark_submit.SparkFailed) as error:
             if engine == "spark":
                 raise
-            notes.append(f"checked by DuckDB alone: {error}")
-            progress(notes[-1])
-    by_duckdb = duck.run_checks(run_dir, examples)
-    facts = by_duckdb["facts"]
-    if found is not None and found.get("ingest_error"):
-        notes.append(f"Spark did not read the topics itself: {found['ingest_error']}")
-    if facts["consumed"]:
-        when = "" if found is not None and found.get("ingest") else " in an earlier session"
-        notes.append(f"an independent client read {facts['consumed']} records through Spark{when}")
-    else:
-        notes.append(
-            "no independent reader: the checks rest on what the harness's own clients read"
-        )
-    verdict = decide(
-        found or by_duckdb,
-        info,
-        list(_lines(run_dir / "faults.jsonl")),
-        final_read=bool(info.get("final_read")),
-        read_by_others=facts["consumed"] > 0 and not (run_dir / "consumed" / "_temporary").exists(),
-        disagreements=compare(found, by_duckdb) if found else (),
-    )
-    verdict.notes += notes
-    if found is not None:
-        kept = ("version", "master", "ingest", "ingest_error", "seconds")
-        verdict.spark = {k: found.get(k) for k in kept}
+            note = f"checked by DuckDB alone: {error}"
+            progress(note)
+            verdict = about.verdict(by_duckdb, notes=[note])
+        else:
+            if by_spark["ingest"]:  # there is more to look at than DuckDB saw
+                by_duckdb = duck.run_checks(run_dir, examples)
+            verdict = about.verdict(by_spark, by_duckdb)
+            progress(_confirmed(by_spark, by_duckdb))
     verdict.write(run_dir / "verdict.json")
     return verdict
 
 
-def compare(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """What two engines say differently of the same tables: one line each."""
-    lines = []
-    for id_ in sorted(one["checks"].keys() | other["checks"].keys()):
-        for what in ("examined", "found", "examples"):
-            a = one["checks"].get(id_, {}).get(what)
-            b = other["checks"].get(id_, {}).get(what)
-            if a != b:
-                lines.append(f"{id_} {what}: {one['engine']} {a}, {other['engine']} {b}"[:300])
-    return lines
+def _confirmed(by_spark: Results, by_duckdb: Results) -> str:
+    told = f"Spark {by_spark['version']}, after {by_spark['seconds']} s"
+    if differences := compare(by_spark, by_duckdb):
+        return f"{told}: disagrees with DuckDB: {differences[0]}"
+    return f"{told}: the same in all {len(by_spark['checks'])} checks"
 
 
-def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    if path.is_file():
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the verdict rests on beside the checks."""
+
+    run_dir: Path
+    info: dict[str, Any]
+    faults: Sequence[dict[str, Any]]
+
+    def verdict(
+        self, found: Results, other: Results | None = None, notes: Sequence[str] = ()
+    ) -> Verdict:
+        torn_read = (self.run_dir / "consumed" / "_temporary").exists()
+        return conclude(
+            found, self.info, self.faults, torn_read=torn_read, other=other, notes=notes
+        )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]

@@ -6,9 +6,9 @@ PySpark.  It is resolved once, by Maven where it is installed, else by Spark's o
 kept in the user's cache. Where neither can, the checks still run, on what the harness itself
 consumed, and the verdict says so.
 
-A session starts once for reading and checking: starting it costs about five seconds, most of what a
-small run spends here.  For small histories Spark's compilation of queries costs more than it saves,
-so it is switched off there.
+A session starts once for reading and checking.  What the job needs it sets itself, by the size of
+the data; here stands what a job cannot set any more when it runs: the memory, and for a small
+history a Java that compiles quickly and not well, which halves the work of starting.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from highwater.child_processes import Child
 from highwater.verdict.location import spark_folder
+from highwater.verdict.results import Results
 
 SPARK: Final = "4.0.0"
 SCALA: Final = "2.13"
@@ -181,16 +182,16 @@ def verify(
     master: str = "local[2]",
     progress: Progress = print,
     timeout_s: float = 1800,
-) -> dict[str, Any]:
+) -> Results:
     """spark/verify.py over a run whose tables are built: what it found, and how its own reading
-    went.
+    went (`ingest` and `ingest_error` are always there).
 
     With `bootstrap` the topics are read first.  Raises SparkMissing or SparkFailed.
     """
     spark = find()
     out = run / "spark.json"
     out.unlink(missing_ok=True)
-    job = [str(spark_folder() / "verify.py"), "--run", str(run), "--out", str(out)]
+    job = [str(spark_folder() / "verify.py"), str(run), "--found", str(out)]
     job += ["--examples", str(examples)]
     connector: list[str] = []
     problem = None
@@ -213,34 +214,22 @@ def verify(
             problem = f"Spark could not resolve its Kafka connector: see {log}"
             progress(problem)
             submit(spark, job[: job.index("--bootstrap")], log, options=options, **how)
-    result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    result: Results = json.loads(out.read_text(encoding="utf-8"))
     result["ingest_error"] = result.get("ingest_error") or problem
     return result
 
 
 def _tuning(rows: int, master: str, scratch: str) -> list[str]:
-    log4j = (spark_folder() / "log4j2.properties").as_uri()
-    java = f"-Dlog4j2.configurationFile={log4j} -Djava.io.tmpdir={scratch}"
+    java, memory = f"-Djava.io.tmpdir={scratch}", "2g"
+    if rows < SMALL_ROWS:
+        java, memory = f"{java} -XX:TieredStopAtLevel=1", "1g"
+    elif master.startswith("local"):
+        memory = "4g"
     settings = {
         "spark.ui.enabled": "false",
         "spark.local.dir": scratch,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.debug.maxToStringFields": "1000",
+        "spark.driver.extraJavaOptions": java,
     }
-    memory = "2g"
-    if rows < SMALL_ROWS:
-        memory = "1g"
-        java += " -XX:TieredStopAtLevel=1"
-        settings |= {
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        }
-    elif master.startswith("local"):
-        settings["spark.sql.shuffle.partitions"] = "8"
-        memory = "4g"
-    settings["spark.driver.extraJavaOptions"] = java
     options = ["--master", master, "--driver-memory", memory]
     for name, value in settings.items():
         options += ["--conf", f"{name}={value}"]

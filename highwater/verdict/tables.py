@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from highwater.verdict.location import catalog
+from highwater.verdict import catalog
 
 FOLDER = "tables"
 
@@ -33,7 +33,7 @@ def build(run: Path) -> dict[str, int]:
     counts = {}
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
-        for name, (file, columns) in catalog().TABLES.items():
+        for name, (file, columns) in catalog.TABLES.items():
             select = _select_lines(run / file, columns)
             counts[name] = _write(db, select, target / f"{name}.parquet", run / file)
         info = read_info(run)
@@ -52,11 +52,11 @@ def build(run: Path) -> dict[str, int]:
 
 def register(db: duckdb.DuckDBPyConnection, run: Path) -> None:
     """The tables as DuckDB's, the consumed data too."""
-    for name in [*catalog().TABLES, "topics"]:
+    for name in [*catalog.TABLES, "topics"]:
         path = run / FOLDER / f"{name}.parquet"
         db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_quoted(path)})")
     files = sorted((run / "consumed").glob("*.parquet"))
-    columns = catalog().CONSUMED
+    columns = catalog.CONSUMED
     if files:
         picked = ", ".join(
             f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in columns.items()

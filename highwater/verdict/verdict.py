@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from highwater.verdict import catalog
 from highwater.verdict.headline import headline
-from highwater.verdict.location import catalog
+from highwater.verdict.results import Finding, Found, Results
 
 Word = Literal["valid", "invalid", "unknown", "void"]
 EXIT_CODES: dict[str, int] = {"valid": 0, "invalid": 1, "void": 2, "unknown": 2}
@@ -74,14 +75,17 @@ class Verdict:
     def exit_code(self) -> int:
         return EXIT_CODES[self.verdict]
 
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
     def write(self, path: Path) -> None:
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(self.as_json(), encoding="utf-8")
         temporary.replace(path)
 
 
 def decide(
-    results: dict[str, Any],
+    results: Results,
     info: dict[str, Any],
     faults: Sequence[dict[str, Any]],
     *,
@@ -100,7 +104,7 @@ def decide(
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {"": True, "segments": finished, "full read": full_read, "final read": decided}
     outcomes = {
-        c.id: _outcome(c, results["checks"][c.id], there[c.needs]) for c in catalog().checks()
+        c.id: _outcome(c, results["checks"][c.id], there[c.needs]) for c in catalog.checks()
     }
     expected_losses = outcomes["C4"].expected
     facts = results["facts"]
@@ -136,7 +140,7 @@ def decide(
     return verdict
 
 
-def _outcome(check: Any, result: dict[str, Any], has_what_it_needs: bool) -> CheckOutcome:
+def _outcome(check: catalog.Check, result: Found, has_what_it_needs: bool) -> CheckOutcome:
     found = result["found"]
     violations = found.get("violation", 0)
     outcome = CheckOutcome(
@@ -159,12 +163,12 @@ def _outcome(check: Any, result: dict[str, Any], has_what_it_needs: bool) -> Che
     return outcome
 
 
-def _violations_first(examples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _violations_first(examples: Sequence[Finding]) -> list[Finding]:
     order = {"violation": 0, "expected": 1, "counted": 2}
     return sorted(examples, key=lambda e: order[e["kind"]])
 
 
-def readable(example: dict[str, Any]) -> str:
+def readable(example: Finding) -> str:
     """`orders-0 offset 17, value r1|p|3: was acknowledged to p (acks -1) and is in no read`"""
     where = ""
     if example["topic"] is not None:

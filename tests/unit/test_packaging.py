@@ -34,6 +34,27 @@ def third_party(files: Iterator[Path]) -> dict[str, Path]:
     return found
 
 
+def reached_from(path: Path) -> Iterator[Path]:
+    """The file, and all of ours that it imports, and they import."""
+    todo, seen = [path], {path}
+    while todo:
+        here = todo.pop()
+        yield here
+        for node in ast.walk(ast.parse(here.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            for name in names:
+                place = ROOT.joinpath(*name.split("."))
+                for file in (place.with_suffix(".py"), place / "__init__.py"):
+                    if file.is_file() and file not in seen:
+                        seen.add(file)
+                        todo.append(file)
+
+
 def pins(path: Path) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(), re.MULTILINE))
 
@@ -47,6 +68,12 @@ def test_the_broker_image_installs_what_the_broker_imports_and_no_more() -> None
 
 def test_the_health_check_needs_the_standard_library_alone() -> None:
     assert third_party(ROOT / name for name in HEALTH_CHECK) == {}
+
+
+def test_the_job_for_spark_submit_needs_pyspark_and_the_standard_library_alone() -> None:
+    files = [f for job in ("verify", "ingest") for f in reached_from(ROOT / "spark" / f"{job}.py")]
+    assert any(file.name == "verdict.py" for file in files), files
+    assert set(third_party(iter(files))) <= {"pyspark", "py4j", "ingest"}
 
 
 @pytest.mark.parametrize("image", ["broker", "spark"])

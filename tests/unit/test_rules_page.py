@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from highwater.simulation.rules.rule_list import RULES
-from highwater.verdict.location import catalog
+from highwater.verdict import catalog
 from tests import rules_page
 
 
@@ -12,7 +12,7 @@ def test_the_page_is_made_of_the_rules() -> None:
 
 
 def test_every_rule_that_can_be_broken_has_an_entry() -> None:
-    known = {check.id for check in catalog().checks()} | {rule.id for rule in RULES}
+    known = {check.id for check in catalog.checks()} | {rule.id for rule in RULES}
     reported = rules_page.simulated_ids()
     assert {"R1", "R12", "C7", "L5", "T1"} <= reported
     assert reported <= known
@@ -23,5 +23,5 @@ def test_every_rule_of_brokers_is_checked_somewhere() -> None:
 
 
 def test_every_check_has_a_planted_history() -> None:
-    without = {c.id for c in catalog().checks() if not rules_page.plants_of(c.id)}
+    without = {c.id for c in catalog.checks() if not rules_page.plants_of(c.id)}
     assert without == {"C5", "L1", "L4"}, "C5 explains C4; the others are about a whole run"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
-from highwater.verdict.location import catalog, spark_folder
+from highwater.verdict import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,12 +47,12 @@ class Topic(NamedTuple):
 
 @cache
 def _checks() -> list[Any]:
-    return [c for c in catalog().checks(spark_folder()) if c.id in CHECKS]
+    return [c for c in catalog.checks() if c.id in CHECKS]
 
 
 @cache
 def _views() -> list[tuple[str, str]]:
-    return list(catalog().views(spark_folder()))
+    return catalog.views()
 
 
 def judge(
@@ -78,11 +78,11 @@ def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
     for name, query in _views():
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
     selected = _checks()
-    examined = dict(db.execute(catalog().examined_query(selected)).fetchall())
+    examined = dict(db.execute(catalog.examined_query(selected)).fetchall())
     idle = [c.id for c in selected if c.required and not examined.get(c.id)]
     if idle:
         raise ValueError(f"nothing to look at for {', '.join(idle)}")
-    cursor = db.execute(catalog().findings_query(selected, 1))
+    cursor = db.execute(catalog.findings_query(selected, 1))
     names = [column[0] for column in cursor.description or []]
     findings = []
     for row in cursor.fetchall():
@@ -100,21 +100,21 @@ def _load(
     topics: Iterable[Topic],
     witnessed: Sequence[dict[str, Any]],
 ) -> None:
-    for name, (_, columns) in catalog().TABLES.items():
+    for name, (_, columns) in catalog.TABLES.items():
         fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({fields})")
     _fill(db, "history", lines)
     _fill(db, "witness", witnessed)
-    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().CONSUMED.items())
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog.CONSUMED.items())
     db.execute(f"CREATE OR REPLACE TEMP TABLE consumed ({fields})")
-    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog().TOPICS.items())
+    fields = ", ".join(f'"{column}" {kind}' for column, kind in catalog.TOPICS.items())
     db.execute(f"CREATE OR REPLACE TEMP TABLE topics ({fields})")
     db.executemany("INSERT INTO topics VALUES (?, ?, ?)", [list(topic) for topic in topics])
 
 
 def _fill(db: duckdb.DuckDBPyConnection, name: str, lines: Sequence[dict[str, Any]]) -> None:
     """Reading JSON is the fastest way into DuckDB, and leaves what a line does not say NULL."""
-    columns = catalog().TABLES[name][1]
+    columns = catalog.TABLES[name][1]
     spec = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
     file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".json", dir=_memory())
     try:

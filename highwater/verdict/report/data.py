@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import duckdb
 
-from highwater.verdict import tables
-from highwater.verdict.location import catalog
+from highwater.verdict import catalog, tables
 
 BINS: Final = 160
 MAX_MARKS: Final = 2000
@@ -103,7 +102,7 @@ def gather(run: Path) -> ReportData:
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
         tables.register(db, run)
-        for name, query in catalog().views():
+        for name, query in catalog.views():
             db.execute(f"CREATE TEMP TABLE {name} AS {query}")
         origin, seconds = _extent(db) if counts["history"] else (0, 1.0)
         rates = _rates(db, origin, seconds)
@@ -172,7 +171,7 @@ def _rates(db: duckdb.DuckDBPyConnection, origin: int, seconds: float) -> Rates:
 
 
 def _losses(db: duckdb.DuckDBPyConnection, origin: int) -> list[Loss]:
-    check = next(c for c in catalog().checks() if c.id == "C4")
+    check = next(c for c in catalog.checks() if c.id == "C4")
     rows = db.execute(
         f"""SELECT s.acked_ns, f.kind, f.topic, f.partition, f.offset, f.value
         FROM ({check.findings}) f JOIN sends s ON s.topic = f.topic AND s.value = f.value

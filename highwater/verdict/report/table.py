@@ -1,9 +1,10 @@
-"""The verdict as a table for a terminal."""
+"""The verdict as a table in colours."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
+from highwater.verdict.table import HEADERS, NUMBERS, rows, title
 from highwater.verdict.verdict import Verdict
 
 COLOURS = {
@@ -19,29 +20,11 @@ COLOURS = {
 
 def verdict_table(verdict: Verdict) -> Table:
     """Each check: what it examined, what it found."""
-    colour = COLOURS[verdict.verdict]
-    table = Table(
-        title=f"[{colour}]{verdict.verdict}[/]  (checked by {verdict.engine})", title_justify="left"
-    )
-    table.add_column("check", no_wrap=True)
-    table.add_column("name")
-    table.add_column("examined", justify="right")
-    table.add_column("violations", justify="right")
-    table.add_column("expected", justify="right")
-    table.add_column("counted", justify="right")
-    table.add_column("outcome")
-    for id_, check in verdict.checks.items():
-        numbers = (check.examined, check.violations, check.expected, check.counted)
-        colour = COLOURS[check.status]
-        table.add_row(id_, check.name, *(f"{n:,}" for n in numbers), f"[{colour}]{check.status}[/]")
+    word, by_whom = title(verdict)
+    table = Table(title=f"[{COLOURS[word]}]{word}[/]  {by_whom}", title_justify="left")
+    for header in HEADERS:
+        right = header in NUMBERS
+        table.add_column(header, justify="right" if right else "left", no_wrap=header == "check")
+    for *cells, status in rows(verdict):
+        table.add_row(*cells, f"[{COLOURS[status]}]{status}[/]")
     return table
-
-
-def example_lines(verdict: Verdict, limit: int = 3) -> list[str]:
-    """`C4: orders-0 offset 17, ...` for the checks that did not pass."""
-    return [
-        f"{id_}: {example}"
-        for id_, check in verdict.checks.items()
-        if check.status not in ("passed", "idle")
-        for example in check.examples[:limit]
-    ]

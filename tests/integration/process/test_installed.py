@@ -18,6 +18,9 @@ from pathlib import Path
 import pytest
 
 from highwater.cluster.ports import free_ports
+from highwater.verdict import spark_submit
+from tests.planted.stories import PLANTS
+from tests.planted.story import write
 
 ROOT = Path(__file__).parents[3]
 
@@ -104,6 +107,24 @@ def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:
     found = run(python, "-c", names + "print(*sorted(f.name for f in p.rglob('*')))", cwd=installed)
     for name in ("ingest.py", "verify.py", "C4.sql"):
         assert name in found.split()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_submit_runs_the_job_of_the_package(installed: Path, tmp_path: Path) -> None:
+    write(tmp_path / "run", [plant for plant in PLANTS if plant.name == "clean"])
+    spark = spark_submit.find()
+    (job,) = installed.glob("venv/lib/python3*/site-packages/highwater/spark/verify.py")
+    done = subprocess.run(
+        [spark.home / "bin" / "spark-submit", job, tmp_path / "run"],
+        env=spark.environment() | {"PYSPARK_PYTHON": str(installed / "venv" / "bin" / "python")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "valid  (checked by spark)" in done.stdout
 
 
 def test_pytest_knows_the_fixture(installed: Path) -> None:

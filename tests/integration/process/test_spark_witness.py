@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
-from highwater.verdict import runner as checks
+from highwater.verdict import runner
 from highwater.verdict.history import HistoryWriter
 
 pytestmark = [
@@ -79,7 +79,7 @@ def test_spark_reads_the_cluster_itself(
     read(bootstrap, writer)
     writer.close()
 
-    verdict = checks.run(tmp_path, "spark", lambda line: None)
+    verdict = runner.run(tmp_path, "spark", lambda line: None)
     assert verdict.spark is not None
     assert verdict.spark["ingest"]["records"] == N
     assert verdict.verdict == "valid", verdict.notes
@@ -88,6 +88,6 @@ def test_spark_reads_the_cluster_itself(
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"nobody said so", partition=0)
     assert producer.flush(60) == 0
-    verdict = checks.run(tmp_path, "spark", lambda line: None)
+    verdict = runner.run(tmp_path, "spark", lambda line: None)
     assert [i for i, c in verdict.checks.items() if c.status == "violated"] == ["C7"]
     assert "nobody said so: was read, but nobody sent it" in verdict.checks["C7"].examples[0]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.verdict import duck, spark_submit, tables
-from highwater.verdict import runner as checks
-from highwater.verdict.runner import compare
+from highwater.verdict import duck, runner, spark_submit, tables
+from highwater.verdict.conclusion import compare
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
@@ -47,7 +46,7 @@ def test_both_engines_call_an_interrupted_run_void(tmp_path: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | unfinished))
     shutil.rmtree(tmp_path / "consumed")
     by_spark, by_duckdb = (
-        checks.run(tmp_path, engine, lambda line: None, ingest=False)
+        runner.run(tmp_path, engine, lambda line: None, ingest=False)
         for engine in ("spark", "duckdb")
     )
     assert by_spark.engine == "spark"

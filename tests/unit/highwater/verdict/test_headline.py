@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from highwater.verdict import runner as checks
+from highwater.verdict import runner
 from highwater.verdict.headline import story
 from tests.planted import stories
 from tests.planted.stories import PLANTS
@@ -21,7 +21,7 @@ def headline(run: Path, *plants: Plant, **info: Any) -> str:
     write(run, plants)
     file = run / "run.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | info))
-    verdict = checks.run(run, "duckdb", lambda line: None)
+    verdict = runner.run(run, "duckdb", lambda line: None)
     assert json.loads((run / "verdict.json").read_text())["headline"] == verdict.headline
     return verdict.headline
 

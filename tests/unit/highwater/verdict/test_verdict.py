@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from highwater.verdict import runner as checks
-from highwater.verdict.runner import compare
+from highwater.verdict import runner
+from highwater.verdict.conclusion import compare
+from highwater.verdict.results import Found, Results
 from highwater.verdict.verdict import Verdict
 from tests.planted import stories
 from tests.planted.stories import PLANTS
@@ -23,7 +24,7 @@ def judge(run: Path, *plants: Plant, **info: Any) -> Verdict:
     if info:
         file = run / "run.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | info))
-    return checks.run(run, "duckdb", lambda line: None)
+    return runner.run(run, "duckdb", lambda line: None)
 
 
 def told(story: Any) -> Plant:
@@ -165,7 +166,7 @@ def test_an_interrupted_run_is_void(tmp_path: Path) -> None:
 def test_a_history_alone_does_not_say_that_its_full_read_was_completed(tmp_path: Path) -> None:
     write(tmp_path, [told(interrupted)])
     (tmp_path / "run.json").unlink()
-    verdict = checks.run(tmp_path, "duckdb", lambda line: None)
+    verdict = runner.run(tmp_path, "duckdb", lambda line: None)
     assert verdict.checks["C15"].status == "unknown"
 
 
@@ -191,7 +192,7 @@ def test_an_independent_full_read_decides_what_needs_no_transactions(tmp_path: P
     assert undecided(transactions_too, "with") == ["T3", "T4", "T5", "T7"]
     assert undecided(read_by_spark, ".") == []
     (tmp_path / "consumed" / "_temporary").mkdir()  # Spark was killed as it wrote
-    verdict = checks.run(tmp_path, "duckdb", lambda line: None)
+    verdict = runner.run(tmp_path, "duckdb", lambda line: None)
     assert verdict.checks["C15"].status == "unknown"
 
 
@@ -225,24 +226,24 @@ def test_progress_may_end_with_the_workload(tmp_path: Path) -> None:
 
 
 def test_engines_that_disagree_are_told_apart() -> None:
-    one = {"engine": "spark", "checks": {"C4": {"examined": 3, "found": {}, "examples": []}}}
-    other = {"engine": "duckdb", "checks": {"C4": {"examined": 4, "found": {}, "examples": []}}}
+    def by(engine: str, examined: int) -> Results:
+        found = Found(examined=examined, found={}, examples=[])
+        return Results(engine=engine, version="1", checks={"C4": found}, facts={}, seconds=0.1)
+
+    one, other = by("spark", 3), by("duckdb", 4)
     assert compare(one, one) == []
     assert compare(one, other) == ["C4 examined: spark 3, duckdb 4"]
 
 
 def test_disagreement_makes_the_verdict_unknown() -> None:
-    from highwater.verdict.location import catalog
+    from highwater.verdict import catalog
     from highwater.verdict.verdict import decide
 
-    fine = {"examined": 1, "found": {}, "examples": []}
+    fine = Found(examined=1, found={}, examples=[])
     facts = dict.fromkeys(("acked", "failed", "unknown", "polled"), 1)
     facts |= {"acked_where_loss_is_expected": 0, "longest_gap_ns": 5_000_000}
-    results = {
-        "engine": "spark",
-        "checks": {c.id: fine for c in catalog().checks()},
-        "facts": facts,
-    }
+    checks = {c.id: fine for c in catalog.checks()}
+    results = Results(engine="spark", version="1", checks=checks, facts=facts, seconds=0.1)
     assert decide(results, {}, [], final_read=True).verdict == "valid"
     split = decide(results, {}, [], final_read=True, disagreements=["C4 examined: 3, 4"])
     assert split.verdict == "unknown"

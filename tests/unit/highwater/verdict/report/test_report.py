@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from highwater.cli.report import report as report_command
 from highwater.cli.verify import verify as verify_command
-from highwater.verdict import report
-from highwater.verdict import runner as checks
+from highwater.verdict import report, runner
 from highwater.verdict.report.data import gather
 from highwater.verdict.tables import RunUnreadable
 from tests.planted.stories import PLANTS
@@ -52,7 +51,7 @@ def run(tmp_path: Path) -> Path:
     for name, lines in files.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text)
-    checks.run(tmp_path, "duckdb", lambda line: None)
+    runner.run(tmp_path, "duckdb", lambda line: None)
     return tmp_path
 
 

@@ -1,7 +1,7 @@
-"""What the checks read, and where they stand: shared by the jobs for spark-submit and by DuckDB.
+"""What the checks read, and how they are written: for Spark and for DuckDB.
 
-A check is one SQL file, `checks/ID.sql`, in the common subset of Spark SQL 4.0 and DuckDB.  Its
-head is comments:
+A check is one SQL file, `spark/checks/ID.sql`, in the common subset of Spark SQL 4.0 and DuckDB.
+Its head is comments:
 
     -- C4 unseen                 id and name, as in the project's list of checks
     -- required: yes             a run in which it examined nothing is void
@@ -14,8 +14,8 @@ head is comments:
 value, detail), where kind is `violation`, `expected` (a loss that the topic's promise allows) or
 `counted` (worth a number, wrong nowhere).
 
-`views/N_name.sql` are the words the checks are written in (sends, reads, ...), built in the order
-of their names upon the tables of the run: TABLES.  Three rules keep the files portable: a
+`spark/views/N_name.sql` are the words the checks are written in (sends, reads, ...), built in the
+order of their names upon the tables of the run: TABLES.  Three rules keep the files portable: a
 column named `offset` is always qualified; no text holds a quotation mark; types are STRING, INT,
 BIGINT, DOUBLE, BOOLEAN.
 
@@ -26,56 +26,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from highwater.verdict.history_schema import COLUMNS
+from highwater.verdict.location import Folder, sql_folder
 
 TABLES: dict[str, tuple[str, dict[str, str]]] = {
-    "history": (
-        "history.jsonl",
-        {
-            "run": "STRING",
-            "seed": "BIGINT",
-            "index": "BIGINT",
-            "process": "STRING",
-            "client": "STRING",
-            "f": "STRING",
-            "type": "STRING",
-            "op": "BIGINT",
-            "phase": "STRING",
-            "t_ns": "BIGINT",
-            "topic": "STRING",
-            "partition": "INT",
-            "key": "STRING",
-            "value": "STRING",
-            "offset": "BIGINT",
-            "leader_epoch": "INT",
-            "hw": "BIGINT",
-            "lso": "BIGINT",
-            "producer_id": "BIGINT",
-            "producer_epoch": "INT",
-            "sequence": "BIGINT",
-            "generation": "INT",
-            "error": "STRING",
-            "attempt": "INT",
-            "connection": "STRING",
-            "acks": "INT",
-            "idempotent": "BOOLEAN",
-            "max_in_flight": "INT",
-            "expect_loss": "BOOLEAN",
-            "api": "STRING",
-            "poll_id": "BIGINT",
-            "n": "INT",
-            "which": "STRING",
-            "group_id": "STRING",
-            "member": "STRING",
-            "isolation": "STRING",
-            "transactional_id": "STRING",
-            "txn": "STRING",
-            "amount": "BIGINT",
-            "copy_of": "STRING",
-        },
-    ),
+    "history": ("history.jsonl", COLUMNS),
     "faults": (
         "faults.jsonl",
         {
@@ -131,7 +87,17 @@ CONSUMED: dict[str, str] = {
 }
 """Table `consumed`: the Parquet files of the independent reader; empty where there was none."""
 
-FINDING = ("kind", "topic", "partition", "offset", "value", "detail")
+FINDING_TYPES = {
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "value": "STRING",
+    "detail": "STRING",
+}
+FINDING = ("kind", *FINDING_TYPES)
+"""The columns of a check's `:findings`."""
+EXAMINED = "examined"
+"""Stands for a kind where a query answers both parts of a check."""
 
 FACTS = """
 SELECT
@@ -176,15 +142,15 @@ def ddl(columns: dict[str, str]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
-def views(folder: Path = HERE) -> list[tuple[str, str]]:
-    """(name, query) in the order in which they are built."""
-    files = sorted((folder / "views").glob("*.sql"))
+def views(folder: Folder | None = None) -> list[tuple[str, str]]:
+    """(name, query) in the order in which they are built; `folder` holds other SQL files."""
+    files = sorted(_sql_files(folder, "views"), key=lambda f: f.name)
     return [(f.stem.split("_", 1)[1], f.read_text(encoding="utf-8")) for f in files]
 
 
-def checks(folder: Path = HERE) -> list[Check]:
+def checks(folder: Folder | None = None) -> list[Check]:
     """Every check, C1, C2, ... C15, then L1, ..."""
-    found = [_parse(f) for f in (folder / "checks").glob("*.sql")]
+    found = [_parse(f) for f in _sql_files(folder, "checks")]
     return sorted(found, key=lambda check: (check.id[0], int(check.id[1:])))
 
 
@@ -196,6 +162,21 @@ def examined_query(selected: list[Check]) -> str:
     )
 
 
+def check_query(check: Check, examples: int) -> str:
+    """One check by itself: a row of kind EXAMINED whose `found` is the number, and the findings as
+    in `findings_query`.
+    """
+    nothing = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in FINDING_TYPES.items())
+    return f"""
+SELECT 1 AS nth, CAST(e.examined AS BIGINT) AS found, '{EXAMINED}' AS kind, {nothing}
+FROM (
+{check.examined}
+) e
+UNION ALL
+{_first_of_each_kind(f"SELECT f.* FROM ({chr(10)}{check.findings}{chr(10)}) f", "kind", examples)}
+"""
+
+
 def findings_query(selected: list[Check], examples: int) -> str:
     """All findings in one query: (id, nth, found, kind, topic, ..., detail), `examples` rows of
     each kind.
@@ -205,29 +186,41 @@ def findings_query(selected: list[Check], examples: int) -> str:
         f" FROM (\n{c.findings}\n) f"
         for c in selected
     )
-    columns = ", ".join(f"g.{name}" for name in FINDING)
+    return f"""
+{_first_of_each_kind(branches, "id, kind", examples)}
+ORDER BY g.id, g.kind, g.nth
+"""
+
+
+def _first_of_each_kind(branches: str, by: str, examples: int) -> str:
+    """(`by`, nth, found, kind, topic, ...): the first rows in the order of FINDING, numbered."""
+    kinds = ", ".join(f"u.{name}" for name in by.split(", "))
     # the engines differ in where they sort NULL
     order = ", ".join(f"u.{name} NULLS FIRST" for name in FINDING[1:])
+    ids = "g.id, " if "id" in by.split(", ") else ""
     return f"""
-SELECT g.id, g.nth, g.found, {columns}
+SELECT {ids}g.nth, g.found, {", ".join(f"g.{name}" for name in FINDING)}
 FROM (
   SELECT
     u.*,
     count(*) OVER (
-      PARTITION BY u.id, u.kind ORDER BY {order}
+      PARTITION BY {kinds} ORDER BY {order}
       ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
     ) AS found,
-    row_number() OVER (PARTITION BY u.id, u.kind ORDER BY {order}) AS nth
+    row_number() OVER (PARTITION BY {kinds} ORDER BY {order}) AS nth
   FROM (
 {branches}
   ) u
 ) g
 WHERE g.nth <= {examples}
-ORDER BY g.id, g.kind, g.nth
 """
 
 
-def _parse(file: Path) -> Check:
+def _sql_files(folder: Folder | None, room: str) -> list[Folder]:
+    return [f for f in ((folder or sql_folder()) / room).iterdir() if f.suffix == ".sql"]
+
+
+def _parse(file: Folder) -> Check:
     text = file.read_text(encoding="utf-8")
     parts = re.split(r"^-- :(examined|findings)\s*$", text, flags=re.MULTILINE)
     title = re.match(r"-- (\S+) (.+)\n", text)

@@ -1,0 +1,67 @@
+"""The verdict on a run from what one engine found, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from highwater.verdict.results import Results
+from highwater.verdict.verdict import Verdict, decide
+
+KEPT: Final = ("version", "master", "ingest", "ingest_error", "seconds", "phases")
+"""What verdict.json tells of Spark."""
+
+
+def conclude(
+    found: Results,
+    info: dict[str, Any],
+    faults: Sequence[dict[str, Any]],
+    *,
+    torn_read: bool,
+    other: Results | None = None,
+    notes: Sequence[str] = (),
+) -> Verdict:
+    """`found` decides; where `other` says differently of the same tables, the verdict is unknown.
+
+    `torn_read`: the independent reader was interrupted, so what it left is not a full read.
+    """
+    consumed = found["facts"]["consumed"]
+    verdict = decide(
+        found,
+        info,
+        faults,
+        final_read=bool(info.get("final_read")),
+        read_by_others=consumed > 0 and not torn_read,
+        disagreements=compare(found, other) if other is not None else (),
+    )
+    verdict.notes += [*notes, *_who_read(found, consumed)]
+    if found["engine"] == "spark":
+        verdict.spark = {name: found.get(name) for name in KEPT}
+    return verdict
+
+
+def _who_read(found: Results, consumed: int) -> list[str]:
+    notes = []
+    if problem := found.get("ingest_error"):
+        notes.append(f"Spark did not read the topics itself: {problem}")
+    if consumed:
+        when = "" if found.get("ingest") else " in an earlier session"
+        notes.append(f"an independent client read {consumed} records through Spark{when}")
+    else:
+        notes.append(
+            "no independent reader: the checks rest on what the harness's own clients read"
+        )
+    return notes
+
+
+def compare(one: Results, other: Results) -> list[str]:
+    """What two engines say differently of the same tables: one line each."""
+    lines = []
+    for id_ in sorted(one["checks"].keys() | other["checks"].keys()):
+        a, b = dict(one["checks"].get(id_, {})), dict(other["checks"].get(id_, {}))
+        for what in ("examined", "found", "examples"):
+            this, that = a.get(what), b.get(what)
+            if this != that:
+                told = f"{id_} {what}: {one['engine']} {this}, {other['engine']} {that}"
+                lines.append(told[:300])
+    return lines

@@ -1,0 +1,188 @@
+"""A run's folder as Spark's tables, from any store, and the views upon them.
+
+A table is read from RUN/tables/NAME.parquet (which `highwater verify` writes) where that is not
+older than the JSON lines it was made from, and has the columns of the catalog; else from the JSON
+lines.  What cannot be read is one line (RunDamaged), never a check that quietly sees less.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from highwater.verdict import catalog
+from highwater.verdict.spark_session import PARQUET_SHRINKS, Shape
+from highwater.verdict.spark_store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAMAGED: Final = "_damaged"
+"""Column of a line that is not JSON, or whose fields have other types."""
+
+
+class RunDamaged(Exception):
+    """The run's folder cannot be checked; the message says what is wrong with it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One folder, and how its tables are to be laid out."""
+
+    spark: SparkSession
+    store: Store
+    path: str
+    shape: Shape
+    notes: list[str] = field(default_factory=list)
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+def json_bytes(store: Store, run: str) -> int:
+    """The size of the history as JSON lines; raises RunDamaged where there is no history."""
+    size = store.bytes_in(f"{run}/history.jsonl")
+    columns = store.bytes_in(f"{run}/tables/history.parquet") * PARQUET_SHRINKS
+    if not size and not columns and not store.exists(f"{run}/history.jsonl"):
+        raise RunDamaged(
+            f"{run} holds neither history.jsonl nor tables/history.parquet: name a run's folder"
+        )
+    return max(size, columns)
+
+
+def read_info(store: Store, run: str) -> dict[str, Any]:
+    """run.json; empty where there is none."""
+    text = store.read(f"{run}/run.json")
+    if text is None:
+        return {}
+    try:
+        info = json.loads(text)
+    except ValueError as error:
+        raise RunDamaged(f"{run}/run.json is not JSON: {error}") from None
+    if not isinstance(info, dict):
+        raise RunDamaged(f"{run}/run.json does not hold a JSON object")
+    return info
+
+
+def read_faults(store: Store, run: str) -> list[dict[str, Any]]:
+    """The lines of faults.jsonl without a torn last one."""
+    text = store.read(f"{run}/faults.jsonl") or ""
+    try:
+        return [json.loads(line) for line in text.split("\n")[:-1] if line.strip()]
+    except ValueError as error:
+        raise RunDamaged(f"{run}/faults.jsonl: a line is not JSON: {error}") from None
+
+
+def register(run: Run, info: dict[str, Any]) -> int:
+    """Makes the views `history`, `faults`, ..., `topics` and `consumed`; lines of history."""
+    lines = 0
+    for name, (file, columns) in catalog.TABLES.items():
+        count = _register_table(run, name, run.file(file), columns)
+        lines = count if name == "history" else lines
+    _empty(run, "topics", catalog.TOPICS)
+    if topics := info.get("topics"):
+        # not createDataFrame, which starts a Python worker for a handful of rows
+        values = ", ".join(["(?, ?, ?)"] * len(topics))
+        args: list[object] = []
+        for topic in topics:
+            flags = (bool(topic.get(name)) for name in ("expect_loss", "unclean"))
+            args += [str(topic["name"]), *flags]
+        query = f"SELECT * FROM VALUES {values} AS t({', '.join(catalog.TOPICS)})"
+        run.spark.sql(query, args=args).createOrReplaceTempView("topics")
+    if run.store.bytes_in(run.file("consumed")):
+        _keep(run, "consumed", _columns(run, run.file("consumed"), catalog.CONSUMED))
+    else:
+        _empty(run, "consumed", catalog.CONSUMED)
+    return lines
+
+
+def build_views(run: Run) -> None:
+    """The words of the checks, each computed once and kept."""
+    for name, query in catalog.views():
+        run.spark.sparkContext.setJobDescription(f"view {name}")
+        _keep(run, name, run.spark.sql(query))
+    run.spark.sparkContext.setJobDescription(None)
+
+
+def _register_table(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
+    parquet = run.file(f"tables/{name}.parquet")
+    made, written = run.store.modified_ms(parquet), run.store.modified_ms(file)
+    run.spark.sparkContext.setJobDescription(f"table {name}")
+    if made is not None and (written is None or made >= written):
+        found = _columns(run, parquet, columns, file if written is not None else None)
+        if found is not None:
+            return _keep(run, name, found)
+    if written is None or not run.store.bytes_in(file):
+        return _empty(run, name, columns)
+    return _keep_lines(run, name, file, columns)
+
+
+def _columns(
+    run: Run, path: str, columns: dict[str, str], instead: str | None = None
+) -> DataFrame | None:
+    """Parquet that has the catalog's columns; None where `instead` is to be read."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        found = run.spark.read.parquet(path)
+    except AnalysisException as error:
+        raise RunDamaged(f"{path} is no Parquet: {str(error).splitlines()[0][:200]}") from None
+    missing = [name for name in columns if name not in found.columns]
+    if not missing:
+        return found.selectExpr(*(f"CAST(`{c}` AS {kind}) AS `{c}`" for c, kind in columns.items()))
+    told = f"{path} is of another schema, without {', '.join(missing)}"
+    if instead is None:
+        raise RunDamaged(
+            f"{told}: another version of Highwater wrote it; check the run with that one, "
+            "or put the run's JSON lines beside it"
+        )
+    run.notes.append(f"{told}: {instead} was read instead")
+    return None
+
+
+def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
+    """JSON lines; a torn last line is left out, any other damage is an error."""
+    from pyspark.sql import functions as F
+
+    schema = f"{catalog.ddl(columns)}, `{DAMAGED}` STRING"
+    reader = run.spark.read.schema(schema).option("columnNameOfCorruptRecord", DAMAGED)
+    found = _laid_out(run, reader.json(file)).persist()
+    row = found.agg(F.count("*"), F.count(DAMAGED), F.max(DAMAGED)).collect()[0]
+    lines, damaged, example = int(row[0]), int(row[1]), row[2]
+    torn = run.store.torn_end(file)
+    if damaged > 1 or (damaged and example != torn.strip()):
+        told = "1 line is" if damaged == 1 else f"{damaged:,} lines are"
+        raise RunDamaged(f"{file}: {told} not as it should be: {example[:200]}")
+    whole = found.where(f"{DAMAGED} IS NULL").drop(DAMAGED)
+    if torn and not damaged:  # whole as JSON, and yet cut off: `highwater verify` drops it too
+        whole = whole.where(F.col("index") != json.loads(torn)["index"])
+    whole.createOrReplaceTempView(name)
+    return lines - (1 if torn else 0)
+
+
+def _keep(run: Run, name: str, found: DataFrame | None) -> int:
+    """Computes it once; a view that is empty is known to be so, which shortens plans upon it."""
+    assert found is not None
+    kept = _laid_out(run, found).persist()
+    rows = int(kept.count())
+    if rows:
+        kept.createOrReplaceTempView(name)
+    else:
+        kept.unpersist()
+        _empty(run, name, dict(kept.dtypes))
+    return rows
+
+
+def _laid_out(run: Run, found: DataFrame) -> DataFrame:
+    if run.shape.small:
+        return found.coalesce(1)
+    if "topic" in found.columns and "partition" in found.columns:
+        return found.repartition(run.shape.partitions, "topic", "partition")
+    return found
+
+
+def _empty(run: Run, name: str, columns: dict[str, str]) -> int:
+    fields = ", ".join(f"CAST(NULL AS {kind}) AS `{column}`" for column, kind in columns.items())
+    run.spark.sql(f"SELECT {fields} WHERE false").createOrReplaceTempView(name)
+    return 0
