@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from highwater.verdict import runner, spark_job, tables
+from highwater.verdict import duck, runner, spark_job, spark_session, tables
 from highwater.verdict.conclusion import compare
 from highwater.verdict.table import lines
 from tests.planted.stories import PLANTS
@@ -67,6 +67,19 @@ def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     assert said[begin : begin + len(table)] == table
     assert " INFO " not in told.err
     assert not list(run.glob(".*.crc"))
+
+
+def test_the_layout_of_a_large_run_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "SMALL_BYTES", 0)
+    write(tmp_path, PLANTS)
+    tables.build(tmp_path)
+    by_duckdb = duck.run_checks(tmp_path)
+    assert job(tmp_path, "--found", tmp_path / "found.json") == 0
+    by_spark = json.loads((tmp_path / "found.json").read_text())
+    assert compare(by_spark, by_duckdb) == []
+    assert by_spark["facts"] == by_duckdb["facts"]
 
 
 def test_a_planted_loss_ends_with_1(
