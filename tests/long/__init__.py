@@ -1,0 +1,1 @@
+"""Runs that take too long for CI: `scripts/long NAME`, one command each, and resumable."""

@@ -1,0 +1,125 @@
+"""The long runs: which commands each one is made of, and what is kept of it.
+
+A job is a list of steps, each with a name of its own.  A step that has ended is not run again, and
+a simulation that was cut off goes on by its log (`highwater sim --log`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FLAGS = (
+    "power-loss",
+    "compacted",
+    "transactions",
+    "groups",
+    "unclean",
+    "cold-reads",
+    "stalls",
+    "flush",
+    "trimmed",
+)
+HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command; `log` is the file that tells what came of it."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path | None = None
+
+
+Steps = Callable[[Path, bool], Iterator[Step]]
+"""The steps of a job, given its folder, and whether only a slice of two minutes is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`takes` is on two cores that have nothing else to do."""
+
+    what: str
+    takes: str
+    steps: Steps
+
+
+def _simulation(name: str, folder: Path, seeds: str, *options: str) -> Step:
+    log = folder / f"{name}.jsonl"
+    command = (
+        *HIGHWATER,
+        *("sim", "--seeds", seeds, "--jobs", "0", "--keep-going", "--finds", "1000000"),
+        *("--log", str(log), *options),
+    )
+    return Step(name, command, log)
+
+
+def pairs(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """All pairs; of a slice, each flag with the next one."""
+    neighbours = itertools.pairwise((*FLAGS, FLAGS[0]))
+    for one, other in neighbours if a_slice else itertools.combinations(FLAGS, 2):
+        options = [f"--{one}", f"--{other}", "--pace", "0.3", *(["--seconds", "5"] * a_slice)]
+        yield _simulation(f"{one}+{other}", folder, "0..0" if a_slice else "0..49", *options)
+
+
+def _seeds(count: int, *options: str) -> Steps:
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        yield _simulation("seeds", folder, f"0..{9 if a_slice else count - 1}", *options)
+
+    return steps
+
+
+def _module(name: str, whole: tuple[str, ...], a_part: tuple[str, ...]) -> Steps:
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        yield Step("all", (sys.executable, "-m", name, *(a_part if a_slice else whole)))
+
+    return steps
+
+
+JOBS: Mapping[str, Job] = {
+    "pairs": Job("50 seeds of each pair of the simulation's flags", "50 min", pairs),
+    "sim": Job("10,000 seeds", "70 min", _seeds(10_000, "--pace", "0.3")),
+    "sim-unclean": Job("10,000 seeds", "70 min", _seeds(10_000, "--pace", "0.3", "--unclean")),
+    "sim-groups": Job(
+        "5,000 seeds with transactions and groups",
+        "80 min",
+        _seeds(5_000, "--pace", "0.1", "--transactions", "--groups"),
+    ),
+    "sim-cold": Job(
+        "600 seeds with transactions, groups and cold reads",
+        "20 min",
+        _seeds(600, "--pace", "0.3", "--transactions", "--groups", "--cold-reads"),
+    ),
+    "mutants-sim": Job(
+        "each broken broker of the simulation, until a seed finds it",
+        "15 min",
+        _module(
+            "tests.simulation.mutation",
+            ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
+            ("--seeds", "0..9", "1", "38"),
+        ),
+    ),
+    "mutants": Job(
+        "each broken broker of the harness, five runs",
+        "60 min",
+        _module("tests.integration.mutants", ("--runs", "5"), ("--runs", "1", "10")),
+    ),
+}
+
+
+def broken(log: Path) -> tuple[int, list[str]]:
+    """How many seeds a simulation's log has, and those of them that broke a rule."""
+    count, found = 0, []
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        if "seed" not in entry:
+            continue
+        count += 1
+        if entry.get("violation"):
+            found.append(f"{log.stem} seed {entry['seed']}: {entry['violation']}")
+    return count, found

@@ -1,0 +1,57 @@
+"""The long runs: a slice of one, and what is kept of a run that was cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.long import __main__ as long
+from tests.long.jobs import JOBS, Step, broken
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page that results are kept on; the runs' folders are beside it."""
+    page = tmp_path / "long.md"
+    page.write_text("| command |\n|---|\n")
+    monkeypatch.setattr(long, "PAGE", page)
+    monkeypatch.setattr(long, "FOLDER", tmp_path)
+    return page
+
+
+@pytest.mark.slow
+def test_each_flag_holds_with_another_for_a_seed(kept: Path) -> None:
+    done = CliRunner().invoke(long.main, ["pairs", "--slice"])
+    assert done.exit_code == 0, done.output
+    logs = sorted((kept.parent / "pairs-slice").glob("*.jsonl"))
+    assert [broken(log) for log in logs] == [(1, [])] * 9
+    assert "9 of 9 commands ended well; 9 seeds, 0 broken" in done.output
+
+
+def test_a_run_goes_on_where_it_was_cut_off(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = iter([0, 1, *[0] * 34, 0])
+    ran: list[str] = []
+
+    def run_step(step: Step, folder: Path) -> int:
+        ran.append(step.name)
+        return next(codes)
+
+    monkeypatch.setattr(long, "run_step", run_step)
+    first = CliRunner().invoke(long.main, ["pairs"])
+    assert first.exit_code == 1
+    assert "35 of 36 commands ended well" in kept.read_text()
+    again = CliRunner().invoke(long.main, ["pairs"])
+    assert again.exit_code == 0, again.output
+    assert ran[36:] == [ran[1]], "only what had failed"
+    assert kept.read_text().count("scripts/long pairs") == 1
+    assert "36 of 36 commands ended well" in kept.read_text()
+
+
+def test_a_name_that_is_none_is_refused(kept: Path) -> None:
+    done = CliRunner().invoke(long.main, ["pair"])
+    assert done.exit_code == 2
+    assert all(name in done.output for name in JOBS)
