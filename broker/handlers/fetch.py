@@ -29,12 +29,13 @@ from typing import ClassVar, NamedTuple
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Api, Context, Delayed, Reply
 from highwater.broker.log.cold_reads import read_at_once, read_loaded
 from highwater.broker.quota.quota_manager import user_of
 from highwater.broker.replica.fetch_sessions import FetchSession
 from highwater.broker.replica.reading import counted_bytes, in_older_segment
-from highwater.broker.request.purgatory import DelayedOperation, trio_now_ms
+from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -262,7 +263,7 @@ class FetchOperation(DelayedOperation):
         """How long this client is to wait for its consumer_byte_rate; then the answer is empty, and
         its records do not count.
         """
-        ctx, now_ms = self.ctx, trio_now_ms()
+        ctx, now_ms = self.ctx, monotonic_ms()
         fetch, user, client = ctx.services.quotas.fetch, user_of(ctx.principal), ctx.client_id or ""
         throttle_ms = fetch.record(user, client, size, now_ms)
         if throttle_ms:
@@ -292,7 +293,7 @@ class FetchOperation(DelayedOperation):
             if to_follower and self.request.replica_id in partition.adding:
                 stats.reassignment_bytes_out += r.size
             if to_follower and (quota := replicas.throttles.leader).is_throttled(r.tp):
-                quota.record(r.size, trio_now_ms())
+                quota.record(r.size, monotonic_ms())
 
     def heard(self, key: Hashable) -> None:
         self._news.add(key)

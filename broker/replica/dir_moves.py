@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.replica.fetch_state import truncation_step
 from highwater.broker.replica.partition import Partition, Role
@@ -114,7 +115,7 @@ class DirMoves:
             if self._in_line.get(tp) is not future:
                 _bring_in_line(partition.log, future)
                 self._in_line[tp] = future
-            now_ms = int(trio.current_time() * 1000)
+            now_ms = monotonic_ms()
             if self._manager.throttles.log_dirs.exceeded(now_ms):
                 return False
             if self._copy(partition, future):
@@ -147,7 +148,7 @@ class DirMoves:
             return 0
         view = memoryview(data)
         future.append_as_follower(view, validate_fetched(view))
-        self._manager.throttles.log_dirs.record(len(data), int(trio.current_time() * 1000))
+        self._manager.throttles.log_dirs.record(len(data), monotonic_ms())
         return len(data)
 
     async def _finish(self, partition: Partition, future: Log) -> bool:

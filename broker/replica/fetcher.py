@@ -21,6 +21,7 @@ from zlib import crc32
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.quota.rates import SampledRate
 from highwater.broker.replica.fetch_state import FetchState, cuts_as_epochs_say, truncation_step
@@ -349,7 +350,7 @@ class ReplicaFetcher:
         with trio.CancelScope() as self._poll:
             view = await connection.call_raw(FETCH, FETCH_VERSION, [body], self._timeout)
         given_up, self._poll = self._poll.cancelled_caught, None
-        self.fetches.record(1, int(trio.current_time() * 1000))
+        self.fetches.record(1, monotonic_ms())
         if given_up:
             self._disconnect()
             return
@@ -444,7 +445,7 @@ class ReplicaFetcher:
         state.in_sync = fetched.high_watermark <= state.offset
         state.lag = max(0, fetched.high_watermark - state.offset)
         if (quota := self.manager.throttles.follower).is_throttled(tp):
-            quota.record(fetched.size, int(trio.current_time() * 1000))
+            quota.record(fetched.size, monotonic_ms())
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
         """Our LEO is outside the leader's log: above its end after an unclean election, else below

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.replica.dir_moves import DirMoves
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetcher import FetcherManager
@@ -50,10 +51,6 @@ Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
 WORK_AT_ONCE = 15
 """What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
-
-
-def monotonic_ms() -> int:
-    return int(trio.current_time() * 1000)
 
 
 class ReplicaManager:

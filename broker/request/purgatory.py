@@ -39,9 +39,6 @@ Respond = Callable[["Response"], None]
 Failed = Callable[[Exception], None]
 
 
-trio_now_ms = monotonic_ms
-
-
 def _deadline(due_ms: int | None) -> float:
     """A little late, so that `monotonic_ms` has reached `due_ms` then in spite of rounding."""
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
