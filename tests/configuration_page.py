@@ -11,9 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from highwater.kafka.config.cleaner import CleanerProperties
-from highwater.kafka.config.coordinators import CoordinatorProperties
-from highwater.kafka.config.logs import LogProperties
+from highwater.kafka.config.cleaner_rows import CleanerProperties
+from highwater.kafka.config.coordinator_rows import CoordinatorProperties
+from highwater.kafka.config.log_rows import LogProperties
 from highwater.kafka.config.property_row import (
     DOUBLE_MAX,
     INT_MAX,
@@ -23,16 +23,16 @@ from highwater.kafka.config.property_row import (
     Update,
     text_of,
 )
-from highwater.kafka.config.replication import ReplicationProperties
-from highwater.kafka.config.server import BrokerProperties, NetworkProperties, QuotaProperties
-from highwater.kafka.config.table import BROKER, KEPT, TOPIC
+from highwater.kafka.config.property_table import BROKER, KEPT, TOPIC
+from highwater.kafka.config.replication_rows import ReplicationProperties
+from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 HEAD = """\
 # Configuration
 
 Made by `python -m tests.configuration_page > docs/configuration.md` from the table of configuration
-(`highwater/kafka/config/table.py` and the modules that it names).
+(`highwater/kafka/config/property_table.py` and the modules that it names).
 
 A broker takes Apache Kafka's properties, by Apache Kafka 3.9's names: from `server.properties`
 (`--config FILE`, several of them if need be), from `KAFKA_*` variables (`KAFKA_NUM_PARTITIONS` is

@@ -30,8 +30,8 @@ from highwater.broker.settings.dynamic_broker_config import (
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
 from highwater.kafka.config.property_row import Kind, text_of
-from highwater.kafka.config.table import BROKER, DYNAMIC, KEPT, TOPIC
-from highwater.kafka.config.topics import check_overrides, effective
+from highwater.kafka.config.property_table import BROKER, DYNAMIC, KEPT, TOPIC
+from highwater.kafka.config.topic_values import check_overrides, effective
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 

@@ -30,7 +30,7 @@ from highwater.broker.metadata.topic_names import (
 )
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
-from highwater.kafka.config.topics import check_overrides
+from highwater.kafka.config.topic_values import check_overrides
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import BrokerId

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from highwater.kafka.config import HOUR_MS, LONG_MAX, Config
-from highwater.kafka.config.table import KEPT, TOPIC
-from highwater.kafka.config.topics import default_of, typed
+from highwater.kafka.config.property_table import KEPT, TOPIC
+from highwater.kafka.config.topic_values import default_of, typed
 from highwater.kafka.wire.compression import Compression
 
 

@@ -24,7 +24,7 @@ import trio
 
 from highwater.broker.membership.peer_link import Link
 from highwater.kafka.config.property_row import text_of
-from highwater.kafka.config.topics import typed
+from highwater.kafka.config.topic_values import typed
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.messages import DescribeConfigsRequest, MetadataRequest

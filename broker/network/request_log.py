@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from highwater.broker.request.response import FileSlice, Part
 from highwater.kafka.config.checks import HIDDEN, is_secret
-from highwater.kafka.config.table import KEPT, TOPIC
+from highwater.kafka.config.property_table import KEPT, TOPIC
 from highwater.kafka.wire.codec import BadMessage, UnknownApi
 from highwater.kafka.wire.header import api_name
 from highwater.kafka.wire.json_form import message_json, request_json, response_json

@@ -29,7 +29,7 @@ from highwater.broker.quota.connection_limits import parse_overrides
 from highwater.broker.replica.throttles import RATES
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.config.checks import ConfigError, check, is_secret, parse_value
-from highwater.kafka.config.table import BROKER, DYNAMIC
+from highwater.kafka.config.property_table import BROKER, DYNAMIC
 from highwater.kafka.config.unserved import unserved
 from highwater.kafka.errors import ApiError, ErrorCode
 

@@ -178,8 +178,8 @@ def _run(
 def _show(verdict: Any, out: Path) -> None:
     from rich.console import Console
 
-    from highwater.verdict.report.table import verdict_table
-    from highwater.verdict.table import example_lines
+    from highwater.verdict.plain_table import example_lines
+    from highwater.verdict.report.colour_table import verdict_table
 
     console = Console()
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from highwater.verdict import report, runner
 from highwater.verdict.location import ChecksMissing
-from highwater.verdict.report.table import verdict_table
+from highwater.verdict.plain_table import example_lines
+from highwater.verdict.report.colour_table import verdict_table
 from highwater.verdict.runner import Engine
 from highwater.verdict.spark_submit import SparkFailed, SparkMissing
-from highwater.verdict.table import example_lines
 from highwater.verdict.tables import RunUnreadable
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from highwater.verdict import spark_engine, spark_session, spark_tables, table
+from highwater.verdict import plain_table, spark_engine, spark_session, spark_tables
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.results import Ingest, Results
 from highwater.verdict.spark_store import Store, StoreError
@@ -129,8 +129,8 @@ class Job:
         )
         out = self.args.out or f"{self.run_path}/verdict.json"
         self.store.write(out, verdict.as_json())
-        told = [verdict.headline, "", *table.lines(verdict)]
-        print("\n".join([*told, *table.example_lines(verdict), *verdict.notes]), flush=True)
+        told = [verdict.headline, "", *plain_table.lines(verdict)]
+        print("\n".join([*told, *plain_table.example_lines(verdict), *verdict.notes]), flush=True)
         return verdict.exit_code
 
     def _ingest(self, info: dict[str, object]) -> tuple[Ingest | None, str | None]:

@@ -10,9 +10,9 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from highwater.chaos.workloads.client import PacedProducer, TopicsReader
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
 
 CLIENT = "confluent-kafka"
 _NAMES = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PART":

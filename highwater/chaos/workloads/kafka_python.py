@@ -9,8 +9,8 @@ from typing import Any
 import kafka
 from kafka.errors import KafkaError
 
-from highwater.chaos.workloads.client import PacedProducer, TopicsReader
 from highwater.chaos.workloads.recorder import Reader, Sender
+from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
 
 CLIENT = "kafka-python"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.workloads.client import PacedProducer, TopicsReader
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
 from highwater.kafka.client.consumer import LATEST, Consumer
 from highwater.kafka.client.metadata import Cluster
 from highwater.kafka.client.producer import Delivery, Outcome, Producer

@@ -22,9 +22,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from highwater.chaos.workloads.client import Client
 from highwater.chaos.workloads.confluent import CLIENT, _common
 from highwater.chaos.workloads.recorder import Recorder, Sender, Topic
+from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import INFO, INVOKE, OK
 
 BANK, COPY_IN, COPY_OUT = "bank", "copy-in", "copy-out"

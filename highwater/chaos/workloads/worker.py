@@ -29,9 +29,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from highwater.chaos.workloads.client import Client
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
+from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import HistoryWriter
 
 TRICKLE = 10.0

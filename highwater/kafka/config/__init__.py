@@ -5,10 +5,10 @@ and `Long` differ in range only), and a default of None means "not given: see th
 stands in for it", as `log.roll.ms` is stood in for by `log.roll.hours`.  The properties below
 answer with the value that holds.
 
-What is known of each property stands in its row: of a broker and its network in `server`, of logs
-in `logs`, then `replication`, `coordinators`, and in `unbuilt` what is not built.  `table` has them
-all by name.  `sources` merges files, environment and flags, `checks` says what a value may be, and
-`listeners` reads the listener properties.  Unknown properties are kept in `originals` and warned
+What is known of each property stands in its row, by area (`server_rows`, `log_rows`, …); the rows
+of `unbuilt_rows` are not built.  `property_table` has all of them by name.  `sources` merges files,
+environment and flags, `checks` says what a value may be, and `listeners` reads the listener
+properties.  Unknown properties are kept in `originals` and warned
 of, as Kafka does (`KafkaConfig`, `AbstractConfig`).
 """
 
@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from highwater.kafka.config.cleaner import CleanerProperties
-from highwater.kafka.config.coordinators import CoordinatorProperties
+from highwater.kafka.config.cleaner_rows import CleanerProperties
+from highwater.kafka.config.coordinator_rows import CoordinatorProperties
 from highwater.kafka.config.listeners import Listeners, parse_listeners
-from highwater.kafka.config.logs import LogProperties
+from highwater.kafka.config.log_rows import LogProperties
 from highwater.kafka.config.property_row import DOUBLE_MAX, HOUR_MS, INT_MAX, LONG_MAX
-from highwater.kafka.config.replication import ReplicationProperties
-from highwater.kafka.config.server import BrokerProperties, NetworkProperties, QuotaProperties
+from highwater.kafka.config.replication_rows import ReplicationProperties
+from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
 from highwater.kafka.config.topic_rows import (
     FLUSH_MS,
     RETENTION_MS,

@@ -15,7 +15,7 @@ from typing import Any
 
 from highwater.kafka.config import Config
 from highwater.kafka.config.checks import ConfigError, check, parse_value
-from highwater.kafka.config.table import ALIASES, BROKER, without_effect
+from highwater.kafka.config.property_table import ALIASES, BROKER, without_effect
 from highwater.kafka.config.unserved import refused, unserved
 
 NOT_PROPERTIES = frozenset(

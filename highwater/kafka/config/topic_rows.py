@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from highwater.kafka.config.logs import TIERED
+from highwater.kafka.config.log_rows import TIERED
 from highwater.kafka.config.property_row import HOUR_MS, LONG_MAX, Kind, Property, State
 
 _UNITS = {"minutes": 60_000, "hours": HOUR_MS}

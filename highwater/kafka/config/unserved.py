@@ -1,7 +1,7 @@
 """Properties that ask for what is not built: security, the migration to KRaft, tiered storage.
 
 Each is accepted with Kafka's default alone; any other value stops the start, and none can be set
-while a broker runs (`unbuilt` has the rows).  This holds for a listener's own form, too
+while a broker runs (`unbuilt_rows` has them).  This holds for a listener's own form, too
 (`listener.name.N.ssl.…`, `listener.name.N.MECHANISM.sasl.…`).
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from highwater.kafka.config.checks import HIDDEN, complaint
 from highwater.kafka.config.property_row import State, text_of
-from highwater.kafka.config.table import BROKER
-from highwater.kafka.config.unbuilt import FAMILIES
+from highwater.kafka.config.property_table import BROKER
+from highwater.kafka.config.unbuilt_rows import FAMILIES
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
 _OF_MECHANISM = re.compile(r"[^.]+\.(?P<base>sasl\..+|connections\.max\.reauth\.ms)")

@@ -17,8 +17,8 @@ import pytest
 import trio
 
 from highwater.kafka.config.property_row import State, Update, text_of
+from highwater.kafka.config.property_table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.sources import profile_properties
-from highwater.kafka.config.table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.unserved import refused, unserved
 from highwater.kafka.wire.header import request_header
 from tests.integration.oracle import (

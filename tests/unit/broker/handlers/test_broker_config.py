@@ -8,8 +8,8 @@ from typing import Any
 from highwater.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from highwater.broker.settings.client_quotas import read_entity
 from highwater.broker.settings.config_changes import DynamicConfigWatcher, TopicConfigs
-from highwater.kafka.config.table import KEPT
-from highwater.kafka.config.table import TOPIC as OF_TOPICS
+from highwater.kafka.config.property_table import KEPT
+from highwater.kafka.config.property_table import TOPIC as OF_TOPICS
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import (
     AlterConfigsRequest,

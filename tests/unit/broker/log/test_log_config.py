@@ -10,8 +10,8 @@ from highwater.broker.admin.configs import topic_entries
 from highwater.broker.log.log_config import LogConfig
 from highwater.kafka.config import Config
 from highwater.kafka.config.property_row import text_of
+from highwater.kafka.config.property_table import TOPIC
 from highwater.kafka.config.sources import load
-from highwater.kafka.config.table import TOPIC
 from tests.unit.broker.log.conftest import START_MS, Logs, batch, lead
 
 HOUR_MS = 3_600_000

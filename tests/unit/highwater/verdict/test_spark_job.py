@@ -12,7 +12,7 @@ import pytest
 
 from highwater.verdict import duck, runner, spark_job, spark_session, tables
 from highwater.verdict.conclusion import compare
-from highwater.verdict.table import lines
+from highwater.verdict.plain_table import lines
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 

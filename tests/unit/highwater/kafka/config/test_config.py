@@ -6,6 +6,7 @@ import pytest
 
 from highwater.kafka.config import Config
 from highwater.kafka.config.checks import ConfigError, shown
+from highwater.kafka.config.property_table import KEPT
 from highwater.kafka.config.sources import (
     environment_properties,
     load,
@@ -13,7 +14,6 @@ from highwater.kafka.config.sources import (
     profile_properties,
     property_of_variable,
 )
-from highwater.kafka.config.table import KEPT
 
 ZK = "zookeeper.connect=localhost:2181\n"
 

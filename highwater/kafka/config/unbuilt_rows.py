@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from highwater.kafka.config.logs import TIERED
+from highwater.kafka.config.log_rows import TIERED
 from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, State, rows
 
 AUTHORIZATION = "authorization is not built yet, so that every client could do everything"

@@ -15,7 +15,7 @@ from typing import Any
 from highwater.kafka.config import Config
 from highwater.kafka.config.checks import ConfigError, parse_value
 from highwater.kafka.config.property_row import Property, State, Value, text_of
-from highwater.kafka.config.table import TOPIC
+from highwater.kafka.config.property_table import TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
 
 

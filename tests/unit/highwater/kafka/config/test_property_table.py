@@ -15,8 +15,8 @@ import pytest
 from highwater.broker.log.log_config import LogConfig
 from highwater.kafka.config.checks import ConfigError, is_secret
 from highwater.kafka.config.property_row import Kind, Property, State, Update, text_of
+from highwater.kafka.config.property_table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.sources import Loaded, load
-from highwater.kafka.config.table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.unserved import refused
 from tests import configuration_page
 

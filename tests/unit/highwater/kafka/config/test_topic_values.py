@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from highwater.kafka.config import LONG_MAX, Config
-from highwater.kafka.config.table import KEPT, TOPIC
-from highwater.kafka.config.topics import check_overrides, effective, parse
+from highwater.kafka.config.property_table import KEPT, TOPIC
+from highwater.kafka.config.topic_values import check_overrides, effective, parse
 from highwater.kafka.errors import ApiError, ErrorCode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from highwater.verdict.table import HEADERS, NUMBERS, rows, title
+from highwater.verdict.plain_table import HEADERS, NUMBERS, rows, title
 from highwater.verdict.verdict import Verdict
 
 COLOURS = {

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from highwater.kafka.config import Config
 from highwater.kafka.config.property_row import Property, State, Update, Value, row_of, text_of
 from highwater.kafka.config.topic_rows import TOPICS_OWN
-from highwater.kafka.config.unbuilt import REFUSED, WITHOUT_EFFECT
+from highwater.kafka.config.unbuilt_rows import REFUSED, WITHOUT_EFFECT
 
 KEPT: Mapping[str, Property] = {
     row.name: row
