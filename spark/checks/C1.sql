@@ -1,8 +1,8 @@
 -- C1 inconsistent offset
 -- required: yes
 --
--- One offset of a partition holds one value, for ever, whoever is asked.  Witnesses are the acknowledgements that
--- bind and all reads.  An acks=1 acknowledgement whose offset was given away again is an expected loss.
+-- One offset of a partition holds one value, for ever, in every answer.  Witnesses are the binding acknowledgements and
+-- all reads.  An acks=1 acknowledgement whose offset was given away again is an expected loss.
 -- :examined
 SELECT count(*) AS examined
 FROM (SELECT DISTINCT r.topic, r.partition, r.offset FROM reads r) o

@@ -2,8 +2,8 @@
 -- required: yes
 --
 -- A producer's later send stands before its earlier one in a partition.  With idempotence or one request in flight
--- this is a violation, else it is counted; so it is where an ending is unknown, because a client that gives a record
--- up starts a new sequence, and the old one may still arrive.
+-- this is a violation, else it is counted.  It is also counted where an ending is unknown, because a client that gives
+-- up a record starts a new sequence, and the old one may still arrive.
 -- :examined
 SELECT count(*) AS examined
 FROM sends s JOIN placed p ON p.topic = s.topic AND p.value = s.value AND p.partition = s.partition

@@ -1,10 +1,10 @@
 -- C13 stale end offset
 -- required: no
 --
--- ListOffsets(latest) answered below an offset that was known before the call (acknowledged or read), by the leader of
--- the newest epoch that there was when it was asked: by ZooKeeper's state znode, and by the records known.  A leader
--- that was replaced may still answer for its own, older epoch, even below records of that epoch which its followers
--- had and it did not yet count: such an answer, and one whose epoch nobody knows, is counted.
+-- ListOffsets(latest) answered below an offset that was known before the call (acknowledged or read).  The answer is
+-- from the leader of the newest epoch at that time, by ZooKeeper's state znode and by the records known.  A leader that
+-- was replaced may still answer for its own, older epoch, even below records of that epoch which its followers had and
+-- it did not yet count: such an answer is counted, and so is one of unknown epoch.
 -- :examined
 SELECT count(DISTINCT h.op) AS examined
 FROM history h

@@ -2,7 +2,7 @@
 -- required: no
 --
 -- Along the offsets of a partition the leader epochs of the records never fall, and one offset has one epoch.
--- Two consumers agree on which record follows a record (a consumer that skipped differs from one that did not: C8).
+-- Two consumers agree on which record follows a record (if one of them skipped records, C8 finds it).
 -- :examined
 SELECT count(*) AS examined FROM reads r WHERE r.leader_epoch IS NOT NULL
 -- :findings

@@ -4,7 +4,7 @@
 --
 -- A value was read at an offset and no longer stands there in a fresh full read at the end: it was served above the
 -- high watermark and then truncated.  Records below the log start offset may be gone by right; unclean elections are
--- set apart.  A topic that may lose acknowledged records (acks=1) may still not lose what was read.
+-- set apart.  A topic that may lose acknowledged records (acks=1) still may not lose a record that was read.
 -- :examined
 SELECT count(*) AS examined
 FROM (SELECT DISTINCT r.topic, r.partition, r.offset, r.value FROM reads r WHERE r.witness = 'run') x

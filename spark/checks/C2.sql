@@ -2,12 +2,12 @@
 -- required: yes
 -- needs: segments
 --
--- A value that was attempted once stands at two or more offsets of a partition.  With idempotence this is a
--- violation; without, a retry leaves a second copy by right, and it is counted.
+-- A value that was attempted once stands at two or more offsets of a partition.  With idempotence this is a violation;
+-- without, a retry leaves a second copy by right, and it is counted.
 --
--- Copies of librdkafka under different producer epochs are its own doing, and counted: told OUT_OF_ORDER_SEQUENCE_NUMBER of
--- a batch behind one that was refused, it raises its epoch, and sends anew whatever has no answer yet, stored or not
--- (librdkafka issue 4953).  A broker that does not recognise a repetition stores both copies under one epoch.
+-- Copies of librdkafka under different producer epochs are its own doing, and counted: when the batch behind a refused
+-- one gets OUT_OF_ORDER_SEQUENCE_NUMBER, it raises its epoch and sends again everything that has no answer yet, stored
+-- or not (librdkafka issue 4953).  A broker that does not recognise a repetition stores both copies under one epoch.
 -- :examined
 SELECT count(*) AS examined FROM placed p
 -- :findings

@@ -2,7 +2,7 @@
 -- required: yes
 -- needs: full read
 --
--- A reader went past the place of an acknowledged record, and nobody ever read that record.  A record of unknown
+-- A reader went past the place of an acknowledged record, and no reader ever read that record.  A record of unknown
 -- outcome counts too when another record of the same operation was read: the operation took place as a whole.
 -- Implies C4 where the record was acknowledged.
 -- :examined

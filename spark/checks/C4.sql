@@ -2,8 +2,8 @@
 -- required: yes
 -- needs: full read
 --
--- Acknowledged, and in no read by the end of the final full read.  What was acknowledged with acks=1, or on a topic
--- that may lose, is an expected loss: counted apart.
+-- A record was acknowledged, and is in no read by the end of the final full read.  One that was acknowledged with
+-- acks=1, or on a topic that may lose records, is an expected loss: counted apart.
 -- :examined
 SELECT count(*) AS examined FROM sends s WHERE s.acked
 -- :findings

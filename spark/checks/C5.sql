@@ -2,8 +2,8 @@
 -- required: no
 -- needs: full read
 --
--- Where C4's records are: in a broker's segments (lost on the way to the consumer), or in none (data loss).  It
--- explains C4, so its findings are counted, not violations of their own.
+-- The place of each record of C4: in a broker's segments (lost on the way to the consumer), or in none (data loss).
+-- It explains C4, so its findings are counted, and are not violations of their own.
 -- :examined
 SELECT count(*) AS examined FROM segments g
 -- :findings

@@ -1,7 +1,8 @@
 -- C6 aborted read (G1a)
 -- required: no
 --
--- A read returned a value whose only attempts definitely failed; or, under read_committed, one whose transaction did.
+-- A read returned a value whose only attempts definitely failed; or, under read_committed, one whose transaction
+-- definitely failed.
 -- :examined
 SELECT count(*) AS examined
 FROM sends s

@@ -1,7 +1,7 @@
 -- C7 phantom, mismatch
 -- required: yes
 --
--- Phantom: a value was read that nobody attempted in that topic (a damaged one is such a value).
+-- Phantom: a value was read that no client attempted in that topic (a damaged one is such a value).
 -- Mismatch: a value came back with another key or in another partition than it was sent with, or an acknowledged
 -- offset holds another value.  Where the acknowledgement did not bind (acks=1), the last is an expected loss.
 -- :examined

@@ -2,7 +2,7 @@
 -- required: yes
 --
 -- The same consumer, with no assign between: its next record of a partition lies beyond an offset that exists
--- (somebody read it).  Offsets that nobody ever read may be holes: control batches, compaction.
+-- (some reader read it).  Offsets that no reader ever read may be holes: control batches, compaction.
 -- :examined
 SELECT count(*) AS examined FROM poll_steps p WHERE NOT p.committed
 -- :findings

@@ -2,13 +2,14 @@
 -- required: no
 --
 -- A group's member was assigned a partition, and the first record that it then read is not the one at the committed
--- offset (the next there is, where that one is a hole).  Where the client does not tell the committed offset at the
+-- offset (or the next record, if that offset is a hole).  Where the client does not tell the committed offset at the
 -- assignment, the last acknowledged commit before it stands in, and only a record below that is wrong: a later commit
 -- may have succeeded without its answer.
 --
--- A member of aiokafka that began at the partition's start is counted where the history holds what it was answered since
--- its assignment: to some OffsetFetch an error, which this client does not read (docs/client-problems.md), and to none an
--- offset below the commit.  Without such answers, and for any other client, it is a violation.
+-- A member of aiokafka that began at the partition's start is counted, not a violation, if the history has the answers
+-- that it got since its assignment, and they explain it: an error to some OffsetFetch, which this client does not read
+-- (docs/client-problems.md), and no offset below the commit.  Without such answers it is a violation, as it is for any
+-- other client.
 -- :examined
 SELECT count(*) AS examined
 FROM history h WHERE h.f = 'assign' AND h.type = 'ok' AND h.group_id IS NOT NULL

@@ -2,7 +2,7 @@
 -- required: no
 --
 -- In one generation of a group, one partition was assigned to two members.  A member is known by its id; assignments of
--- clients that tell no generation, or no member id, are left out here.
+-- clients that tell no generation, or no member id, are left out.
 -- :examined
 SELECT count(*) AS examined
 FROM history h

@@ -1,9 +1,9 @@
 -- G4 commits survive
 -- required: no
 --
--- A group's committed offset was answered lower than a commit that had been acknowledged before the question was asked,
--- or as not there: it went back, or vanished, as happens when a coordinator moves and loses or half-loads its log.
--- What a member of aiokafka took back itself (view commits) is not held against the coordinator.
+-- A group's committed offset was answered lower than a commit that had been acknowledged before the request, or as not
+-- there: it went back, or vanished, as happens when a coordinator moves and loses or half-loads its log.  A commit that
+-- a member of aiokafka took back itself (view commits) is not held against the coordinator.
 -- :examined
 SELECT count(*) AS examined FROM history h WHERE h.f = 'committed' AND h.type = 'ok'
 -- :findings

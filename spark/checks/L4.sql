@@ -2,8 +2,8 @@
 -- required: yes
 -- verdict: void
 --
--- A kind of operation that never succeeded, a fault whose effect nobody saw: such a run proves nothing, whatever the
--- other checks say.  A check that examined nothing is added to these findings by the runner.
+-- A kind of operation never succeeded, or a fault had no visible effect: such a run proves nothing, whatever the other
+-- checks say.  The runner adds to these findings each check that examined nothing.
 -- :examined
 SELECT
   (SELECT count(DISTINCT h.f) FROM history h WHERE h.type = 'invoke') + (SELECT count(*) FROM faults x) AS examined

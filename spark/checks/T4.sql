@@ -3,7 +3,7 @@
 -- needs: final read
 --
 -- Each transfer is a transaction that takes from one account what it gives to another, so what read_committed shows
--- sums to zero.  And whoever lost its transactional id to another instance (a hijack) can commit nothing more.
+-- sums to zero.  And a teller that lost its transactional id to another instance (a hijack) can commit nothing more.
 -- :examined
 SELECT count(*) AS examined
 FROM reads r

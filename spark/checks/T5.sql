@@ -2,8 +2,8 @@
 -- required: no
 -- needs: final read
 --
--- A copier reads a topic and writes each value to another one, in transactions with its offsets.  What read_committed
--- shows of the copies is the input: every acknowledged value once, none twice, nothing that is no copy of something.
+-- A copier reads a topic and writes each value to another one, in transactions with its offsets.  The copies that
+-- read_committed shows are the input: every acknowledged value once, none twice, nothing that is no copy.
 -- :examined
 SELECT count(*) AS examined
 FROM reads r

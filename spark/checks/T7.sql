@@ -2,8 +2,9 @@
 -- required: no
 -- needs: final read
 --
--- read_committed returns nothing at or above the LSO that the same answer names; and after the time-out of all that was
--- left open, the LSO comes to the end of the partition: a transaction that stays open holds up every reader.
+-- read_committed returns nothing at or above the LSO that the same answer names.  After the time-out of all
+-- transactions that were left open, the LSO comes to the end of the partition: a transaction that stays open holds up
+-- every reader.
 -- :examined
 SELECT count(*) AS examined
 FROM history h

@@ -1,4 +1,4 @@
--- What each topic promises.
+-- The promises of each topic.
 -- expect_loss: acknowledged records may be lost there (acks=1), and a run that was arranged so must see it.
 -- unclean: unclean elections were allowed, so even records that were read may vanish.
 SELECT

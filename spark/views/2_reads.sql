@@ -1,6 +1,6 @@
 -- One row for each record that any witness read.
 -- witness: run (polls while faults were active), final (the harness's full read after healing), spark (the full
--- read of an independent client).  committed: under read_committed, which passes over what was aborted.
+-- read of an independent client).  committed: under read_committed, which passes over aborted records.
 SELECT
   w.witness, w.process, w.topic, w.partition, w.offset, w.key, w.value, w.leader_epoch, w.t_ns, w.place,
   w.committed,

@@ -1,9 +1,9 @@
 -- One row for each record that a producer attempted, with how it ended.
--- outcome: ok; fail (certainly not appended); info (nobody knows, which is also an attempt without an ending).
+-- outcome: ok; fail (certainly not appended); info (unknown; so is an attempt without an ending).
 -- An acknowledgement *binds* when it was given for acks=all on a topic that promises to lose nothing.
 -- Clients book an unknown offset as -1 (a duplicate that the broker recognised): NULL here.
 -- seen: some witness read the value; deleted: it lay below the log start offset at the end.
--- txn, amount, copy_of: where a transaction sent it, what it moves, and what it is a copy of.
+-- txn, amount, copy_of: the transaction that sent it, the amount that it moves, and the value that it is a copy of.
 -- tries: how often the application attempted this value; two attempts may leave two copies by right.
 SELECT
   s.op, s.topic, s.value, s.process, s.client, s.key, s.asked_partition, s.partition, s.offset, s.leader_epoch,

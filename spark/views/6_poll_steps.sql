@@ -1,5 +1,5 @@
--- Each record that a consumer read beside the one it read before in that partition, with no assign between (where an
--- assign came before it, there is no step).
+-- Each record that a consumer read, beside the one that it read before in that partition, with no assign between (after
+-- an assign there is no step).
 -- Under read_committed (committed) a step may rightly pass over records: those that were aborted.
 SELECT s.process, s.topic, s.partition, s.offset, s.value, s.before_offset, s.committed, coalesce(t.unclean, false) AS unclean
 FROM (

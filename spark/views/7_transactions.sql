@@ -1,4 +1,4 @@
--- One row for each transaction that sent something or was to end, as its producer knows it.
+-- One row for each transaction that sent a record or was told to end, as its producer knows it.
 -- fate: committed; unknown (a commit was asked for, and no answer is certain); never (no commit was asked for, or it was
 -- refused for certain).  failed: an answer says that it was aborted, or not committed.
 SELECT

@@ -1,7 +1,7 @@
--- One row for each acknowledged commit of a group's offset, and until when it surely counts.
--- until: when a member of aiokafka committed less after the coordinator had answered it an error, and no offset, to its
--- OffsetFetch.  It takes that for "nothing is committed" and begins anew (docs/client-problems.md); what it commits
--- from there on is what the group has committed.
+-- One row for each acknowledged commit of a group's offset, and the time until which it surely counts.
+-- until: when a member of aiokafka committed less after the coordinator had answered its OffsetFetch with an error and
+-- no offset.  The member takes that for "nothing is committed" and begins again (docs/client-problems.md); its commits
+-- from then on are the group's.
 SELECT c.index AS place, c.group_id, c.topic, c.partition, c.offset, c.t_ns, min(b.t_ns) AS until
 FROM history c
 LEFT JOIN (
