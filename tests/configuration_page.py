@@ -71,7 +71,7 @@ def default_of(row: Property) -> str:
 
 
 def values_of(row: Property) -> str:
-    """Its range or its choices."""
+    """The range or the choices of a property."""
     if row.choices:
         return ", ".join(f"`{choice}`" for choice in row.choices)
     low, high = row.at_least, row.at_most
@@ -98,7 +98,7 @@ def built(area: Any) -> Iterator[tuple[str, ...]]:
 
 
 def topics_own() -> Iterator[tuple[str, ...]]:
-    """Those that are not simply one of the broker's."""
+    """The topics' properties that are not simply one of the broker's."""
     single = {row.topic for row in KEPT.values()}
     for row in TOPIC.values():
         if row.name not in single and row.state is State.BUILT:

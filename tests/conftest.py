@@ -1,4 +1,4 @@
-"""Workers that run tests side by side take no ports from each other's brokers that are down."""
+"""Keeps tests that run side by side from taking the ports of each other's brokers that are down."""
 
 from __future__ import annotations
 

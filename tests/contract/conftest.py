@@ -30,7 +30,7 @@ from tests.waiting import eventually
 
 @dataclass
 class Env:
-    """What a contract test may use."""
+    """The world and helpers of one contract test."""
 
     world: World
     folder: str
@@ -50,7 +50,7 @@ Case = Callable[[Body], None]
 
 
 async def _expire_real(zk: Any) -> None:
-    """Another client of the same session closes it: the only way to end it that any server has."""
+    """Another client of the same session closes it: no server has another way to end it."""
     client = KazooClient(hosts=zk._client.hosts[0][0] + f":{zk._client.hosts[0][1]}",
                          client_id=zk._client.client_id, timeout=4)  # fmt: skip
     await trio.to_thread.run_sync(client.start)

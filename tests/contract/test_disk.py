@@ -1,4 +1,4 @@
-"""What the code relies on in a disk, on files and on the simulated one."""
+"""The code's assumptions about a disk, checked on files and on the simulated one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.contract.conftest import Case, Env
 
 
 def copies(disk: Disk, paths: tuple[str, ...], pace: Pace) -> Iterator[int]:
-    """Work for `apart`: a step for each file; it has to be a module's own function."""
+    """Work for `apart`: a step for each file.  It has to be a module's own function."""
     for path in paths:
         data = disk.read_all(path)
         pace(len(data))

@@ -1,4 +1,4 @@
-"""What the code relies on in a network, on sockets and on the simulated one."""
+"""The code's assumptions about a network, checked on sockets and on the simulated one."""
 
 from __future__ import annotations
 

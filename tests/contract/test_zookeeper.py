@@ -1,4 +1,4 @@
-"""What the code relies on in ZooKeeper, on the real one and on the simulated one."""
+"""The code's assumptions about ZooKeeper, checked on the real one and on the simulated one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_sequential_names_count_up(zookeeper_case: Case) -> None:
             names = [(await zk.create("/q/n-", b"", sequential=True))[0] for _ in range(3)]
             assert names == [f"/q/n-{i:010d}" for i in range(3)]
             await zk.delete(names[1])
-            # the number counts the creations under the parent, of any kind
+            # the number counts creations of any kind under the parent
             await zk.create("/q/other", b"")
             assert (await zk.create("/q/n-", b"", sequential=True))[0] == "/q/n-0000000004"
             assert await zk.children("/q") == [

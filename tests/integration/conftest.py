@@ -1,4 +1,4 @@
-"""What integration tests share: containers by compose.yaml, kcat, and Apache Kafka's own tools."""
+"""Fixtures of integration tests: containers by compose.yaml, kcat, and Apache Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def compose_stack(
 
 @pytest.fixture(scope="session")
 def kcat() -> Run:
-    """kcat with arguments; what is typed into it is `stdin`."""
+    """kcat with arguments; `stdin` is its input."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         _not_installed("kcat is not installed (Debian: apt-get install kcat)")
@@ -124,7 +124,7 @@ def apache_tool() -> Run:
 
 
 def _not_installed(what: str) -> None:
-    """On a developer's machine that is a reason to leave a test out; in CI it is a failure."""
+    """Skips the test on a developer's machine; in CI the test fails."""
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)

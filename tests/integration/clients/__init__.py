@@ -1,1 +1,1 @@
-"""Real clients against a running cluster; a package, so that its fixtures end with it."""
+"""Real clients against a running cluster.  A package, so that its fixtures end with it."""

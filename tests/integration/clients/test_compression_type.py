@@ -1,4 +1,4 @@
-"""A topic's own codec: what the brokers have compressed anew is read by clients of three makes."""
+"""A topic's own codec: clients of three makes read batches that the brokers have recompressed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_records_come_back_as_they_were_sent(
         *("-f", "%o %h %k:%s\n"),
     )
     assert by_librdkafka.stdout.splitlines() == [f"{n} a=b {line}" for n, line in enumerate(want)]
-    if kept != "snappy":  # kafka-python reads that with a library that is not among ours
+    if kept != "snappy":  # kafka-python needs a library for that codec that is not among ours
         assert read_by_kafka_python(bootstrap, topic, len(want)) == want
     by_java = apache_tool(
         "org.apache.kafka.tools.VerifiableConsumer",

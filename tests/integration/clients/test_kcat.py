@@ -1,4 +1,4 @@
-"""kcat (librdkafka in C) sees the cluster as it would see Apache Kafka's."""
+"""kcat (librdkafka in C) sees the cluster as it sees one of Apache Kafka's."""
 
 from __future__ import annotations
 

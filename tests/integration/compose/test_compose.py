@@ -1,4 +1,5 @@
-"""compose.yaml itself: health, restarts, volumes, configuration by the environment, and Spark."""
+"""The containers of compose.yaml: health, restarts, volumes, configuration by the environment,
+Spark."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def test_a_listener_that_does_not_parse_is_one_clear_line(stack: Any) -> None:
 def test_a_file_is_read_and_the_environment_wins(stack: Any, tmp_path: Path) -> None:
     """As Apache Kafka's image does it: /mnt/shared/config/server.properties, then KAFKA_*."""
     (tmp_path / "server.properties").write_text("num.io.threads=nonsense\nlisteners=nonsense\n")
-    tmp_path.chmod(0o755)  # the broker's user has to see it
+    tmp_path.chmod(0o755)  # the broker's user has to be able to read it
     done = stack.compose(
         *("run", "--rm", "--no-deps", "-T", "-v", f"{tmp_path}:/mnt/shared/config:ro", "broker-1"),
         check=False,

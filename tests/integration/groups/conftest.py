@@ -1,4 +1,4 @@
-"""A cluster whose groups rebalance without delay, for all tests of this folder."""
+"""A cluster for all tests of this folder, whose groups rebalance without delay."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backgro
 
 @pytest.fixture
 def cluster(shared_cluster: BackgroundCluster) -> Iterator[BackgroundCluster]:
-    """Whole again after each test."""
+    """The cluster, whole again after each test."""
     yield shared_cluster
     shared_cluster.mend()

@@ -1,4 +1,5 @@
-"""__consumer_offsets is compacted while groups commit, and whoever loads it says the same."""
+"""__consumer_offsets is compacted while groups commit, and each broker that loads it gives the same
+offsets."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def size_of(cluster: BackgroundCluster, number: int) -> int:
 
 
 def wait_for_full_isr(cluster: BackgroundCluster) -> None:
-    """Without it the next kill could take the last replica that may lead."""
+    """Without a full ISR the next kill could take the last replica that may lead."""
     eventually(
         lambda: all(len(isr) == 3 for isr in isrs(cluster)),
         "all are in sync",

@@ -26,8 +26,8 @@ PARTITIONS = 4
 RECORDS = 40
 WITHIN_S = 60
 POLL_MS = 1000
-"""kafka-python 3.0.12 loses an assignment that comes between two polls, where the first one's time
-was over while its group rebalanced: see docs/client-problems.md."""
+"""kafka-python 3.0.12 loses an assignment that comes between two polls, if the first one's time was
+over while its group rebalanced: see docs/client-problems.md."""
 eventually = partial(waiting.eventually, within_s=WITHIN_S)
 
 
@@ -75,7 +75,7 @@ def confluent(cluster: BackgroundCluster, topic: str, group: str, **settings: An
 
 
 def read(consumer: Any, count: int) -> list[int]:
-    """So many records, by a confluent consumer."""
+    """Reads a number of records by a confluent consumer."""
     values: list[int] = []
 
     def enough() -> bool:
@@ -89,7 +89,7 @@ def read(consumer: Any, count: int) -> list[int]:
 
 
 def held(*consumers: Any) -> list[int]:
-    """How many partitions each confluent consumer has, after a poll of each."""
+    """The number of partitions that each confluent consumer has, after a poll of each."""
     for consumer in consumers:
         consumer.poll(0.05)
     return [len(consumer.assignment()) for consumer in consumers]

@@ -1,8 +1,8 @@
 """Groups of up to twenty members that join, leave and crash while coordinators are killed.
 
-Each kind of client has a group of its own.  Every member writes down what happened to it; what the
-coordinators stored about each generation is read from __consumer_offsets at the end.  G2, G3 and G4
-must hold of all of it, and must have had something to look at.
+Each kind of client has a group of its own.  Every member writes down its own history; the
+coordinators' records of each generation are read from __consumer_offsets at the end.  G2, G3 and G4
+must hold for all of it, and must have had something to examine.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def wait_until(holds: Callable[[], object], what: str, group: GroupRun) -> None:
 
 
 def settled(group: GroupRun) -> None:
-    """Every partition has an owner that runs, and everyone that can have some has some."""
+    """Every partition has an owner that runs, and every member has some if there are enough for
+    all."""
     wanted = min(len(group.members), PARTITIONS)
 
     def balanced() -> bool:
@@ -77,7 +78,7 @@ def settled(group: GroupRun) -> None:
 
 
 def progress(group: GroupRun) -> None:
-    """Commits succeed again, from now on."""
+    """Waits until commits succeed again."""
     since = time.monotonic_ns()
 
     def committed() -> bool:
@@ -90,7 +91,7 @@ def progress(group: GroupRun) -> None:
 
 
 def stored_generations(bootstrap: str, group: str, topic: str) -> Iterator[dict[str, Any]]:
-    """`assign` lines of what the coordinators stored."""
+    """`assign` lines from the coordinators' records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "witness",
                          "enable.partition.eof": True, "enable.auto.commit": False})  # fmt: skip
     name = "__consumer_offsets"
@@ -117,7 +118,7 @@ def stored_generations(bootstrap: str, group: str, topic: str) -> Iterator[dict[
 
 
 def asked(bootstrap: str, group: str, topic: str) -> list[dict[str, Any]]:
-    """What the coordinator answers about the group's offsets now, to somebody who is no member."""
+    """The coordinator's answer about the group's offsets now, to a client that is no member."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     common = {"process": "stranger", "client": "confluent-kafka", "f": "committed",
               "topic": topic, "group_id": group}  # fmt: skip
@@ -141,7 +142,7 @@ def asked(bootstrap: str, group: str, topic: str) -> list[dict[str, Any]]:
 
 
 def assigned_in(data: bytes, topic: str) -> list[int]:
-    """The consumer protocol's assignment: version, and for each topic its partitions."""
+    """Decodes the consumer protocol's assignment: version, and for each topic its partitions."""
     found: list[int] = []
     if not data:
         return found
@@ -208,6 +209,6 @@ def test_members_come_and_go_while_coordinators_die(
         group.end()
     found = judge(tmp_path / "run", lines, [group])
     for name, check in found.items():
-        # what G2 counts apart of aiokafka is told from its log: see docs/client-problems.md
+        # what G2 counts apart for aiokafka comes from its log: see docs/client-problems.md
         assert "violation" not in check["found"], (name, check)
         assert check["examined"] > PARTITIONS, (name, "saw next to nothing", check)

@@ -1,4 +1,4 @@
-"""A member asks for its offsets just when its coordinator has moved on, and is told so.
+"""A member asks for its offsets just when its coordinator has moved, and is refused.
 
 Its OffsetFetch is held on the way until another broker coordinates the group; the old one then
 answers NOT_COORDINATOR, from version 2 on without any topic, as Apache Kafka does
@@ -32,7 +32,7 @@ WITHIN_S = 90
 
 
 def fill(cluster: BackgroundCluster, topic: str, group: str) -> None:
-    """RECORDS records in one partition, of which the group has committed COMMITTED."""
+    """Writes RECORDS records to one partition, of which the group has committed COMMITTED."""
     cluster.create_topic(topic)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
     for number in range(RECORDS):
@@ -58,7 +58,8 @@ def first_read(group: GroupRun) -> int | None:
 def refused_member(
     cluster: BackgroundCluster, folder: Path, client: str, topic: str, group_id: str
 ) -> tuple[GroupRun, int]:
-    """A member whose OffsetFetch came too late; the group, and the offset it then read first."""
+    """A member whose OffsetFetch comes too late: the group, and the offset that it then reads
+    first."""
     links = cluster.cluster.links
     assert links is not None
     old = f"broker-{coordinator_of(cluster, group_id)}"
@@ -84,7 +85,7 @@ def refused_member(
 
 
 def judged(run: Path, group: GroupRun, lines: list[dict[str, Any]]) -> dict[str, int]:
-    """What G2 finds of a history that begins with the group's commit; kind -> how many."""
+    """The findings of G2 in a history that begins with the group's commit: kind -> number."""
     collect(run, [group])
     commit = {"process": "committer", "client": "confluent-kafka", "f": "commit",
               "topic": group.topic, "partition": 0, "offset": COMMITTED, "t_ns": 1,

@@ -3,8 +3,8 @@
     python -m tests.integration.mutants [--runs 5] [--out DIR] [ID ...]
 
 Each run is judged as in the tests: a mutant must be flagged by a check that its case names, the
-clean build must be valid.  The folders of runs that came out as they should are removed, others are
-kept and named.
+clean build must be valid.  Folders of runs with the right outcome are removed, others are kept and
+named.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _series(case: Case, mutated: bool, runs: int, folder: Path) -> list[Outcome]
 
 
 def _row(case: Case, mutated: Sequence[Outcome], clean: Sequence[Outcome]) -> tuple[str, int]:
-    """A row of the table, and how many runs did not come out as they should."""
+    """A row of the table, and the number of runs with a wrong outcome."""
     flagged = sum(_is_flagged(o, case) for o in mutated)
     valid = sum(o.verdict == "valid" for o in clean)
     by = Counter(check for o in mutated for check in o.flagged_by(case.checks))

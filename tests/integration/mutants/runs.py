@@ -1,11 +1,10 @@
 """Chaos runs of mutants and of the clean build, on schedules that were written for the mutants.
 
 The mutants themselves are those of the simulation (`tests/simulation/mutants`): one definition of
-what is broken, two ways to find it.  Here a mutant meets real processes and real clients.  A case
-names the schedule that brings the broken rule to light, and the checks by which clients must see
-it; anything else that is found beside them does no harm.  The clean build runs from a copy of the
-source too, on the same schedule and with the same seeds: what flags it would be no proof against a
-mutant.
+each fault, two ways to find it.  Here a mutant meets real processes and real clients.  A case names
+the schedule that exposes the broken rule, and the checks by which clients must see it; further
+findings do no harm.  The clean build runs from a copy of the source too, on the same schedule and
+with the same seeds: a check that flags it would prove nothing against a mutant.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from tests.simulation.mutation import Mutant, all_mutants
 
 SCHEDULES = Path(__file__).parent / "schedules"
 WORKLOAD_S = 5
-"""At least; a schedule that takes longer is carried out to its end."""
+"""The least duration; a schedule that takes longer is carried out to its end."""
 TIMEOUT_S = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A mutant by its number, its schedule, and the checks of which one at least must flag it."""
+    """A mutant by its number, its schedule, and the checks of which at least one must flag it."""
 
     id: int
     schedule: str
@@ -39,15 +38,15 @@ class Case:
 
 
 CASES = (
-    # acks=1 records that only a leader has, which then dies: whoever read them read too much
+    # acks=1 records that only a leader has, which then dies: a client that read them read too much
     Case(13, "served-above-hw", ("C15",)),
-    # acks=all records that only a leader has, which then dies: nobody may have been told "done"
+    # acks=all records that only a leader has, which then dies: no client may have been told "done"
     Case(14, "answered-at-append", ("C3", "C4")),
-    # a follower has what was acknowledged, and does not know it; it changes its leader, cannot
-    # fetch from the new one, and is the last that is left
+    # a follower has acknowledged records without knowing it; it changes its leader, cannot
+    # fetch from the new one, and is the last replica left
     Case(1, "truncated-at-hw", ("C3", "C4", "C15")),
-    # a leader that was replaced while its last ISR write was on the way; then all start anew, from
-    # what ZooKeeper says
+    # a leader that was replaced while its last ISR write was on the way; then all restart, from
+    # the state in ZooKeeper
     Case(10, "stale-isr-write", ("C3", "C4", "C15")),
 )
 
@@ -66,7 +65,7 @@ class Outcome:
 
 
 def run(schedule: str, source: Path, out: Path, seed: int) -> Outcome:
-    """`highwater chaos --faults` with brokers from `source`, from nothing to the verdict."""
+    """`highwater chaos --faults` with brokers from `source`, from the start to the verdict."""
     command = [sys.executable, "-m", "highwater.cli.main", "chaos"]
     command += ["--seed", str(seed), "--duration", str(WORKLOAD_S), "--engine", "duckdb"]
     command += ["--faults", str(SCHEDULES / f"{schedule}.json")]

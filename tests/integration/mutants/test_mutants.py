@@ -1,9 +1,9 @@
 """Each mutant is flagged on its schedule, and the clean build is valid there: one run of each.
 
-What a schedule arranges takes some ten seconds, in which a machine that stands still for one of
-them ends the connection that everything hangs on.  The run is void then, as it says itself: it has
-shown nothing of any build, and is arranged anew.  Each void run is a warning in pytest's summary,
-with its number and what it says of itself.
+A schedule takes some ten seconds.  If the machine stands still for one of them, the connection that
+the schedule depends on ends.  The run then reports itself void: it has shown nothing of any build,
+and is repeated.  Each void run is a warning in pytest's summary, with its number and its own
+explanation.
 
 `python -m tests.integration.mutants --runs 5` runs more of them and prints a table.
 """
@@ -28,13 +28,13 @@ ATTEMPTS = 3
 
 
 class VoidRun(UserWarning):
-    """A run that proves nothing, and in whose place another is arranged."""
+    """A run that proves nothing, and that another run replaces."""
 
 
 def arranged(
     case: Case, source: Path, folder: Path, one_run: Callable[..., Outcome] = run
 ) -> Outcome:
-    """A run in which everything came about that the schedule asks for, or the last attempt."""
+    """A run in which the schedule was carried out, or the last attempt."""
     for attempt in range(1, ATTEMPTS + 1):
         outcome = one_run(case.schedule, source, folder / f"run-{attempt}", seed=1)
         if outcome.verdict != "void":

@@ -1,12 +1,12 @@
-"""The same requests to two clusters, one after the other, and what the answers differ in.
+"""The same requests to two clusters, one after the other, and the differences of their answers.
 
-A `Case` is asked at every version that both sides know, of a broker that is named by its part:
-broker 1, broker 2, the controller, or the broker that is not.  What an answer gave can be used by
-later requests, each side its own (`Side.facts`).  A connection that is closed is an answer as well.
+A `Case` is asked at every version that both sides know, of a broker that is named by its role:
+broker 1, broker 2, the controller, or the other broker.  Later requests can use values from earlier
+answers of their own side (`Side.facts`).  A closed connection is an answer as well.
 
-What must differ is made equal before the comparison: ports, ids that are drawn by lot, times, the
-folders of logs, and the words of error messages (that there is one is compared).  Of a `timed` Case
-it is compared whether the answer came at once or after max_wait_ms.
+Values that must differ are made equal before the comparison: ports, random ids, times, the folders
+of logs, and the words of error messages (their presence is compared).  For a `timed` Case the
+comparison includes whether the answer came at once or after max_wait_ms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.integration.oracle.rig import Mixed
 Body = Mapping[str, Any]
 ANSWER_S = 60
 MEANWHILE_S = 0.2
-"""So long after a Fetch comes what is to meet it waiting."""
+"""The delay after a Fetch until the event that is to meet it waiting."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Side:
         *,
         other: bool = False,
     ) -> Any:
-        """The answer, plain; "closed" or "silent" where there is none.
+        """The answer in plain form; "closed" or "silent" if there is none.
 
         `other` is for a request that must not wait behind one that is not answered yet.
         """
@@ -99,7 +99,7 @@ class Case:
     name: str
     api_key: int
     body: Body | Callable[[int, dict[str, Any]], Body]
-    """Fields, or what makes them of the version and of the side's facts."""
+    """Fields, or a function that makes them from the version and the side's facts."""
     to: str = "1"
     versions: tuple[int, int] = (0, 99)
     keep: Callable[[int, Any, dict[str, Any]], None] | None = None
@@ -107,11 +107,11 @@ class Case:
     until: Callable[[Any], bool] | None = None
     """Asked again until the answer is so: the effect of an earlier request takes its time."""
     within_s: float = ANSWER_S
-    """When it counts as "silent" (and its connection is closed)."""
+    """The time after which it counts as "silent" (and its connection is closed)."""
     timed: bool = False
     """A Fetch: the answer says, as `answered`, whether it came at once or waited."""
     meanwhile: Case | None = None
-    """What the same broker is asked while this one waits; its own answer does not matter."""
+    """A request to the same broker while this one waits; its own answer does not matter."""
 
 
 class Difference(NamedTuple):
@@ -128,7 +128,7 @@ class Difference(NamedTuple):
 
 
 class Offered:
-    """Which versions of each API both sides answer."""
+    """The versions of each API that both sides answer."""
 
     def __init__(self, ours: Any, theirs: Any) -> None:
         self.ours = _ranges(ours)
@@ -147,7 +147,7 @@ def _ranges(answer: Any) -> dict[int, tuple[int, int]]:
 async def compare(
     ours: Side, theirs: Side, offered: Offered, cases: list[Case]
 ) -> tuple[int, list[Difference]]:
-    """How many answers were compared, and what they differ in."""
+    """The number of answers compared, and their differences."""
     asked, found = 0, []
     for case in cases:
         for version in offered.common(case.api_key):
@@ -204,7 +204,7 @@ async def _answer(side: Side, case: Case, version: int, message: Any) -> Any:
     return answer
 
 
-# --- what must differ
+# --- values that must differ
 
 _BY_LOT = {
     "cluster_id", "topic_id", "producer_id", "port", "log_append_time_ms", "session_id",
@@ -217,7 +217,7 @@ _KEYS = (
     "name", "topic", "topic_name", "api_key", "partition_index", "partition", "index", "node_id",
     "broker_id", "group_id", "resource_name", "config_name", "member_id", "group_instance_id",
 )  # fmt: skip
-"""Lists of structures are compared by these, as their order says nothing."""
+"""Lists of structures are compared by these keys, as their order means nothing."""
 
 
 def normal(value: Any, facts: Mapping[str, Any], name: str = "") -> Any:
@@ -232,7 +232,7 @@ def normal(value: Any, facts: Mapping[str, Any], name: str = "") -> Any:
         return items
     if name in _BY_LOT:
         if name == "producer_id" and value == 0:
-            return "*"  # the first that there is
+            return "*"  # the first one present
         return "none" if value in (None, -1, "", 0, "00000000-0000-0000-0000-000000000000") else "*"
     if name == "controller_id":
         return "the controller" if value == facts.get("controller") else value

@@ -1,4 +1,4 @@
-"""What differs from Apache Kafka on purpose: differences.toml, and docs/differences.md from it.
+"""The deliberate differences from Apache Kafka: differences.toml, and docs/differences.md from it.
 
 python -m tests.integration.oracle.differences > docs/differences.md
 """
@@ -52,7 +52,7 @@ def api_versions() -> Any:
 
 
 def of_versions(offered: Offered) -> Iterator[Difference]:
-    """An API that one side alone has, or with other versions."""
+    """An API that only one side has, or with other versions."""
     for key in sorted({*offered.ours, *offered.theirs}):
         ours, theirs = offered.ours.get(key), offered.theirs.get(key)
         if ours != theirs:

@@ -1,8 +1,8 @@
-"""Apache Kafka's DumpLogSegments over a replica's files: what it checks, and what it complains of.
+"""Apache Kafka's DumpLogSegments over a replica's files: its checks, and its complaints.
 
 It reads batches with all their records (`--deep-iteration`), compares every index entry with the
-log (`--verify-index-only`), and has each index check itself (`--index-sanity-check`).  What is
-wrong it prints to its standard error, all but bytes at a segment's end that are no batch.
+log (`--verify-index-only`), and has each index check itself (`--index-sanity-check`).  It prints
+faults to its standard error, except for bytes at a segment's end that are no batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ TOOL = "kafka.tools.DumpLogSegments"
 
 
 def dump(apache_tool: Run, folders: Sequence[Path]) -> str:
-    """All of the tool's checks on all files of these replicas; what it printed of the batches."""
+    """Runs all of the tool's checks on all files of these replicas; returns what it printed of the
+    batches."""
     logs, indexes = [], []
     for folder in folders:
         logs += sorted([*folder.glob("*.log"), *folder.glob("*.snapshot")])

@@ -1,8 +1,8 @@
-"""A load that runs as long as a module's tests, and what became of each record.
+"""A load that runs as long as a module's tests, and the fate of each record.
 
-One idempotent librdkafka producer, acks=all, to every partition of one topic.  Each record says
-its number; what was acknowledged is kept by place, so that it can be looked up in logs and by a
-consumer (`reading`) afterwards.
+One idempotent librdkafka producer, acks=all, to every partition of one topic.  Each record holds
+its number.  Acknowledged records are kept by place, so that they can be looked up afterwards in
+logs and by a consumer (`reading`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
-        """A bounded queue keeps it from running ahead of a cluster that does not answer."""
+        """Produces, behind a bounded queue: it cannot run ahead of a cluster that is silent."""
         while not self._stop.is_set():
             while len(self._producer) < 60:
                 value = b"record %d " % self.sent + os.urandom(150)
@@ -88,7 +88,7 @@ class Load:
         assert came, f"within {within_s:g} s: {self._by_partition}, wanted {goal}"
 
     def finish(self) -> None:
-        """Stops; all that was sent is acknowledged now."""
+        """Stops, once all records that were sent are acknowledged."""
         self._stop.set()
         self._thread.join(90)
         assert not self._thread.is_alive()
@@ -97,7 +97,7 @@ class Load:
 
 
 def lost(load: Load, found: dict[Place, bytes]) -> Sequence[Place | bytes]:
-    """What was acknowledged and is not there, or not in its place."""
+    """The acknowledged records that are missing, or not in their place."""
     values = set(found.values())
     missing = [value for value in load.placeless if value not in values]
     return [*sorted(p for p, value in load.acked.items() if found.get(p) != value), *missing]

@@ -1,4 +1,4 @@
-"""Clusters of both kinds of broker, and questions to them."""
+"""Clusters of both kinds of broker, and requests to them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Mixed:
         self.background = BackgroundCluster.of(self.settings)
 
     def become(self, kinds: Mapping[int, str]) -> None:
-        """At its next start each broker is of the other kind, on the folder it has."""
+        """At its next start each broker is of the other kind, on its old folder."""
         self.kinds = dict(kinds)
         self.settings.programs.update({n: program(kind) for n, kind in kinds.items()})
 
     def start_all(self) -> None:
-        """All brokers at once; each serves then."""
+        """Starts all brokers at once, and waits until each serves."""
         self.background._call(self._start_all)
 
     async def _start_all(self) -> None:
@@ -86,7 +86,7 @@ class Mixed:
         return trio.run(ask, self.cluster.address(number), request, version, timeout_s)
 
     def metadata(self, topics: list[str] | None = None, number: int | None = None) -> Any:
-        """As a broker that runs says."""
+        """The metadata, from a broker that runs."""
         running = [n for n in self.numbers if self.cluster.running(f"broker-{n}")]
         for candidate in [number] if number is not None else running:
             try:
@@ -114,7 +114,7 @@ class Mixed:
         self.background._call(admin.move_leader, self.cluster, tp, wanted, self.numbers)
 
     def state(self, topic: str) -> str:
-        """For a test's message."""
+        """The state, for a test's message."""
         ends = "\n".join(
             f"--- broker {n} ({self.kinds[n]})\n"
             + self.cluster.output(f"broker-{n}").read_text(errors="replace")[-2500:]
@@ -131,7 +131,7 @@ class Mixed:
 
 
 def create(mixed: Mixed, topic: str) -> None:
-    """With a replica on every broker; whole when this returns."""
+    """Creates a topic with a replica on every broker, and waits until it is whole."""
     admin = AdminClient({"bootstrap.servers": mixed.bootstrap})
     wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
     admin.create_topics([wanted])[topic].result(60)
@@ -139,7 +139,7 @@ def create(mixed: Mixed, topic: str) -> None:
 
 
 def log_bytes(folder: Path) -> bytes:
-    """All batches of a replica, as they stand in its segments."""
+    """All batches of a replica, byte for byte as in its segments."""
     parts = []
     for segment in disk.segments(folder):
         data = segment.read_bytes()

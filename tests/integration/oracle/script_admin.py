@@ -35,7 +35,7 @@ def created(name: str, **more: Any) -> dict[str, Any]:
 
 
 def assigned(name: str, **more: Any) -> dict[str, Any]:
-    """Where no broker is there to lead it, nobody waits for long."""
+    """A creation that has no live broker to lead the partition is answered soon."""
     return create(new_topic(name, -1, -1, **more), timeout_ms=1000)
 
 
@@ -209,7 +209,8 @@ def configs() -> list[Case]:
 
 
 def _of_brokers() -> list[Case]:
-    """Names that Kafka does not know are kept and never told; a number of threads is bound."""
+    """Kafka keeps names that it does not know and never shows their values; a number of threads is
+    bound."""
     cases = []
     for name, entity in (("broker 1", "1"), ("all brokers", "")):
         told = describe(BROKER, entity, "foo.bar", include_synonyms=True)

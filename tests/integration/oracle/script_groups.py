@@ -1,6 +1,6 @@
 """Requests of consumer groups: their coordinator, members, offsets, and administration.
 
-Each version uses groups of its own, so that what one leaves behind is not in the way of the next.
+Each version uses groups of its own, so that one does not disturb the next.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def members() -> list[Case]:
 
 
 def _asked() -> list[Case]:
-    """While the members are there."""
+    """Requests while the members are there."""
     return [
         Case("describe", DESCRIBE, lambda v, f: {"groups": [f"members-{v}"]}),
         Case("describe: unknown", DESCRIBE, {"groups": ["unknown"]}),

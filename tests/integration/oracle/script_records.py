@@ -1,4 +1,4 @@
-"""Requests for records, offsets and metadata: what producers, consumers and followers ask."""
+"""Requests for records, offsets and metadata, by producers, consumers and followers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def produces() -> list[Case]:
         "a later epoch, not from 0": (7001, 5, 7),
         "unknown producer, not from 0": (7002, 0, 5),
     }.items():
-        # the first version that is asked decides; later ones see duplicates, on both sides
+        # the first version decides; later ones see duplicates, on both sides
         cases.append(case(f"idempotent: {name}", idempotent(*numbers)))
     return cases
 
@@ -266,7 +266,7 @@ def metadata() -> list[Case]:
 
 
 def records() -> list[Case]:
-    """What deletes or describes records; after all that reads them."""
+    """Requests that delete or describe records; they come after all that read them."""
 
     def delete(offset: int, topic: str = "two", partition: int = 0) -> dict[str, Any]:
         place = {"partition_index": partition, "offset": offset}

@@ -1,7 +1,7 @@
-"""When a Fetch is answered: at once, or after its whole max_wait_ms (`Case.timed`).
+"""The time at which a Fetch is answered: at once, or after its whole max_wait_ms (`Case.timed`).
 
-What counts towards min_bytes, at limits, ends of segments and the LSO, and what ends the wait of
-who waits already.  The batches are all of one size.
+The cases: what counts towards min_bytes, at limits, ends of segments and the LSO; and the events
+that end the wait of a Fetch.  The batches are all of one size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Requests of transactional producers, and of those who look after transactions.
+"""Requests of transactional producers, and of administrators of transactions.
 
-One transactional id for each round; a round asks each API at one version, so that what it leaves
-behind is known.
+One transactional id for each round.  A round sends each API at one version, so that the state it
+leaves is known.
 """
 
 from __future__ import annotations

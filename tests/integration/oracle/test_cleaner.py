@@ -74,7 +74,7 @@ PROPERTIES = {
 
 
 class Kept(NamedTuple):
-    """What a batch and its records say, times of horizons left out."""
+    """The contents of a batch and its records, times of horizons left out."""
 
     base: int
     last: int
@@ -107,7 +107,8 @@ class Ours:
         )
 
     def write(self, count: int) -> None:
-        """Overwrites, tombstones, no keys, codecs, producers, transactions; then a new segment."""
+        """Writes overwrites, tombstones, no keys, codecs, producers, transactions; then a new
+        segment."""
         random, now = self.random, self.clock.wall_ms()
         for _ in range(count):
             records = [self._record(now) for _ in range(random.randint(1, 6))]
@@ -184,7 +185,7 @@ def kept_in(folder: Path) -> Iterator[Kept]:
 
 
 def add_new(source: Path, target: Path, known: set[str]) -> None:
-    """Copies the segments that the other side does not have, with what belongs to them."""
+    """Copies the segments that the other side does not have, with their other files."""
     for path in sorted(source.iterdir()):
         if path.name[:20].isdigit() and path.name[:20] not in known:
             shutil.copy(path, target / path.name)

@@ -1,8 +1,8 @@
 """ZooKeeper ends the session of a live broker, by its id, as it does after a long pause.
 
-The id is a controller's or another broker's.  Whoever knows a session's id and password may resume
-it, and close it: to its owner that is what an expiry is.  The process goes on, registers anew under
-a new session, and serves again; nothing that was acknowledged is lost.
+The id is a controller's or another broker's.  A client that knows a session's id and password may
+resume it, and close it: to its owner that is the same as an expiry.  The process goes on, registers
+again under a new session, and serves again; nothing that was acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ def zk(cluster: Mixed) -> Iterator[KazooClient]:
 
 
 def sessions(cluster: Mixed, number: int) -> list[str]:
-    """The ids of its sessions so far, as it has logged them."""
+    """The ids of its sessions so far, from its log."""
     output = cluster.cluster.output(f"broker-{number}").read_text(errors="replace")
     return re.findall(r"INFO ZooKeeper session 0x([0-9a-f]+)", output)
 
 
 def password_of(session_id: int) -> bytes:
-    """As ZooKeeper makes it: 16 bytes of java.util.Random, seeded by the id and a constant."""
+    """The password as ZooKeeper makes it: 16 bytes of java.util.Random, seeded by the id and a
+    constant."""
     multiplier, mask = 0x5DEECE66D, (1 << 48) - 1
     seed = (session_id ^ 0xB3415C00 ^ multiplier) & mask
     out = b""

@@ -44,7 +44,7 @@ def cluster(tmp_path: Path, dirs: list[str], apache_tool: Any) -> Iterator[Mixed
 
 
 def replicas(cluster: Mixed) -> dict[int, list[tuple[str, bool]]]:
-    """Of each partition: where it is, and whether that one is still to come."""
+    """The place of each partition's replica, and whether it is a future one."""
     found: dict[int, list[tuple[str, bool]]] = {}
     answer = cluster.call(1, messages.DescribeLogDirsRequest(topics=None), 4)
     for result in answer.results:

@@ -1,10 +1,10 @@
 """Apache Kafka and Highwater brokers as members of one cluster, either kind in the majority.
 
 The tests of a module run in their order on one cluster and under one load, which begins with the
-cluster and ends before the logs are compared.  What each checks by itself: that the load goes on.
-What is checked at the end: that nothing acknowledged was lost, that all replicas are equal byte for
-byte, that Apache Kafka's own tool finds nothing wrong with what either kind has written, and that
-each kind starts on the folder of the other.
+cluster and ends before the logs are compared.  Each test checks that the load goes on.  The end
+checks that nothing acknowledged was lost, that all replicas are equal byte for byte, that Apache
+Kafka's own tool finds nothing wrong in the files of either kind, and that each kind starts on the
+folder of the other.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def spread_leaders(mixed: Mixed) -> None:
 
 
 def make_controller(mixed: Mixed, kind: str) -> int:
-    """Deletes /controller while only brokers of this kind can make it anew."""
+    """Deletes /controller while only brokers of this kind can make it again."""
     zk = KazooClient(mixed.cluster.zookeeper_connect)
     zk.start(60)
     others = [n for n in mixed.numbers if mixed.kinds[n] != kind]
@@ -161,7 +161,7 @@ def test_each_kind_is_the_controller(mixed: Mixed, load: Load, kind: str) -> Non
 def test_each_kind_is_killed(
     mixed: Mixed, load: Load, victim: str, request: pytest.FixtureRequest
 ) -> None:
-    """With two Highwater brokers it is the controller that dies, and else another one."""
+    """With two Highwater brokers the controller dies, else another one."""
     others = {APACHE: HIGHWATER, HIGHWATER: APACHE}
     is_controller = len(mixed.of_kind(HIGHWATER)) == 2
     controller = make_controller(mixed, victim if is_controller else others[victim])
@@ -197,7 +197,8 @@ def test_the_replicas_are_equal_and_nothing_is_lost(mixed: Mixed, load: Load) ->
 def test_each_kind_starts_on_the_folder_of_the_other(
     mixed: Mixed, load: Load, apache_tool: Run
 ) -> None:
-    """All stop, all come back as the other kind; what was there is there, and more can be written.
+    """All stop, and come back as the other kind; the old records are there, and more can be
+    written.
 
     Then Apache Kafka's own tool reads every folder, of which each was written by both.
     """
@@ -227,7 +228,7 @@ def test_each_kind_starts_on_the_folder_of_the_other(
 
 
 def epochs(log: bytes) -> list[tuple[int, int]]:
-    """Leader epochs and where they start, as the batches of a log have them."""
+    """Leader epochs and their start offsets, by the batches of a log."""
     found: dict[int, int] = {}
     for header in records.batches(log):
         found.setdefault(header.partition_leader_epoch, header.base_offset)

@@ -1,7 +1,7 @@
 """One script of requests to a Highwater cluster and to one of Apache Kafka: equal answers.
 
-Two brokers each.  What differs on purpose is in differences.toml, each with its reason; anything
-else fails, and so does an entry there that nothing needs any more.
+Two brokers each.  Deliberate differences are in differences.toml, each with its reason.  Any other
+difference fails, and so does an entry that is not needed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sides(
     tmp_path_factory: pytest.TempPathFactory, apache_tool: Callable[..., Any]
 ) -> Iterator[tuple[Side, Side]]:
     properties = {
-        # from the file, and not by the profile that one of them has
+        # by the file, because one of them has a profile
         **profile_properties("test", 2),
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
@@ -164,7 +164,7 @@ def test_the_answers_are_the_same(sides: tuple[Side, Side]) -> None:
 
 
 async def own_properties(side: Side) -> dict[str, str | None]:
-    """Of broker 1, with the values that it shows."""
+    """The properties of broker 1, with the values that it shows."""
     asked = script_admin.describe(script_admin.BROKER, "1")
     answer = await side.ask(1, DESCRIBE_CONFIGS, 1, request(DESCRIBE_CONFIGS, 1, asked))
     return {entry["name"]: entry["value"] for entry in answer["results"][0]["configs"]}
@@ -181,7 +181,7 @@ async def described(side: Side, kind: int, name: str) -> dict[str, Told]:
 
 
 def default_told(entry: Told) -> str:
-    """Of an entry's synonyms the default (5); "" where there is none."""
+    """The default (5) among an entry's synonyms; "" if there is none."""
     of_itself = (s for s in entry["synonyms"] if s["source"] == 5 and s["name"] == entry["name"])
     return next((s["value"] or "" for s in of_itself), "")
 

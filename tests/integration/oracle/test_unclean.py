@@ -1,6 +1,6 @@
-"""unclean.leader.election.enable set where a topic's last replica in sync is gone, on the topic or
-for the cluster: it is led again at once, without a restart of anything, and the records that only
-the other replica had are lost."""
+"""unclean.leader.election.enable is set, on the topic or for the cluster, when a topic's last
+replica in sync is gone.  The topic is led again at once, without a restart of anything, and the
+records that only the other replica had are lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send(cluster: Mixed, *values: bytes) -> None:
 
 
 def given_up(cluster: Mixed) -> None:
-    """The controller has seen the end of the leader's session, and could elect nobody."""
+    """The controller has seen the end of the leader's session, and has no replica to elect."""
     zk = KazooClient(cluster.cluster.zookeeper_connect)
     zk.start(60)
     try:
@@ -56,7 +56,7 @@ def given_up(cluster: Mixed) -> None:
 
 
 def enable(cluster: Mixed, kind: int, name: str) -> None:
-    """As kafka-configs does it; no name with a broker's kind means all brokers."""
+    """Sets it as kafka-configs does; without a name, for all brokers."""
     resource = messages.IncrementalAlterConfigsRequest.AlterConfigsResource
     entry = resource.AlterableConfig(
         name="unclean.leader.election.enable", config_operation=0, value="true"
