@@ -1,4 +1,4 @@
-"""docs/rules.md: every rule, its promise, where it is checked, and what shows that it can fail.
+"""docs/rules.md: every rule, its promise, where it is checked, and the evidence that it can fail.
 
 python -m tests.rules_page > docs/rules.md
 """

@@ -1,4 +1,4 @@
-"""A whole topic, read by a consumer that knows nothing of who wrote it."""
+"""Reads a whole topic, by a consumer that knows nothing about its writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_YET = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
 }
-"""The cluster may have been started a moment ago."""
+"""Retried, because the cluster may have been started a moment ago."""
 SILENCE_S = 60
 
 
@@ -55,9 +55,12 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
 
 
 def end_of(consumer: Any, place: TopicPartition, within_s: float = 60) -> int:
-    """The HW.  A new leader has none to tell until its followers are there (KIP-207), and brokers
-    know leaders only once the new controller has told them.  librdkafka keeps an answer without a
-    leader for minutes and calls that partition unknown: only who asks by name makes it ask again.
+    """The HW, asked for by name.
+
+    A new leader has none to tell until its followers are there (KIP-207), and brokers know leaders
+    only once the new controller has told them. librdkafka keeps an answer without a leader for
+    minutes and calls that partition unknown: only a request for the topic by name makes it ask
+    again.
     """
     deadline = time.monotonic() + within_s
     while True:

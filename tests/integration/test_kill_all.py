@@ -1,8 +1,8 @@
-"""kill -9 of the whole cluster under load, ten times: what was acknowledged is read back each time.
+"""kill -9 of the whole cluster under load, ten times: acknowledged records are read back each time.
 
-One idempotent producer lives through all of it.  What must not be: an acknowledged record that is
-missing, at another offset, or changed; and, because it is idempotent, one that is there twice.  A
-kill -9 loses no page cache, so nothing of this needs fsync; power loss is the simulation's matter.
+One idempotent producer lives through all of it.  No acknowledged record may be missing, at another
+offset, or changed; and, because the producer is idempotent, none may be there twice.  A kill -9
+loses no page cache, so none of this needs fsync; the simulation covers power loss.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Load:
         assert enough, f"{len(self.acked)} acknowledgements, and no more within a minute"
 
     def run(self) -> None:
-        """In a thread of its own; a bounded queue keeps it from running ahead of a dead cluster."""
+        """Produces in a thread of its own; a bounded queue keeps it from running ahead of a dead
+        cluster."""
         while not self._stop.is_set():
             while len(self._producer) < 500:
                 value = b"record %d " % self.sent + os.urandom(100)

@@ -1,4 +1,4 @@
-"""DeleteRecords goes on without a follower that is down: back, it begins where its leader does."""
+"""DeleteRecords goes on while a follower is down, which then begins where its leader does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = "trimmed"
 
 
 def produce(bootstrap: str, first: int, end: int, in_batch: int) -> None:
-    """Records that are named by their offsets, so many in each batch."""
+    """Sends records that are named by their offsets, a number of them in each batch."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0,
          "batch.num.messages": in_batch, "linger.ms": 5000 if in_batch > 1 else 0}
@@ -34,7 +34,7 @@ def produce(bootstrap: str, first: int, end: int, in_batch: int) -> None:
 
 
 def read(bootstrap: str) -> dict[int, bytes]:
-    """From where the log begins to the HW; nothing while there is no leader."""
+    """Reads from the start of the log to the HW; nothing while there is no leader."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none is joined", "log_level": 0,
          "enable.auto.commit": False, "auto.offset.reset": "error"}
@@ -55,7 +55,7 @@ def read(bootstrap: str) -> dict[int, bytes]:
 
 
 def segments(cluster: BackgroundCluster, broker: int) -> list[str]:
-    """Of its replica, on its disk."""
+    """The segments of a broker's replica, on its disk."""
     (folder,) = cluster.cluster.data_dirs(broker)
     return sorted(path.name for path in (folder / f"{TOPIC}-0").glob("*.log"))
 

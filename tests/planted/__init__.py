@@ -1,1 +1,1 @@
-"""Planted histories: small runs with one known fault each, by which the checks are judged."""
+"""Planted histories: small runs with one known fault each, to judge the checks by."""

@@ -69,7 +69,7 @@ def resumed_too_late(s: Story) -> None:
 
 @plant("G2")
 def resumed_too_early(s: Story) -> None:
-    """The new owner begins before the commit, and nobody told it a position."""
+    """The new owner begins before the commit, without having been told a position."""
     half(s)
     s.line("two", "assign", "ok", partition=0, group_id=s.topic)
     s.poll("two", *s.values(2, 3))
@@ -96,14 +96,14 @@ def a_commit_went_back(s: Story) -> None:
 
 @plant("G4")
 def a_commit_vanished(s: Story) -> None:
-    """The new coordinator knows none: it answered before it had loaded."""
+    """The new coordinator knows no commit: it answered before it had loaded."""
     half(s)
     ask(s, "two", -1)
     finish(s)
 
 
 def answered(s: Story, name: str, error: str | None = None, **fields: object) -> None:
-    """What OffsetFetch was answered for partition 0, as aiokafka's log tells it."""
+    """The answer of OffsetFetch for partition 0, as aiokafka's log tells it."""
     line = {"partition": 0, "group_id": s.topic, "error": error, "client": "aiokafka", **fields}
     s.line(name, "offset_fetch", "fail" if error else "ok", **line)
 
@@ -120,7 +120,7 @@ def begins_anew(
 
 @plant("", "G2")
 def aiokafka_took_an_error_for_no_commit(s: Story) -> None:
-    """Answered NOT_COORDINATOR, it began anew; what it commits then is the group's commit."""
+    """Answered NOT_COORDINATOR, it began again; its commits from then on are the group's commit."""
     half(s)
     begins_anew(s, "two", 0, error="NOT_COORDINATOR")
     commit(s, "two", 1, client="aiokafka")
@@ -146,7 +146,7 @@ def another_client_began_anew_when_refused(s: Story) -> None:
 
 @plant("G2 G4")
 def another_client_commits_less_when_refused(s: Story) -> None:
-    """Commits may be taken back by aiokafka alone."""
+    """Only aiokafka may take a commit back."""
     half(s)
     begins_anew(s, "two", 0, client="kafka-python", error="NOT_COORDINATOR")
     commit(s, "two", 1, client="kafka-python")
@@ -167,7 +167,7 @@ def aiokafka_was_told_a_lower_offset(s: Story) -> None:
 
 @plant("G2")
 def aiokafka_resumed_in_between_when_refused(s: Story) -> None:
-    """Neither at the commit, nor where auto.offset.reset would have put it."""
+    """It resumed neither at the commit, nor where auto.offset.reset would have put it."""
     half(s)
     begins_anew(s, "two", 1, error="NOT_COORDINATOR")
     finish(s)

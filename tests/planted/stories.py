@@ -8,7 +8,7 @@ from tests.planted.story import PLANTS, Story, finish, plant, sound, v
 __all__ = ["PLANTS", "finish", "groups", "transactions", "sound"]
 
 
-# --- clean: what a careless check would flag
+# --- clean: runs that a careless check would flag
 
 
 @plant()
@@ -20,7 +20,7 @@ def clean(s: Story) -> None:
 
 @plant()
 def clean_unknown_outcomes(s: Story) -> None:
-    """Time-outs: one record is there and one is not.  Nobody knows, and both are right."""
+    """Time-outs: one record is there and one is not.  Both outcomes are unknown, and right."""
     sound(s)
     s.unknown("producer-0", v(s, "there"))
     s.store(v(s, "there"), 6)
@@ -51,7 +51,8 @@ def clean_holes(s: Story) -> None:
 
 @plant()
 def clean_deleted_by_retention(s: Story) -> None:
-    """The log starts at 3 by the end: what was acknowledged and read below is gone by right."""
+    """The log starts at 3 by the end: records below it that were acknowledged and read are gone by
+    right."""
     sound(s)
     for offset in range(3):
         del s.log[0][offset]
@@ -139,19 +140,19 @@ def copies_of_epochs(s: Story, client: str, epochs: tuple[int, int]) -> None:
 
 @plant(apart="C2")
 def copies_of_a_raised_epoch(s: Story) -> None:
-    """librdkafka raised its epoch, and sent anew what had been stored."""
+    """librdkafka raised its epoch, and sent again a batch that had been stored."""
     copies_of_epochs(s, "confluent-kafka", (0, 1))
 
 
 @plant("C2")
 def copies_of_one_epoch(s: Story) -> None:
-    """A repetition under the same epoch is the broker's to recognise."""
+    """The broker has to recognise a repetition under the same epoch."""
     copies_of_epochs(s, "confluent-kafka", (1, 1))
 
 
 @plant("C2")
 def copies_of_another_clients_epochs(s: Story) -> None:
-    """Who raises its epoch has to know first what was stored."""
+    """Another client has to know what was stored before it raises its epoch."""
     copies_of_epochs(s, "kafka-python", (0, 1))
 
 
@@ -240,7 +241,7 @@ def half_an_operation(s: Story) -> None:
 
 @plant("C3 C4")
 def lost_in_the_middle(s: Story) -> None:
-    """Acknowledged at 6, and everybody reads from 5 to 7."""
+    """A record was acknowledged at 6, and every reader goes from 5 to 7."""
     sound(s)
     s.send("producer-0", v(s, "lost"), 6, stored=False)
     s.send("producer-1", v(s, 7), 7)
@@ -276,7 +277,7 @@ def lost_without_an_offset(s: Story) -> None:
 
 @plant("C4", apart="C5")
 def lost_on_the_way(s: Story) -> None:
-    """In two brokers' segments, but no reader gets it; another one is in none."""
+    """A record is in two brokers' segments, but no reader gets it; another one is in none."""
     sound(s)
     s.send("producer-0", v(s, "hidden"), 6, stored=False)
     s.send("producer-0", v(s, "gone"), 7, stored=False)
@@ -296,7 +297,7 @@ def failed_but_read(s: Story) -> None:
 
 @plant("C7")
 def phantom(s: Story) -> None:
-    """A record that nobody sent."""
+    """A record that no client sent."""
     sound(s)
     s.store(v(s, "who?"), 6)
     finish(s)
@@ -421,7 +422,7 @@ def stale_end_of_a_fenced_leader(s: Story) -> None:
 
 @plant("C13")
 def stale_end_of_the_newest_leader(s: Story) -> None:
-    """Whoever was elected last says less than was known: the HW of a new leader went back."""
+    """The last elected broker gives a lower end than was known: a new leader's HW went back."""
     sound(s)
     s.elected(2, leader_epoch=2)
     s.list_offsets("consumer", "latest", 4, leader_epoch=2)
@@ -459,7 +460,7 @@ def two_epochs_at_one_offset(s: Story) -> None:
 
 @plant("C15")
 def vanished(s: Story) -> None:
-    """Served above the high watermark, then truncated: the consumer had it, the end has not."""
+    """Served above the high watermark, then truncated: the consumer had it, the end does not."""
     sound(s)
     s.unknown("producer-0", v(s, "seen"))
     s.poll("consumer", (6, v(s, "seen")))

@@ -1,11 +1,11 @@
 """Planted histories: small runs whose only fault is known, to judge the checks by.
 
 Each plant starts from a sound run of one topic of its own (producers, consumers, a full read at the
-end) and bends one thing.  What it must show is written beside it: the checks whose *violations* it
-plants, and those that must *set findings apart* (expected losses, numbers).  Where one definition
-implies another (an acknowledged record that a reader went past, C3, is also unseen, C4), both are
-named.  A clean plant names nothing, and holds what a careless check would flag: unknown outcomes,
-holes, retries, overlapping sends.
+end) and bends one thing.  Its expected result is written beside it: the checks whose *violations*
+it plants, and those that must *set findings apart* (expected losses, numbers).  Where one
+definition implies another (an acknowledged record that a reader went past, C3, is also unseen, C4),
+both are named.  A clean plant names no check, and holds events that a careless check would flag:
+unknown outcomes, holes, retries, overlapping sends.
 
 The plants share no topic and no process, so all of them together are one history, which Spark
 checks in one session.
@@ -28,7 +28,7 @@ FINAL_NS = 1_000_000
 
 @dataclass(slots=True)
 class Story:
-    """One topic's run, told line by line; `now` is the clock, which every line moves."""
+    """One topic's run, told line by line; `now` is the clock, and every line moves it."""
 
     topic: str
     expect_loss: bool = False
@@ -36,7 +36,7 @@ class Story:
     now: int = 0
     lines: list[Line] = field(default_factory=list)
     log: dict[int, dict[int, tuple[str, str]]] = field(default_factory=dict)
-    """partition -> offset -> (key, value): what stands in the topic at the end."""
+    """partition -> offset -> (key, value): the topic's contents at the end."""
     consumed: list[Line] = field(default_factory=list)
     segments: list[Line] = field(default_factory=list)
     faults: list[Line] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Story:
         return self.operations
 
     def invoke(self, process: str, value: str, partition: int = 0, **fields: Any) -> Line:
-        """The first phase of a send; pass what it returns to `end`."""
+        """The first phase of a send; pass its result to `end`."""
         common: Line = {"op": self.operation(), "acks": -1, "idempotent": True, "key": "k"}
         common |= {"value": value, "partition": partition, **fields}
         self.line(process, "send", "invoke", **common)
@@ -110,7 +110,7 @@ class Story:
         self.line(process, "list_offsets", "ok", offset=offset, **common, **fields)
 
     def read_to_the_end(self, process: str = "final", offsets: Iterable[int] | None = None) -> None:
-        """The harness's full read, of what `log` holds."""
+        """The harness's full read of the records in `log`."""
         self.now = max(self.now, FINAL_NS)
         for partition, records in sorted(self.log.items()):
             self.line(process, "assign", "ok", partition=partition, offset=0, phase="final")
@@ -149,7 +149,7 @@ class Story:
         )
 
     def elected(self, leader: int, leader_epoch: int, partition: int = 0) -> None:
-        """ZooKeeper's state znode says so from now on."""
+        """From now on ZooKeeper's state znode names this leader and epoch."""
         self.now += 10
         where = {"topic": self.topic, "partition": partition}
         when = {"t_ns": self.now + 5, "written_ns": self.now}
@@ -215,7 +215,7 @@ def v(s: Story, name: object) -> str:
 
 
 def write(folder: Path, plants: Sequence[Plant]) -> dict[str, Plant]:
-    """A run's folder that holds all of them; topic -> plant."""
+    """Writes a run's folder that holds all of them; returns topic -> plant."""
     folder.mkdir(parents=True, exist_ok=True)
     topics: dict[str, Plant] = {}
     history: list[Line] = []

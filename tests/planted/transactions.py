@@ -21,7 +21,7 @@ def end(s: Story, process: str, name: str, which: str = "commit", ending: str = 
 
 
 def transfer(s: Story, process: str, name: str, offset: int) -> None:
-    """Ten from one account to another: two records, not ended yet."""
+    """Moves ten from one account to another: two records, not ended yet."""
     for place, amount in ((offset, -10), (offset + 1, 10)):
         s.send(process, v(s, f"{name}@{place}"), place, txn=v(s, name), amount=amount)
 
@@ -33,7 +33,7 @@ def see(s: Story, *offsets: int, process: str = "committed", **fields: Any) -> N
 
 
 def end_here(s: Story, *offsets: int, stable: int | None = None) -> None:
-    """The full reads at the end; under read_committed these offsets are there."""
+    """The full reads at the end; these offsets are visible under read_committed."""
     finish(s)
     after = max(s.log[0]) + 2
     s.list_offsets("final", "latest", after, phase="final")
@@ -52,8 +52,9 @@ def hijack(s: Story) -> None:
 
 @plant()
 def clean_transfers(s: Story) -> None:
-    """Committed, aborted, left open, and of unknown outcome; readers pass over what is not there,
-    and a committed reader sees a transaction while the answer to its commit is on its way."""
+    """Committed, aborted, left open, and of unknown outcome; readers pass over records that are not
+    committed, and a committed reader sees a transaction while the answer to its commit is on its
+    way."""
     hijack(s)
     transfer(s, "teller-2", "aborted", 9)
     end(s, "teller-2", "aborted", "abort")
@@ -112,7 +113,7 @@ def torn_in_two(s: Story) -> None:
 
 @plant("T3 C6")
 def an_aborted_one_is_shown(s: Story) -> None:
-    """Reads the records of an aborted transaction."""
+    """A read shows the records of an aborted transaction."""
     hijack(s)
     transfer(s, "teller-2", "second", 9)
     end(s, "teller-2", "second", "abort")
@@ -130,7 +131,7 @@ def a_zombie_commits(s: Story) -> None:
 
 @plant("T4")
 def half_a_transfer(s: Story) -> None:
-    """Committed with a send whose outcome nobody knew, and which failed."""
+    """Committed with a send whose outcome was unknown, and which failed."""
     hijack(s)
     s.send("teller-2", v(s, "from"), 9, txn=v(s, "half"), amount=-10)
     s.unknown("teller-2", v(s, "to"), txn=v(s, "half"), amount=10)
@@ -172,7 +173,7 @@ def not_copied(s: Story) -> None:
 
 @plant("T5")
 def a_copy_of_nothing(s: Story) -> None:
-    """The copier read a value that nobody had sent."""
+    """The copier read a value that no client had sent."""
     sound(s)
     init(s, "copier")
     copy(s, 0, 1, 2, 3, 4, 5, 77)
@@ -181,7 +182,7 @@ def a_copy_of_nothing(s: Story) -> None:
 
 @plant("T7")
 def read_above_the_lso(s: Story) -> None:
-    """A committed read shows a record of which the same answer says that it is not stable."""
+    """A committed read shows a record that is not stable by the same answer."""
     hijack(s)
     see(s, 6, 7, lso=7)
     end_here(s, *range(8))

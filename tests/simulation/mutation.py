@@ -1,13 +1,13 @@
 """Mutants: the code with one rule broken, to prove that the simulation would notice.
 
-A mutant is a file in `mutants/`: what it breaks, the rules that may catch it, and replacements of
-source text, each of which must fit in exactly one place.  It is applied to a copy of the source
-tree and run by a process that imports the copy: the product has no switch for it.
+A mutant is a file in `mutants/`: its fault, the rules that may catch it, and replacements of source
+text, each of which must fit in exactly one place.  It is applied to a copy of the source tree and
+run by a process that imports the copy: the product has no switch for it.
 
     python -m tests.simulation.mutation [--seeds 0..499] [--jobs N] [--table FILE] [ID ...]
 
 searches for each of them, and keeps the table: rule that found it, seeds and seconds that it took.
-What needs an order of events that no seed has brought about is shown by the scenario that it names.
+A mutant that needs an order of events that no seed has is shown by the scenario that it names.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Mutant:
     changes: tuple[tuple[str, str, str], ...]
     """(file, text, its replacement)"""
     options: tuple[str, ...] = ()
-    """Of `highwater sim`, without which it cannot show itself."""
+    """Options of `highwater sim` that it needs to show itself."""
     ci: str = ""
     """Seeds in which the regression test looks for it; empty: it is not in the test."""
     equivalent: str = ""
-    """Why no run can tell it from the product, where that has been shown."""
+    """The reason why no run can tell it from the product, if there is one."""
     scenario: str = ""
     """The named course of events that finds it, where seeds do not."""
 
@@ -102,7 +102,7 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
         tree = Path(folder)
         for package in PACKAGES:
             caches = shutil.ignore_patterns("__pycache__")
-            # the links in highwater/ stay links, so that what is broken is what is imported
+            # the links in highwater/ stay links, so that the mutated copy is imported
             shutil.copytree(ROOT / package, tree / package, symlinks=True, ignore=caches)
         if mutant is not None:
             apply(mutant, tree)
@@ -110,8 +110,8 @@ def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
 
 
 def _sim(tree: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """`highwater sim` of that tree, without the product's own assertions: what looks on from
-    outside has to find the mutant.
+    """`highwater sim` of that tree, without the product's own assertions, because the rules have to
+    find the mutant from outside.
     """
     return subprocess.run(
         [sys.executable, "-O", "-m", "highwater.cli.main", "sim", *options],
@@ -153,7 +153,7 @@ def play(mutant: Mutant, scenario: str) -> subprocess.CompletedProcess[str]:
 
 
 def rules_broken(mutant: Mutant, scenario: str) -> list[str]:
-    """By which rules the scenario finds it, or its own checks; empty where it does not."""
+    """The rules by which the scenario finds it, or its own checks; empty if it does not."""
     done = play(mutant, scenario)
     if done.returncode != 1 or "FAILED" not in done.stdout:
         return []
@@ -162,11 +162,11 @@ def rules_broken(mutant: Mutant, scenario: str) -> list[str]:
 
 
 NONE = {"violations": [], "first_seed": 0, "seeds": 0, "simulated_seconds": 0.0}
-"""Of a mutant that is equivalent, and not searched for."""
+"""The row of a mutant that is equivalent, and not searched for."""
 
 
 def row_of(mutant: Mutant, result: Any, pace: float = 1) -> dict[str, Any]:
-    """One mutant's search, as it is kept and shown."""
+    """The search for one mutant, as a row to keep and show."""
     violations = sorted(result["violations"], key=lambda v: v["seed"])
     seeds = [v["seed"] for v in violations]
     gaps = [b - a for a, b in pairwise([result["first_seed"] - 1, *seeds])]

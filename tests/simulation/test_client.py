@@ -45,7 +45,7 @@ class Clients:
 
 
 def simulate(scenario: Scenario, seed: int = 1) -> str:
-    """Runs it, and gives the digest of everything that happened."""
+    """Runs it; returns the digest of all events."""
     digest = ""
 
     async def main(kernel: Kernel) -> None:
@@ -73,7 +73,7 @@ async def whole(cluster: SimCluster) -> None:
 async def read_all(
     consumer: Consumer, tps: list[TopicPartition]
 ) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-    """Everything up to the end offsets of now."""
+    """Reads everything up to the present end offsets."""
     ends = await consumer.offsets(tps)
     consumer.assign(dict.fromkeys(tps))
     found: dict[TopicPartition, list[tuple[int, bytes]]] = {tp: [] for tp in tps}

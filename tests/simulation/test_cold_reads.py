@@ -1,5 +1,7 @@
-"""Readers whose records are on the disk alone wait for it, and nobody else does; nothing that
-happens meanwhile (a truncation, a new leader, a file that goes) shows in what they are given."""
+"""Only the readers of records that are not in memory wait for the disk.
+
+Events in between (a truncation, a new leader, a file that goes) do not show in their answers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def test_a_third_of_all_reads_wait_for_the_disk(seed: int, monkeypatch: pytest.M
         return done
 
     monkeypatch.setattr(fetch.FetchOperation, "read_at_once", counted)
-    monkeypatch.setattr(segment, "TAIL_BATCHES", 4)  # where a batch begins is known of few
+    monkeypatch.setattr(segment, "TAIL_BATCHES", 4)  # few batches have a known place
     monkeypatch.setattr(segment, "READERS", 1)
     outcome = simulate(seed, Options(seconds=15.0, cold_reads=True))
     assert outcome.violation is None, str(outcome.violation)

@@ -1,5 +1,5 @@
-"""Compacted topics in simulation: every replica's cleaner at work under faults, and nobody loses a
-key's last value."""
+"""Compacted topics in simulation: every replica's cleaner works under faults, and no key loses its
+last value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_with_power_losses(seed: int) -> None:
 
 
 class _Cluster(SimCluster):
-    """Without brokers: what clients saw is judged alone."""
+    """A cluster without brokers: only the clients' view is judged."""
 
     def __init__(self) -> None:
         self.nodes = {}
@@ -117,7 +117,7 @@ def test_what_lies_below_a_loss_is_not_excused() -> None:
 def test_a_loss_excuses_what_it_took_and_no_more(
     final: dict[int, tuple[bytes, bytes | None]], rules: list[str]
 ) -> None:
-    """The last value of a key before the loss is its last value again."""
+    """A key's last value before the loss is its last value again."""
     made, book = topic()
     book.truth.given_up.append((1, 3))
     made.judge(final, _Cluster())

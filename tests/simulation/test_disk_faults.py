@@ -1,7 +1,7 @@
 """A simulated disk that is full, or that answers every call with an I/O error, under load.
 
-The broker halts, is started again and refused until the disk is well; the rules watch, and what was
-acknowledged is there at the end.
+The broker halts, is started again and refused until the disk is well; the rules watch, and
+acknowledged records are there at the end.
 """
 
 from __future__ import annotations

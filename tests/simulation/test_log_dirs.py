@@ -1,5 +1,5 @@
 """Replicas move between log directories, and throttles come and go, under load, kills and leader
-swaps: the rules watch every step, and what was acknowledged is there at the end.
+swaps: the rules watch every step, and acknowledged records are there at the end.
 
 The disk's view of the rules follows a replica from one directory to the other: a batch that was
 there before a move and is not there after it would be found in the step that lost it.  And one of
@@ -29,7 +29,7 @@ SECONDS = 25
 
 
 class Moves(Scenario):
-    """Load all the time; every few tenths of a second something is moved, throttled or killed."""
+    """Loads all the time; every few tenths of a second something is moved, throttled or killed."""
 
     def __init__(self, *, flush: bool) -> None:
         super().__init__(lambda disk: None)
@@ -81,7 +81,7 @@ class Moves(Scenario):
             self.count(cluster)
 
     def count(self, cluster: SimCluster) -> None:
-        """The replicas that are elsewhere than when it was last looked."""
+        """Counts the replicas that have moved since the last look."""
         for broker_id, node in cluster.nodes.items():
             for tp, log in node.services.logs.logs.items() if node.services else ():
                 if tp in TPS:
@@ -90,7 +90,7 @@ class Moves(Scenario):
                     self.folders[broker_id, tp] = folder
 
     def throttle(self, cluster: SimCluster, rate: int) -> None:
-        """0: none."""
+        """Sets the throttle; 0 for none."""
         for broker_id, node in cluster.nodes.items():
             if node.services is not None:
                 throttles = node.services.replicas.throttles

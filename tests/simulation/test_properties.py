@@ -1,4 +1,4 @@
-"""Properties that a broker as a whole goes by, in a simulated cluster."""
+"""Properties of a broker as a whole, in a simulated cluster."""
 
 from __future__ import annotations
 

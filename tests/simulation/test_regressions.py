@@ -1,4 +1,4 @@
-"""What the simulation has found, kept small."""
+"""Bugs and false alarms that the simulation has found, kept small."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
 
 def test_a_replica_that_is_made_once_more_is_another() -> None:
     """Seed 3305 --pace 0.3 at b27098a, a false alarm (R7, the HW fell): a controller that takes
-    over tells of a topic that is being deleted, and a broker that had done so makes it again."""
+    over names a topic that is being deleted, and a broker that had deleted it makes it again."""
 
     async def main(kernel: Kernel) -> None:
         simulation = Simulation(kernel)
@@ -115,8 +115,8 @@ def test_a_seed_that_broke_a_rule_is_clean(seed: int, pace: float) -> None:
 
 @pytest.mark.parametrize("seed", [538, 1510])
 def test_what_an_unclean_election_gives_up(seed: int) -> None:
-    """False alarms: a leader of before, that stood still, was held to what its replica had lost
-    since (R4); a replica of two elections before brought back what it had (R5)."""
+    """False alarms: a former leader that stood still was held to records that its replica had lost
+    since (R4); a replica of two elections earlier brought back its records (R5)."""
     outcome = simulate(seed, Options(pace=0.3, unclean=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.seen["unclean_elections"] > 0
@@ -127,20 +127,20 @@ def test_what_an_unclean_election_gives_up(seed: int) -> None:
     [
         2520,  # a bug, T7: an UpdateMetadata that came late, over a former connection, was taken
         2640,  # the same
-        125,  # T7: what its whole ISR lost with the power was all that a coordinator knew of it
+        125,  # T7: a coordinator knew only of records that its whole ISR had lost with the power
         4226,  # R5: a leader's HW rose in the very step in which its disk was found to be full
         1591,  # C2: a leader refused a producer's first batch, and took the second (the ISR grew)
     ],
 )
 def test_a_seed_with_groups_and_transactions_is_clean(seed: int) -> None:
-    """Broken at ea7da3b; but for the first two, they were false alarms."""
+    """Broken at ea7da3b; all but the first two were false alarms."""
     outcome = simulate(seed, Options(pace=0.1, transactions=True, groups=True))
     assert outcome.ok, str(outcome.violation)
 
 
 def test_two_partitions_whose_transactions_hang_as_expected() -> None:
-    """Seed 5 with cold reads at cf823f3, a false alarm (L1): after the power was lost nobody knew
-    of two open transactions, and waiting for the one was no waiting for the other."""
+    """Seed 5 with cold reads at cf823f3, a false alarm (L1): after the power loss no broker knew of
+    two open transactions, and waiting for the one was no waiting for the other."""
     outcome = simulate(5, Options(pace=0.3, transactions=True, groups=True, cold_reads=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.operations["txn hanging, expected"] == 2

@@ -1,4 +1,4 @@
-"""Each named scenario, with several seeds; and that it fails where what it shows is broken."""
+"""Each named scenario, with several seeds; and it fails when the rule that it shows is broken."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The machine stands still now and then, for brokers, ZooKeeper and clients at once: every timer of
-that time is late, and due with all that others sent; nothing that was promised breaks."""
+that time is late, and due with everything that others sent; no promise breaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_nothing_breaks_where_all_stand_still(seed: int) -> None:
 
 
 def test_other_seeds_stay_what_they_are() -> None:
-    """What is planned otherwise does not depend on whether there are stalls."""
+    """The rest of a seed's plan does not depend on whether there are stalls."""
     short = Options(seconds=8.0, pace=0.3, sql=False)
     plain = simulate(5, short).schedule
     stalled = simulate(5, replace(short, stalls=True)).schedule

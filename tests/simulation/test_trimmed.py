@@ -1,4 +1,4 @@
-"""A topic whose beginning goes, and requests of several partitions, in simulation."""
+"""A topic whose first records are deleted, and requests of several partitions, in simulation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_with_power_losses(seed: int) -> None:
 
 
 class _Book(Book):
-    """What was broken, and partitions of which a test says what became of them."""
+    """The rules' findings, and partitions whose fate a test sets."""
 
     def __init__(self) -> None:
         self.rules: list[str] = []
@@ -46,11 +46,11 @@ class _Book(Book):
         self.rules.append(rule)
 
     def acknowledged(self, *_: object) -> None:
-        """R4 is another's matter."""
+        """Another rule's matter (R4)."""
 
 
 def topic() -> tuple[TrimmedTopic, _Book]:
-    """With records a to d at 0 to 3, of which nobody is to have the first."""
+    """A topic with records a to d at 0 to 3, of which the first is deleted."""
     book: Any = _Book()
     made = TrimmedTopic(book, Counter(), Counter())
     made.sent = dict.fromkeys((b"a", b"b", b"c", b"d"), TP) | {b"other": TPS[1]}
@@ -117,7 +117,7 @@ def test_a_log_begins_no_higher_than_was_asked_for() -> None:
 
 
 class _Client:
-    """Whose log begins at the offset 1."""
+    """A client of a log that begins at offset 1."""
 
     async def list_offset(self, *_: object) -> int:
         return 1

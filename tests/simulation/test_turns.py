@@ -1,5 +1,5 @@
-"""What a broker and a controller do in turns where there are thousands of partitions, they do here
-with a handful: others come in between everywhere, and no rule is broken."""
+"""A broker and a controller work on thousands of partitions in turns.  Here they do so with a
+handful: other tasks come in between everywhere, and no rule is broken."""
 
 from __future__ import annotations
 

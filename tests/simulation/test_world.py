@@ -1,4 +1,4 @@
-"""The simulated world by itself: time, freezing, crashes, power loss, cuts, sessions."""
+"""The simulated world alone: time, freezing, crashes, power loss, cuts, sessions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Brokers of one's own (the rig of the robustness tests), and Java's Kafka clients in a JVM that
-Python drives object by object, so that a test sees what each call does to the connections.
+"""Brokers for one test each (the rig of the robustness tests), and Java's Kafka clients in a JVM
+that Python drives object by object: so a test sees the effect of each call on the connections.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Jvm:
         return self._gateway.jvm.java.time.Duration.ofMillis(int(n * 1000))
 
     def states(self, port: int) -> list[str]:
-        """States of this JVM's connections to a port, sorted, as the system names them."""
+        """The states of this JVM's connections to a port, sorted, under the system's names."""
         return sorted(
             c.status
             for c in psutil.Process(self.pid).net_connections("tcp")
@@ -113,7 +113,7 @@ def _jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
 
 @pytest.fixture
 def jvm(_jvm: Jvm) -> Iterator[Jvm]:
-    """Its clients are closed after the test."""
+    """A JVM whose clients are closed after the test."""
     yield _jvm
     _jvm.close_clients()
 

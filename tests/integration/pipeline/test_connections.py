@@ -1,4 +1,5 @@
-"""Who opens a connection and when, and who closes it: Java's own clients, seen from the system.
+"""The connections of Java's own clients, seen from the system: when each is opened, and which side
+closes it.
 
 The producer connects in its constructor (its sender thread does); the consumer not before it polls,
 as it has no thread of its own.  A consumer needs up to three connections to one broker: the first,
@@ -36,7 +37,8 @@ def wait(jvm: Jvm, broker: BrokerProcess, states: list[str], what: str) -> None:
 
 
 def connected(jvm: Jvm, broker: BrokerProcess) -> None:
-    """By one for metadata, and another for the producer id where the broker was known by then."""
+    """Waits for the connection for metadata, and for another one for the producer id if the broker
+    was known by then."""
     some = ([ESTABLISHED], [ESTABLISHED] * 2)
     eventually(
         lambda: jvm.states(broker.port) in some,
@@ -99,7 +101,8 @@ def test_the_consumer_leaves_its_first_connection_for_the_one_for_data(
 
 
 def test_the_client_closes_what_is_idle(jvm: Jvm, broker: BrokerProcess) -> None:
-    """Looking for idle connections is part of its I/O: it happens while there is other traffic."""
+    """The client looks for idle connections as part of its I/O, and so only while there is other
+    traffic."""
     producer = jvm.producer(broker.bootstrap, connections_max_idle_ms=1500)
     connected(jvm, broker)
     producer.send(jvm.record("t", "hello")).get()
@@ -120,7 +123,7 @@ def test_the_broker_closes_what_is_idle_and_the_client_is_left_in_close_wait(
     broker = brokers(zookeeper.fresh_path(), **settings).serving()
     produce(jvm, broker, "t")
     consumer = jvm.consumer(broker.bootstrap, auto_offset_reset="earliest")
-    consumer.assign(jvm.array(jvm.partition("t", 0)))  # no group: nobody but `poll` does any I/O
+    consumer.assign(jvm.array(jvm.partition("t", 0)))  # no group: only `poll` does any I/O
     eventually(
         lambda: consumer.poll(jvm.seconds(0.2)).count() == 1,
         "the record",

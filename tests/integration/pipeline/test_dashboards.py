@@ -1,8 +1,8 @@
 """Every query of public dashboards finds its series on the page of a live broker, in each dialect.
 
-`dashboards.toml` lists what they ask for.  The cluster serves what fills the panels: producers,
-one of them transactional, a group, and a client with a quota.  What the list leaves out has to be
-missing, so that no number that is there is left out.
+`dashboards.toml` lists their queries.  The cluster serves clients that fill the panels: producers,
+one of them transactional, a group, and a client with a quota.  Series that the list leaves out have
+to be missing, so that it leaves out no existing number.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_a_selector_is_found_by_name_and_labels() -> None:
 
 
 async def limit(cluster: ProcessCluster, client_id: str) -> None:
-    """A quota for a client; nothing is counted for those without one."""
+    """Sets a quota for a client; nothing is counted for clients without one."""
     request = messages.AlterClientQuotasRequest
     entry = request.EntryData
     rates = [
@@ -102,7 +102,7 @@ def use(bootstrap: str) -> None:
 
 
 def pages(cluster: ProcessCluster) -> Page:
-    """Of all brokers together, as dashboards see them."""
+    """The pages of all brokers together, as dashboards see them."""
     found: Page = {}
     for number in cluster.brokers:
         status, text = get(cluster.metrics_port(number), "/metrics")

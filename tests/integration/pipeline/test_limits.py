@@ -48,7 +48,8 @@ def configure(apache_tool: Run, broker: BrokerProcess, *arguments: str) -> str:
 
 
 def produce(broker: BrokerProcess, topic: str, count: int, **settings: Any) -> list[float]:
-    """Records of 50 KiB, until all are acknowledged; the throttle times that librdkafka saw."""
+    """Sends records of 50 KiB until all are acknowledged; returns the throttle times that
+    librdkafka saw."""
     throttled: list[float] = []
     producer = Producer(
         {
@@ -177,7 +178,7 @@ def test_threads_and_limits_change_while_it_runs(broker: BrokerProcess, apache_t
     )
     assert done.returncode != 0
     assert broker.stop() == 0
-    broker.serving()  # and it is still so after a restart
+    broker.serving()  # and it still holds after a restart
     eventually(
         lambda: len(broker.lines("dynamic configuration: .*num.io.threads")) == 1,
         "read at the start",

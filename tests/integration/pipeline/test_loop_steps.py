@@ -1,9 +1,9 @@
 """No step of a loaded broker's loop takes longer than 20 ms: small runs of `bench steps`.
 
-A step that does too much does so on each of three brokers, whenever there is that load.  A machine
-that is slow for a moment makes any step long that runs just then, and what watches the machine does
-not see all of it: ten milliseconds have been seen that nothing told of.  So the load is run twice,
-and no step may be too long in both.
+A step that does too much does so on each of three brokers, under every such load.  A machine that
+is slow for a moment makes any step long that runs just then, and the probe of the machine does not
+see every such moment: it has missed ten milliseconds.  So the load is run twice, and no step may be
+too long in both.
 """
 
 from __future__ import annotations

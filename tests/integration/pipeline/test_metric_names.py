@@ -2,8 +2,8 @@
 
 One Apache broker is started with its JMX port open, made to do a little of everything, and asked
 for all of its MBeans by its own JmxTool; one Highwater broker does the same and gives its page.
-Every MBean of the kinds in `KINDS` has to have its series here, with the same labels.  What is not
-there is listed in `MISSING`, no more and no less, so that the list cannot lie in either direction.
+Every MBean of the kinds in `KINDS` has to have its series here, with the same labels.  `MISSING`
+lists exactly the others, so that it cannot be wrong in either direction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MISSING = {
     # of the controller's queues to brokers only their sum
     "kafka_controller_controllerchannelmanager_queuesize",
     "kafka_controller_controllerchannelmanager_requestrateandqueuetimems",
-    # words, which no page of numbers can tell, and how many metrics there are
+    # words, which a page of numbers cannot hold, and the number of metrics
     "kafka_server_kafkaserver_clusterid",
     "kafka_server_kafkaserver_yammer_metrics_count",
     "kafka_server_sessionexpirelistener_sessionstate",
@@ -53,7 +53,7 @@ MISSING = {
 
 
 def mbeans(text: str) -> Series:
-    """What a page would be named that was made of these MBeans, in the Confluent dialect."""
+    """A page made of these MBeans would have these names, in the Confluent dialect."""
     found: Series = {}
     for line in text.splitlines():
         match = re.match(r"(kafka[\w.]*):(type=[^:]*):[\w.\-]+=", line)
@@ -80,7 +80,7 @@ def series(page: str) -> Series:
 
 
 async def observe(program: Program, folder: Path, ask: Callable[[int], str]) -> str:
-    """What `ask` gives of a broker that has served producers and a consumer group."""
+    """The result of `ask` on a broker that has served producers and a consumer group."""
     properties = {"offsets.topic.replication.factor": "1"}
     settings = Settings(folder, brokers=1, program=program, properties=properties, quick_end=True)
 

@@ -1,5 +1,4 @@
-"""`highwater up`, `status`, `down`: what a user types, what is said, and that no process is left
-behind."""
+"""`highwater up`, `status`, `down`: the commands, their output, and no process left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ Up = tuple[Path, list[str]]
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    """A folder, and the options of a cluster of two brokers there; nothing of it runs
+    """A folder, and the options of a cluster of two brokers there; none of its processes runs
     afterwards."""
     folder = tmp_path / "cluster"
     first = next(p for p in free_ports(40) if _free(p, p + 1))

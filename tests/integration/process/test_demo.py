@@ -1,4 +1,4 @@
-"""The demo, whole: real clients, faults, a verdict; on our brokers, on Apache Kafka's, in
+"""The whole demo: real clients, faults, a verdict; on our brokers, on Apache Kafka's, in
 containers."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a test may ask of the fixture: what is misspelled is refused, and the first group can come
-after the first fault."""
+"""The fixture's answers to a test: it refuses misspelled names, and the first group can come after
+the first fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fresh(tmp_path: Path) -> Iterator[BackgroundCluster]:
 
 
 def test_the_first_group_comes_after_the_leaders_death(fresh: BackgroundCluster) -> None:
-    """The natural failover test: nobody has asked for a coordinator before the kill."""
+    """The natural failover test: no client has asked for a coordinator before the kill."""
     fresh.create_topic("orders")
     producer = Producer({"bootstrap.servers": fresh.bootstrap_servers})
     producer.produce("orders", b"one")
@@ -134,7 +134,7 @@ def test_a_topic_that_exists_otherwise_is_refused(highwater_cluster: BackgroundC
 def test_when_a_process_was_down_or_stood_still_is_written_down(
     highwater_cluster: BackgroundCluster, tmp_path: Path
 ) -> None:
-    """To the moment, and beside the registration: a report draws it."""
+    """A report draws these times, exact to the moment, beside the registration."""
     cluster = highwater_cluster
     lives = cluster.cluster.lives
     log = LineLog(tmp_path / "processes.jsonl")

@@ -1,7 +1,7 @@
 """The package without the clone: built, installed into an environment of its own, and used.
 
 The project that uses it has packages `broker` and `controller` of its own, at its root and among
-what is installed: they fail when they are imported, so that nothing of ours may take them for ours.
+the installed ones.  They fail when they are imported, so Highwater must not take them for its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "venv" / "bin" / "python"
     where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder)
     packages = Path(where.strip())
-    with zipfile.ZipFile(wheel) as archive:  # what pip does with a wheel of pure Python
+    with zipfile.ZipFile(wheel) as archive:  # pip does the same with a wheel of pure Python
         archive.extractall(packages)
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     for place in (packages, folder):

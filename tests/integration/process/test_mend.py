@@ -1,4 +1,4 @@
-"""What a run mends at its end, where a fault's own start took too long."""
+"""A run mends the cluster at its end, when a fault's own start took too long."""
 
 from __future__ import annotations
 

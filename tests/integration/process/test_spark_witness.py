@@ -84,7 +84,7 @@ def test_spark_reads_the_cluster_itself(
     assert verdict.spark["ingest"]["records"] == N
     assert verdict.verdict == "valid", verdict.notes
 
-    # what is in the topic and not in the history, Spark alone can have read
+    # only Spark can have read what is in the topic and not in the history
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"nobody said so", partition=0)
     assert producer.flush(60) == 0

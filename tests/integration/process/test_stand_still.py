@@ -1,4 +1,4 @@
-"""Brokers, ZooKeeper and clients stand still at once, and go on: at the end of a run anyway."""
+"""Brokers, ZooKeeper and clients stand still at once, and go on, at the latest when a run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each verb on real processes, judged by what a client sees of it."""
+"""Each verb on real processes, judged by its effect on a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: object) -> list[str]:
-    """Sends the values to partition 0 with acks=all; those that were acknowledged."""
+    """Sends the values to partition 0 with acks=all; returns the acknowledged ones."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, **more}
     )
@@ -36,7 +36,7 @@ def produce(cluster: BackgroundCluster, topic: str, values: list[str], **more: o
 
 
 def read_all(cluster: BackgroundCluster, topic: str) -> list[str]:
-    """Of partition 0."""
+    """All values of partition 0."""
     found = reading.read_all(cluster.bootstrap_servers, topic, 1)
     return [value.decode() for _, value in sorted(found.items())]
 
@@ -73,7 +73,7 @@ def test_stop_is_clean_and_hands_leadership_over(highwater_cluster: BackgroundCl
 
 
 def test_a_topic_is_made_once_every_broker_knows_it(highwater_cluster: BackgroundCluster) -> None:
-    """So that whatever is done to the controller next, the others know the leaders."""
+    """So the other brokers know the leaders, even if the controller is killed next."""
     cluster = highwater_cluster
     links = cluster.cluster.links
     assert links is not None
@@ -113,7 +113,7 @@ def test_a_cut_between_two_brokers_leaves_clients_alone(
     leader = cluster.leader_of("cut", 0)
     follower = next(n for n in cluster.isr_of("cut", 0) if n != leader)
     cluster.cut(leader, follower)
-    # acks=all waits for the ISR, which shrinks only because there is something that it lacks
+    # acks=all waits for the ISR, which shrinks only because a follower lacks a record
     assert len(produce(cluster, "cut", values(20))) == 20
     eventually(lambda: follower not in cluster.isr_of("cut", 0), "the ISR shrinks")
     assert read_all(cluster, "cut") == values(20)
@@ -125,7 +125,7 @@ def test_the_isr_is_known_though_the_leader_is_cut_off_from_the_controller(
     highwater_cluster: BackgroundCluster,
 ) -> None:
     cluster = highwater_cluster
-    first = next(iter(cluster.cluster.brokers))  # it is the one that is asked first
+    first = next(iter(cluster.cluster.brokers))  # the first broker that the client asks
     if cluster.controller() == first:
         cluster.restart(first)
         eventually(lambda: cluster.controller() not in (first, -1), "another controller")

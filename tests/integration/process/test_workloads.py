@@ -1,4 +1,4 @@
-"""Transactions and consumer groups beside the writers, under a seed's faults, and their verdict."""
+"""Transactions and consumer groups beside the writers, under the faults of a seed."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def brokers(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 @pytest.fixture(scope="session")
 def small_disk() -> Iterator[Callable[[Path, int], None]]:
-    """Mounts a disk of so many bytes on a folder; needs root."""
+    """Mounts a disk of a number of bytes on a folder; needs root."""
     mounted: list[Path] = []
 
     def mount(folder: Path, size: int) -> None:

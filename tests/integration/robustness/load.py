@@ -1,4 +1,4 @@
-"""A load on a cluster, and what its metadata and output show meanwhile."""
+"""A load on a cluster, and the cluster's metadata and output meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPIC, PARTITIONS = "loaded", 6
 
 
 class Load:
-    """Numbered records to every partition with acks=all; what was acknowledged, by place."""
+    """Numbered records to every partition with acks=all; the acknowledged ones, by place."""
 
     def __init__(self, cluster: BackgroundCluster) -> None:
         self.acked: dict[tuple[int, int], bytes] = {}
@@ -41,7 +41,7 @@ class Load:
             self.acked[message.partition(), message.offset()] = message.value()
 
     def send(self) -> None:
-        """A few more, as long as not too many are on their way."""
+        """Sends a few more, as long as not too many are on their way."""
         for _ in range(0 if len(self._producer) > 100 else 20):
             value = b"%d " % self._sent + os.urandom(5000)
             partition = self._sent % PARTITIONS
@@ -61,7 +61,7 @@ class Load:
         eventually(sent, what, state)
 
     def finish(self) -> None:
-        """Everything that was sent is acknowledged, and is read back as it was."""
+        """Waits until every record is acknowledged, and reads all back as they were."""
         assert self._producer.flush(60) == 0
         assert self.failed == []
         assert len(self.acked) == self._sent
@@ -98,7 +98,7 @@ def lines(cluster: BackgroundCluster, number: int, words: str) -> list[str]:
 
 
 def seen(cluster: BackgroundCluster) -> dict[int, tuple[int, list[int]]]:
-    """Leader and ISR of each partition, by the metadata of a broker that runs."""
+    """Leader and ISR of each partition, by the metadata of a running broker."""
     for number in cluster.cluster.brokers:
         if cluster.cluster.running(f"broker-{number}"):
             try:

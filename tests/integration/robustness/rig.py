@@ -1,5 +1,4 @@
-"""Single brokers as processes, and what is asked of them from outside: small tools of these
-tests."""
+"""Single brokers as processes, and small tools that test them from outside."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ _given: set[int] = set()
 
 
 def fresh_port() -> int:
-    """A free port that nobody here was given before."""
+    """A free port that no broker here was given before."""
     port = next(p for p in free_ports(len(_given) + 1) if p not in _given)
     _given.add(port)
     return port
 
 
 class ZooKeeper:
-    """A real one; each test has a path of its own in it."""
+    """A real ZooKeeper; each test has a path of its own in it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +43,7 @@ class ZooKeeper:
         eventually(lambda: zookeeper.answers(self.port), "ZooKeeper answers", self.child.new_output)
 
     def fresh_path(self) -> str:
-        """For zookeeper.connect: a cluster that nobody knows yet."""
+        """A path for zookeeper.connect: a cluster that no broker knows yet."""
         return f"127.0.0.1:{self.port}/test{next(self._paths)}"
 
     def end(self) -> None:
@@ -53,7 +52,7 @@ class ZooKeeper:
 
 
 class BrokerProcess:
-    """`python -I -m highwater.broker` in a folder of its own; nothing is started yet."""
+    """`python -I -m highwater.broker` in a folder of its own; not started at first."""
 
     def __init__(
         self, folder: Path, zookeeper_connect: str, number: int = 1, **properties: str
@@ -94,7 +93,7 @@ class BrokerProcess:
         return self
 
     def serving(self) -> BrokerProcess:
-        """Started, and answers."""
+        """Starts it, and waits until it answers."""
         if self.child is None or not self.child.running:
             self.start()
 
@@ -116,7 +115,7 @@ class BrokerProcess:
 
     @property
     def output(self) -> str:
-        """What it printed since it was started last, logs and errors together."""
+        """Its output since its last start, logs and errors together."""
         return self._child.new_output()
 
     def lines(self, pattern: str) -> list[str]:
@@ -126,7 +125,7 @@ class BrokerProcess:
         self._child.signal(number)
 
     def ended(self, within_s: float = 60) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Its exit code, once it has ended on its own."""
         eventually(lambda: not self.running, "the broker ends", lambda: self.output, within_s)
         code = self._child.popen.returncode
         assert isinstance(code, int)
@@ -146,7 +145,8 @@ class BrokerProcess:
 
 
 def assert_one_line(broker: BrokerProcess, code: int, *words: str) -> None:
-    """It ended with this code, said why on its last line and nowhere else, and without a trace."""
+    """Checks that it ended with this code, gave the reason on its last line and nowhere else, and
+    left no traceback."""
     assert broker.ended() == code, broker.output
     assert "Traceback" not in broker.output, broker.output
     line = broker.last_line()
@@ -176,7 +176,7 @@ def receive(sock: socket.socket, size: int) -> bytes:
 
 
 def receive_all(sock: socket.socket) -> bytes:
-    """Until the other side closes."""
+    """Receives until the other side closes."""
     data = b""
     while chunk := sock.recv(65536):
         data += chunk
@@ -200,13 +200,13 @@ def metadata(address: Address, topics: list[str], *, create: bool = False) -> An
 
 
 def leader_of(address: Address, topic: str, *, create: bool = False) -> int:
-    """The leader of partition 0, as this broker says; -1 for none."""
+    """The leader of partition 0, by this broker's metadata; -1 for none."""
     found = metadata(address, [topic], create=create).topics[0].partitions
     return next((p.leader_id for p in found if p.partition_index == 0), -1)
 
 
 def closed_by_broker(sock: socket.socket) -> bool:
-    """Waits for the end of the connection; what the broker sent before is passed over."""
+    """Waits for the end of the connection, and drops the bytes that come before it."""
     try:
         while sock.recv(65536):
             pass

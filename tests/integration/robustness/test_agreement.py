@@ -1,5 +1,5 @@
-"""Whoever was told that partitions are made, or a topic is configured, finds it so on each broker,
-under load."""
+"""A client that was told that partitions are made, or a topic is configured, finds it so on each
+broker, under load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS = 6
 
 @contextmanager
 def load(bootstrap: str) -> Iterator[None]:
-    """As much as one producer can send, until the end."""
+    """Sends as much as one producer can, until the end."""
     over = threading.Event()
 
     def run() -> None:
@@ -61,7 +61,7 @@ def known_partitions(address: Address) -> list[int]:
 
 
 def produce_everywhere(brokers: Sequence[Address], size: int) -> dict[int, str]:
-    """One record to each partition, at its leader; the errors' names by partition."""
+    """Sends one record to each partition, at its leader; returns the errors' names by partition."""
     found = metadata(brokers[0], [TOPIC])
     places = {b.node_id: (b.host, b.port) for b in found.brokers}
     errors = {}

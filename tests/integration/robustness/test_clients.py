@@ -1,4 +1,4 @@
-"""Clients that send nonsense, too much, too little, or nothing: one line each, and others are
+"""Clients that send nonsense, too much, too little, or nothing: one log line each, and others are
 served."""
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 IDLE_MS = 700
 TOPIC = "served"
 BETWEEN_BROKERS = range(4, 8)
-"""Without a control plane, and without authorization, anybody may act as the controller."""
+"""Without a control plane, and without authorization, any client may act as the controller."""
 
 
 @pytest.fixture(scope="module")
 def broker(
     zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
-    """One for all of them: each of these tests must leave it as it was."""
+    """One broker for all of these tests: each must leave it as it was."""
     folder: Path = tmp_path_factory.mktemp("clients")
     made = BrokerProcess(
         folder,
@@ -60,7 +60,7 @@ def broker(
 
 
 def told_once(broker: BrokerProcess, sock: socket.socket, *words: str) -> None:
-    """One line in the log names this connection, and says this."""
+    """Checks that one line in the log names this connection, and contains this text."""
     peer = "{}:{}".format(*sock.getsockname())
     eventually(
         lambda: broker.lines(f"-{peer}-"), "a line on this connection", lambda: broker.output
@@ -102,9 +102,8 @@ def test_nonsense_closes_its_connection_alone(
 
 
 def test_random_bodies_for_every_api(broker: BrokerProcess) -> None:
-    """Whatever the body holds, it is an answer or the end of that connection; never an exception.
-
-    (The fixture looks for tracebacks at its end.)
+    """For any body there is an answer or the end of that connection; never an exception. (The
+    fixture looks for tracebacks at its end.)
     """
     chance = random.Random(20)
     offered = call(broker.address, messages.ApiVersionsRequest(), 0).api_keys
@@ -157,8 +156,8 @@ def test_a_client_that_sends_byte_by_byte(broker: BrokerProcess) -> None:
 
 
 def test_a_client_that_does_not_fetch_its_answer(broker: BrokerProcess) -> None:
-    """Its answer is larger than what the sockets hold: it holds up nobody, and is closed in
-    time."""
+    """Its answer is larger than the room in the sockets: it holds up no other client, and is closed
+    in time."""
     for _ in range(12):
         batch = bytes(build_batch([Record(None, os.urandom(1 << 19))]))
         produce(broker, batch)

@@ -43,7 +43,7 @@ def cluster(
 
 
 def moved_away(leader: int, isr: list[int]) -> bool:
-    """From broker 1."""
+    """The partition has moved away from broker 1."""
     return leader not in (1, -1) and 1 not in isr
 
 
@@ -54,13 +54,14 @@ def in_dir(cluster: BackgroundCluster, number: int, log_dir: str) -> set[int]:
 
 
 def count_in_dir(cluster: BackgroundCluster, number: int, log_dir: str) -> int:
-    """The internal topics' partitions are there as well."""
+    """Counts the internal topics' partitions too."""
     folder = cluster.folder / f"broker-{number}" / log_dir
     return sum(path.is_dir() for path in folder.glob("*-[0-9]"))
 
 
 def test_one_of_two_disks_is_full(cluster: BackgroundCluster) -> None:
-    """Its partitions move to other leaders, the others stay; with room again all come back."""
+    """Its partitions move to other leaders, the others stay; when there is room again, all come
+    back."""
     load = Load(cluster)
     eventually(lambda: in_sync(cluster), "all are in sync", lambda: state(cluster))
     assert any(leaders(cluster)[p] == 1 for p in in_dir(cluster, 1, "second"))
@@ -107,7 +108,7 @@ def test_a_broker_whose_disks_fail_ends(cluster: BackgroundCluster) -> None:
         assert words in end
     folder = cluster.folder / "broker-2"
     assert not list(folder.glob("*/.kafka_cleanshutdown"))
-    # the system wrote up to the limit, which is within a batch: that was cut off again
+    # the system wrote up to the limit, which is within a batch; the broker cut that off again
     assert limit not in [p.stat().st_size for p in folder.glob("*/*/*.log")]
     cluster.start(2)
     eventually(lambda: in_sync(cluster), "it is back", lambda: state(cluster))
@@ -116,7 +117,7 @@ def test_a_broker_whose_disks_fail_ends(cluster: BackgroundCluster) -> None:
 
 
 def test_a_segment_that_was_cut(cluster: BackgroundCluster) -> None:
-    """Within a batch, while the broker was stopped: told, and fetched again from the leader."""
+    """Cut within a batch, while the broker was stopped: logged, and fetched again from a leader."""
     cluster.mend()
     load = Load(cluster)
     load.until(lambda: len(load.acked) > 200, "some records", lambda: state(cluster))

@@ -1,4 +1,4 @@
-"""The page of metrics and the two answers about health, on a broker's own port."""
+"""The page of metrics and the two health pages, on a broker's own port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Status and text; 0 where nobody answers."""
+    """Status and text; 0 if there is no answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -53,7 +53,7 @@ def test_metrics_and_health(zookeeper: ZooKeeper, brokers: Callable[..., BrokerP
 
 
 def test_alive_and_not_ready(brokers: Callable[..., BrokerProcess]) -> None:
-    """As long as it waits for ZooKeeper, it lives, and serves nobody."""
+    """As long as it waits for ZooKeeper, it is alive, and serves no client."""
     port = fresh_port()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         connect = f"127.0.0.1:{mute.getsockname()[1]}"

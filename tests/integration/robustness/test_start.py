@@ -27,7 +27,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 NOWHERE = "127.0.0.1:1"
-"""No ZooKeeper, nor anything else."""
+"""An address with no ZooKeeper, nor anything else."""
 
 
 def test_a_port_in_use(brokers: Brokers) -> None:
@@ -62,7 +62,7 @@ def test_no_zookeeper(brokers: Brokers) -> None:
 
 
 def test_a_zookeeper_that_says_nothing_and_sigterm_meanwhile(brokers: Brokers) -> None:
-    """It waits as long as it may, and stops at once when it is told to."""
+    """It waits as long as it may, and stops at once on SIGTERM."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         broker = brokers(f"127.0.0.1:{mute.getsockname()[1]}").start()
         mute.settimeout(20)
@@ -73,7 +73,7 @@ def test_a_zookeeper_that_says_nothing_and_sigterm_meanwhile(brokers: Brokers) -
 
 
 def test_sigterm_before_anything_is_loaded(brokers: Brokers) -> None:
-    """At whatever moment it comes: the end is no error, and leaves nothing in ZooKeeper's way."""
+    """At any moment the end is no error, and leaves nothing in ZooKeeper's way."""
     broker = brokers(NOWHERE).start()
     cmdline = Path(f"/proc/{broker.child.pid.pid}/cmdline") if broker.child else Path()
     eventually(lambda: b"broker" in cmdline.read_bytes(), "python was started", lambda: "")
@@ -111,7 +111,8 @@ def test_the_log_directory_of_another_broker(zookeeper: ZooKeeper, brokers: Brok
 
 
 def test_the_wrong_zookeeper(zookeeper: ZooKeeper, brokers: Brokers) -> None:
-    """Another cluster's, or an empty one: refused, nothing written there, and nothing lost here."""
+    """ZooKeeper is another cluster's, or empty: the start is refused, nothing is written there, and
+    nothing is lost here."""
     right, other = zookeeper.fresh_path(), zookeeper.fresh_path()
     broker = brokers(right).serving()
     eventually(

@@ -68,7 +68,7 @@ def set_retention(cluster: BackgroundCluster, value: str) -> None:
 
 
 def ask_for_producer_ids(cluster: BackgroundCluster) -> list[socket.socket]:
-    """More such requests to each broker than it has handlers."""
+    """Sends more such requests to each broker than it has handlers."""
     request = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     socks = [connect(cluster.cluster.address(n)) for n in cluster.cluster.brokers * 10]
     for sock in socks:
@@ -77,11 +77,11 @@ def ask_for_producer_ids(cluster: BackgroundCluster) -> list[socket.socket]:
 
 
 def test_away_for_longer_than_a_session(cluster: BackgroundCluster) -> None:
-    """Everything that is served goes on, and afterwards leaders can be elected again."""
+    """Brokers go on serving, and afterwards leaders can be elected again."""
     load = Load(cluster)
     load.until(lambda: len(load.acked) > 50, "it begins", lambda: state(cluster))
     cluster.kill("zookeeper")
-    waiting = ask_for_producer_ids(cluster)  # which nobody can get now, and which may wait
+    waiting = ask_for_producer_ids(cluster)  # which no client can get now, and which may wait
     away, before = time.monotonic(), len(load.acked)
     load.until(
         lambda: time.monotonic() > away + SESSION_S + 1 and len(load.acked) > before + 200,
@@ -118,9 +118,8 @@ def test_away_for_longer_than_a_session(cluster: BackgroundCluster) -> None:
 
 
 def test_every_session_expires(cluster: BackgroundCluster) -> None:
-    """Nobody can reach ZooKeeper, which ends all sessions; the controller's broker dies meanwhile.
-
-    The others register anew, elect a controller, and that one elects leaders.
+    """No broker can reach ZooKeeper, which ends all sessions; the controller's broker dies
+    meanwhile.  The others register again, elect a controller, and it elects leaders.
     """
     load = Load(cluster)
     load.until(lambda: len(load.acked) > 50, "it begins", lambda: state(cluster))
@@ -148,7 +147,7 @@ def test_every_session_expires(cluster: BackgroundCluster) -> None:
 
 
 def test_its_data_is_lost(cluster: BackgroundCluster) -> None:
-    """An empty ZooKeeper: every broker ends rather than found another cluster over its logs."""
+    """With an empty ZooKeeper every broker ends rather than found another cluster over its logs."""
     cluster.mend()
     load = Load(cluster)
     load.until(lambda: len(load.acked) > 50, "it begins", lambda: state(cluster))

@@ -21,6 +21,6 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backgro
 
 @pytest.fixture
 def cluster(shared_cluster: BackgroundCluster) -> Iterator[BackgroundCluster]:
-    """Whole again after each test."""
+    """The cluster, whole again after each test."""
     yield shared_cluster
     shared_cluster.mend()

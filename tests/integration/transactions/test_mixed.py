@@ -1,7 +1,7 @@
 """Transactions in a cluster of both kinds: the coordinator moves between them, and so do leaders.
 
-What one kind has written (__transaction_state, .txnindex) the other loads, and goes on from;
-markers and verifications go from each to the other.
+Each kind loads the other's files (__transaction_state, .txnindex), and goes on from them; markers
+and verifications go from each to the other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def mixed(tmp_path: Path, apache_tool: Run) -> Iterator[BackgroundCluster]:
 
 
 def dumped(cluster: BackgroundCluster, apache_tool: Run, folder: str, *more: str) -> str:
-    """What Apache's tool makes of a file of broker 2."""
+    """The output of Apache's tool for a file of broker 2."""
     files = sorted((cluster.folder / "broker-2").glob(f"**/{folder}"))
     assert files, folder
     done = apache_tool("kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files)), *more])

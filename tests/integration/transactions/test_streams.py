@@ -2,8 +2,8 @@
 
 The application writes a word's count each time it sees the word, in the same transaction as the
 offsets of its input and the changes of its store.  So the committed output of a word must be 1, 2,
-3, ... up to how often it is in the input: a number twice is a record counted twice or an aborted
-one shown, a number left out is one that was lost.
+3, ... up to its count in the input: a repeated number is a record counted twice or an aborted one
+shown, a missing number is a lost record.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def applications(cluster: BackgroundCluster, folder: Path) -> Iterator[list[Appl
 
 
 class Output:
-    """What read_committed shows of the counts."""
+    """The counts that read_committed shows."""
 
     def __init__(self, cluster: BackgroundCluster) -> None:
         self._consumer: Consumer = reader(cluster, "counts")
@@ -107,7 +107,7 @@ class Output:
         return self.seen >= count
 
     def positions(self) -> str:
-        """For who must understand why it does not come to its end."""
+        """The positions, to explain why it does not come to its end."""
         consumer = self._consumer
         at = {p.partition: p.offset for p in consumer.position(consumer.assignment())}
         return f"counts: at {at}"
@@ -118,7 +118,7 @@ class Output:
 
 @contextmanager
 def lines(cluster: BackgroundCluster) -> Iterator[Counter[str]]:
-    """Lines of words all the time, each acknowledged, once; how often each word is in them."""
+    """Sends lines of words all the time, each acknowledged, once; counts each word in them."""
     counted: Counter[str] = Counter()
     errors: list[object] = []
     stop = threading.Event()
@@ -150,7 +150,7 @@ def lines(cluster: BackgroundCluster) -> Iterator[Counter[str]]:
 
 
 def kill(cluster: BackgroundCluster, topic: str, partition: int) -> None:
-    """The partition's leader, in the middle of what it does; it comes back once another leads."""
+    """Kills the partition's leader in the middle of its work; it comes back once another leads."""
     victim = cluster.leader_of(topic, partition)
     cluster.kill(victim)
     eventually(

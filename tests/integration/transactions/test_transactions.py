@@ -83,7 +83,7 @@ def _take(consumer: Consumer, found: list[tuple[int, str]], wait_s: float) -> bo
 
 
 def transact(producer: Producer, topic: str, name: str, *, commit: bool = True) -> bool:
-    """A record in each partition; whether it was committed for certain."""
+    """Sends to each partition; returns whether the transaction was committed for certain."""
     try:
         producer.begin_transaction()
         for partition in range(PARTITIONS):
@@ -105,8 +105,8 @@ def coordinator_of(cluster: BackgroundCluster, name: str) -> int:
 
 @contextmanager
 def dying(cluster: BackgroundCluster, *targets: Callable[[], int]) -> Iterator[list[int]]:
-    """Kills each target (-9) in turn, found when its turn has come, and starts it again; at least
-    all of them once.
+    """Kills each target (-9) in turn, found when its turn has come, and starts it again; each of
+    them at least once.
     """
     killed: list[int] = []
     stop = threading.Event()
