@@ -14,7 +14,7 @@ def eventually(
     state: Callable[[], object] = lambda: "",
     within_s: float = 60,
 ) -> None:
-    """Asks again and again; where it does not come about, shows the state as it is then."""
+    """Asks again and again; when the time is over, fails with the state at that moment."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

@@ -17,7 +17,7 @@ KAFKA_VERSION = "3.6.0"
 
 
 class NotHere:
-    """Of tests that change the broker's users, keys or files."""
+    """Stands in for the container in tests that change the broker's users, keys or files."""
 
     def __getattr__(self, name: str) -> object:
         return pytest.skip(f"needs TLS, SASL or an authorizer ({name})")

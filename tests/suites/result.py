@@ -1,4 +1,4 @@
-"""What a suite's own runner said: Go's `test -json`, or pytest's JUnit file."""
+"""The results of a suite's own runner: Go's `test -json`, or pytest's JUnit file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Result:
     outcome: str
     seconds: float
     said: str = ""
-    """The end of what it printed, where it failed."""
+    """The end of its output, if it failed."""
 
 
 class NoResults(Exception):
-    """The runner ended without naming a test; the message is what it said last."""
+    """The runner ended without naming a test; the message is its last output."""
 
 
 def from_go(lines: Iterable[str]) -> list[Result]:

@@ -1,4 +1,4 @@
-"""How each suite is had, what cluster it wants, and how it is run."""
+"""For each suite: its source, the cluster that it needs, and its runner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FUNCTIONAL = (
 
 
 class CannotRun(Exception):
-    """What the suite needs is not there; the message says what, and the remedy."""
+    """Something that the suite needs is missing; the message names it, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Suite:
     version: str
     source: str
     run: Callable[[Suite, str, Path | None, Path], list[Result]]
-    """Gets itself, the pattern of tests left out, a copy of its source, and a folder to work in."""
+    """Gets the suite, the pattern of tests left out, a copy of its source, and a folder to work in.
+    """
     properties: dict[str, str] = field(default_factory=dict)
     brokers: int = 3
 
@@ -113,7 +114,7 @@ def franz_go(suite: Suite, left_out: str, source: Path | None, work: Path) -> li
 
 
 class _BehindToxiproxy(Highwater):
-    """A broker that tells clients the port at which sarama's tests put a proxy before it."""
+    """A broker that gives clients the port at which sarama's tests put a proxy before it."""
 
     def command(self, properties: Path, profile: str) -> list[str]:
         number = int(properties.parent.name.removeprefix("broker-"))
@@ -177,7 +178,7 @@ def _add_proxy(name: str, port: int, upstream: tuple[str, int]) -> None:
 
 
 def _checkout(suite: Suite, source: Path | None, work: Path) -> Path:
-    """A copy of the client's repository at its tag (its tests are in no package)."""
+    """A copy of the client's repository at its tag, because its tests are in no package."""
     target = work / "source"
     shutil.rmtree(target, ignore_errors=True)
     if source is not None:
@@ -227,7 +228,7 @@ def _pytest(
 def kafka_python(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
     tests = _checkout(suite, source, work)
     shutil.rmtree(tests / "kafka")  # the installed one is to be tested
-    # its fixture looks for a release of Kafka of this number, also where it is not to start one
+    # its fixture looks for a release of Kafka of this number, even where it is not to start one
     (tests / "servers" / "3.6.0" / "kafka-bin").mkdir(parents=True)
     extras = ("pytest", "pytest-timeout", "pytest-mock", "lz4", "zstandard", "python-snappy")
     python = _environment(work, f"kafka-python=={suite.version}", *extras)

@@ -1,4 +1,4 @@
-"""What the clients' own test runners print is read as it is meant."""
+"""The output of the clients' own test runners is read correctly."""
 
 from __future__ import annotations
 

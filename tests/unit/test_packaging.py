@@ -1,4 +1,4 @@
-"""What is shipped fits together: the broker's image has what the broker imports, all pins agree."""
+"""The shipped parts fit together: the image has the broker's imports, all pins agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/rules.md leaves no rule out, and says where each is checked."""
+"""docs/rules.md leaves no rule out, and names the place of each check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's command line: a bad configuration is told on stderr by a line each, exit code 2."""
+"""The broker's command line: a bad configuration gives a line each on stderr, and exit code 2."""
 
 from __future__ import annotations
 

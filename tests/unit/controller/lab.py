@@ -1,4 +1,4 @@
-"""A machine, a ZooKeeper in memory and nothing else: what tests of the controller's rules need.
+"""A machine, a ZooKeeper in memory and nothing else: the rig of tests of the controller's rules.
 
 `Lab.do` gives the machine an event, answers its questions from the ensemble and collects its
 orders; `settle` brings the watches that fired, as events, until there are none.
@@ -93,7 +93,7 @@ class Lab:
         self.zk.end_session(self.sessions.pop(broker))
 
     def bounce(self, broker: int) -> None:
-        """Gone and back before anybody has looked."""
+        """Gone and back before the controller has looked."""
         self.kill(broker)
         self.start(broker)
 
@@ -118,7 +118,7 @@ class Lab:
         self.write(Create(znodes.config_path(kind, name), znodes.encode_config(dotted)))
 
     def leader_writes_isr(self, partition: TopicPartition, *isr: int, notify: bool = True) -> None:
-        """As the leader does it: conditionally, and with a notification."""
+        """Writes as the leader does: conditionally, and with a notification."""
         now = self.state(partition)
         new = now._replace(isr=ids(*isr))
         path = znodes.state_path(partition)
@@ -127,7 +127,7 @@ class Lab:
             data = znodes.encode_isr_change([partition])
             self.write(Create(znodes.ISR_CHANGE_PREFIX, data, sequential=True))
 
-    # ---- what is in ZooKeeper
+    # ---- the contents of ZooKeeper
 
     def state(self, partition: TopicPartition) -> PartitionState:
         data, stat = self.zk.get(self.tool, znodes.state_path(partition), False)
@@ -191,7 +191,7 @@ class Lab:
                 orders += self.do(event)
 
     def answer_stop_replicas(self, orders: Sequence[Order], *, error: int = 0) -> list[Order]:
-        """The brokers answer what is in these orders; then all watches are handled."""
+        """Lets the brokers answer the StopReplicas in these orders; then handles all watches."""
         given: list[Order] = []
         for order in orders:
             if isinstance(order, SendStopReplica):
@@ -241,7 +241,7 @@ class Lab:
 
 
 def leader_and_isr(orders: Sequence[Order], broker: int) -> dict[TopicPartition, Any]:
-    """The last state of each partition that was sent to this broker in LeaderAndIsr."""
+    """The last state of each partition that LeaderAndIsr sent to this broker."""
     sent: dict[TopicPartition, LeaderAndIsrPartition] = {}
     for order in orders:
         if isinstance(order, SendLeaderAndIsr) and order.broker_id == broker:
@@ -260,7 +260,7 @@ def stopped(orders: Sequence[Order], broker: int, *, delete: bool) -> list[Topic
 
 
 def metadata(orders: Sequence[Order], broker: int) -> dict[TopicPartition, Any]:
-    """The last metadata of each partition that was sent to this broker."""
+    """The last metadata of each partition sent to this broker."""
     sent: dict[TopicPartition, Any] = {}
     for order in orders:
         if isinstance(order, SendUpdateMetadata) and broker in dict(order.brokers):
@@ -269,7 +269,7 @@ def metadata(orders: Sequence[Order], broker: int) -> dict[TopicPartition, Any]:
 
 
 def live_sent(orders: Sequence[Order], broker: int) -> list[list[int]]:
-    """The lists of live brokers that this broker was told."""
+    """The lists of live brokers sent to this broker."""
     return [
         [b.id for b in order.live]
         for order in orders

@@ -1,4 +1,5 @@
-"""Candidates on simulated machines, each beside a broker that answers the controller and notes."""
+"""Candidates on simulated machines, each beside a broker that answers the controller and takes
+notes."""
 
 from __future__ import annotations
 
@@ -246,7 +247,7 @@ def run(
 ) -> None:
     """Runs a test in simulations of three brokers that have started.
 
-    A controller that resigns because of an exception is replaced, so only its log tells.
+    A controller that resigns because of an exception is replaced, so only its log shows it.
     """
     failures = _Failures()
     logger = logging.getLogger("controller")

@@ -132,7 +132,7 @@ def test_a_frozen_controller_wakes_up_fenced() -> None:
         assert cluster.active() == [new]
         for broker, member in cluster.members.items():
             if member is zombie:
-                continue  # what it had sent to itself was on the way when it froze
+                continue  # messages that it had sent to itself were on the way when it froze
             late = [r for r in member.requests[counts[broker] :] if r.controller_epoch == 1]
             assert not late
         assert (await cluster.state(led)).controller_epoch == 2

@@ -1,4 +1,5 @@
-"""Placement of replicas.  The expected ones are those of Kafka's AdminUtils from the same start."""
+"""Placement of replicas.  The expected placements are those of Kafka's AdminUtils from the same
+start."""
 
 from __future__ import annotations
 

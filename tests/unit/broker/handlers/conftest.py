@@ -1,8 +1,7 @@
 """One broker's services on a simulated ZooKeeper, and a way to ask a handler as a client would.
 
-The parts are the broker's own, put together as it does it, but not started: nothing runs unless a
-test does it.  In place of the controller a few lines (`Controller`) write down what they were
-asked.
+The parts are the broker's own, put together as in the broker, but not started: nothing runs unless
+a test starts it.  In place of the controller a few lines (`Controller`) record their requests.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
 
 @dataclass
 class Controller:
-    """The controller's port: answers as it is told."""
+    """The controller's port: it answers as the test says."""
 
     active: bool = True
     elections: dict[TopicPartition, tuple[ErrorCode, str | None]] = field(default_factory=dict)
@@ -136,7 +135,7 @@ class Asker:
         )  # fmt: skip
 
     async def ask(self, module: ModuleType, version: int, request: Any) -> Any:
-        """The decoded answer to a request that went through bytes, and so did the answer."""
+        """The decoded answer to a request; both have gone through bytes."""
         key = module.API.key
         message = decode_request(key, version, encode_request(request, version))
         ctx = self.context(module, version)
@@ -188,7 +187,8 @@ class Asker:
         brokers: dict[int, str | None] | None = None,
         host: str = "h",
     ) -> Any:
-        """As the controller would: leaders by partition, racks by live broker, all on one host."""
+        """Updates as the controller does: leaders by partition, racks by live broker, all on one
+        host."""
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,

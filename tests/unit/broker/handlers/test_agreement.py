@@ -1,4 +1,4 @@
-"""A broker that is asked whether it shows a change, and whose answer makes no sense."""
+"""Brokers asked whether they show a change, when one gives an answer that makes no sense."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _frame(connection: Connection) -> bytes:
 
 
 async def _name_another_topic(connection: Connection) -> None:
-    """Answers one Metadata request with a topic that was not asked for."""
+    """Answers one Metadata request with a topic that was not in the request."""
     header = parse_request_header(await _frame(connection))
     topic = MetadataResponse.MetadataResponseTopic(
         error_code=0, name="another", is_internal=False, partitions=[]

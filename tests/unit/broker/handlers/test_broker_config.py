@@ -49,7 +49,7 @@ async def described(b: Any, name: str, *keys: str, kind: int = BROKER) -> dict[s
 
 
 def follower(b: Any) -> DynamicConfigWatcher:
-    """What the broker's own watcher does."""
+    """Stands for the broker's own watcher."""
 
     def apply(path: str, config: Any) -> None:
         kind, _, name = path.partition("/")
@@ -137,7 +137,7 @@ def test_a_name_that_kafka_does_not_know_is_kept_and_its_value_never_told(
         assert await alter(b, "1", ("listener.name.x.foo", SET, "hunter4")) == ("NONE", None)
         code, message = await alter(b, "", ("listener.name.x.foo", SET, "hunter4"))
         assert (code, "by its id" in (message or "")) == ("INVALID_REQUEST", True)
-        # as a broker does that starts: all of it comes from ZooKeeper
+        # as in a broker that starts: all of it comes from ZooKeeper
         await follower(b).load()
         assert (await read_entity(b.zk, "brokers/1"))["foo.bar"] == "hunter2"
         assert b.services.config.num_io_threads == 9
@@ -154,7 +154,7 @@ def test_a_name_that_kafka_does_not_know_is_kept_and_its_value_never_told(
 
 
 async def told_raw(b: Any, name: str, key: str) -> list[tuple[Any, ...]]:
-    """Value, sensitivity, type and the synonyms' values."""
+    """The value, sensitivity and type of a property, and the values of its synonyms."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER, resource_name=name, configuration_keys=[key]
     )
@@ -313,7 +313,7 @@ def test_levels_of_loggers(in_broker: Any) -> None:
 
 
 def test_the_default_of_every_property_of_logs_changes_while_they_run(in_broker: Any) -> None:
-    """Each property of topics whose default a broker may change, but for those of one broker."""
+    """Each property of topics whose default a broker may change, except those of one broker."""
     wanted = {
         "log.cleaner.delete.retention.ms": ("7", "delete_retention_ms", 7),
         "log.cleaner.max.compaction.lag.ms": ("8", "max_compaction_lag_ms", 8),

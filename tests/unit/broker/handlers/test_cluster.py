@@ -118,8 +118,8 @@ def test_what_a_controller_sent_over_a_connection_of_before_comes_too_late(in_br
 
 
 def test_what_waited_for_zookeeper_may_be_overtaken_meanwhile(in_broker: Any) -> None:
-    """A new topic's configuration is read before its partitions are made.  The controller gave the
-    connection up, and has deleted the topic over another: it must not be made after that."""
+    """A new topic's configuration is read before its partitions are made.  The controller has given
+    up the connection and deleted the topic over another one: it must not be made after that."""
     state = LeaderAndIsrPartitionState(
         partition_index=0, controller_epoch=1, leader=1, leader_epoch=0, isr=[1],
         partition_epoch=0, replicas=[1], adding_replicas=[], removing_replicas=[], is_new=True,
@@ -159,7 +159,7 @@ def test_what_waited_for_zookeeper_may_be_overtaken_meanwhile(in_broker: Any) ->
 
 
 def test_what_waited_for_its_turn_may_be_overtaken_meanwhile(in_broker: Any) -> None:
-    """Another request is being applied: what comes in meanwhile is judged when its turn comes."""
+    """While another request is being applied, one that comes in is judged when its turn comes."""
     become = LeaderAndIsrRequest(
         controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
         ungrouped_partition_states=[], topic_states=[],

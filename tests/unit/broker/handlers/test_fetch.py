@@ -1,5 +1,8 @@
-"""A fetch of more partitions than are read at once: nothing is missed between two turns, and what
-waits looks only at what has news, and at bytes that may be gone by then."""
+"""A fetch of more partitions than are read at once.
+
+Nothing is missed between two turns.  A fetch that waits looks again only at partitions with news,
+and at bytes that may be gone by then.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def request(min_bytes: int = 1) -> memoryview:
 
 
 class Fetching:
-    """A follower's fetch, its answer and when it came."""
+    """A follower's fetch, its answer and the time of the answer."""
 
     def __init__(self, b: Any) -> None:
         self.b = b

@@ -1,5 +1,8 @@
-"""When a fetch is answered at once and when it waits: what counts towards min_bytes, as in Apache
-Kafka's DelayedFetch.  tests/integration/oracle/test_fetch_times.py asks Apache Kafka the same."""
+"""The cases in which a fetch is answered at once, and those in which it waits.
+
+The bytes that count towards min_bytes are those of Apache Kafka's DelayedFetch.
+tests/integration/oracle/script_times.py sends Apache Kafka the same requests.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Node:
         assert errors == {TP: ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
-        """And has loaded what there is."""
+        """The broker leads, and has loaded the partition."""
         await self.role(1, isr)
         while not self.b.services.groups.shards[0].loaded:
             await trio.sleep(0.01)
@@ -107,7 +107,7 @@ class Node:
         return ErrorCode(answer.error_code).name, found[0] if found else None
 
     async def stable(self, version: int = 7) -> list[int | str]:
-        """The group's offsets, or errors, where nothing may change them any more."""
+        """The group's offsets that nothing may change any more, or errors."""
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)]
         request = OffsetFetchRequest(group_id="g", topics=None, groups=groups, require_stable=True)
         answer = await self.b.ask(offset_fetch, version, request)
@@ -192,7 +192,7 @@ def test_a_group_lives_on_at_the_next_leader(in_broker: Any) -> None:
         assert await node.fetch() == ("NONE", 5)
         assert await node.heartbeat(member) == "NONE"
         assert await node.commit(6, **committed) == "NONE"
-        await trio.sleep(11)  # the session began anew, and ends
+        await trio.sleep(11)  # the session began again, and ends
         assert await node.heartbeat(member) == "UNKNOWN_MEMBER_ID"
         assert await node.state() == ("NONE", "Empty", 0)
 
@@ -245,7 +245,7 @@ def test_a_commit_is_answered_and_shown_when_all_replicas_have_it(in_broker: Any
 def test_stable_offsets_wait_for_the_commits_before_them_alone(
     in_broker: Any, version: int
 ) -> None:
-    """In a group that commits all the time, one is always on its way."""
+    """In a group that commits all the time, one commit is always on its way."""
 
     async def body(node: Node) -> None:
         await node.leads((1, 2))
@@ -342,8 +342,8 @@ def test_who_waits_hears_of_the_move_at_once(in_broker: Any) -> None:
 
 
 def test_the_member_that_asks_last_hears_first(in_broker: Any) -> None:
-    """A leader's SyncGroup (and the last JoinGroup) is answered before those that waited for it,
-    so that a follower does not work with what its leader has not heard of yet."""
+    """A leader's SyncGroup (and the last JoinGroup) is answered before those that waited for it, so
+    that no follower works with an assignment that its leader does not have yet."""
 
     async def body(node: Node) -> None:
         await node.leads()

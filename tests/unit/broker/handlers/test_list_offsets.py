@@ -1,5 +1,5 @@
-"""ListOffsets where the disk alone has what a timestamp is looked up in: the same answers, and the
-loop does not wait."""
+"""ListOffsets when the lookup of a timestamp needs bytes that are only on the disk: the answers are
+the same, and the loop does not wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = (-2, -1, -3, 0, 1, 17, 30, 31, 44, 59, 60, 61)
 
 
 async def lead(b: Any) -> None:
-    """t-0, with a record at each of the times 1 to RECORDS in many segments."""
+    """Leads t-0, with a record at each of the times 1 to RECORDS in many segments."""
     await b.services.logs.load("the-cluster", 1)
     tp = TopicPartition("t", 0)
     partition = b.services.replicas._host(tp, is_new=True)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs, and what DescribeLogDirs tells of a replica on its way."""
+"""AlterReplicaLogDirs, and DescribeLogDirs about a replica on its way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Metadata while a leader's connection has just broken, and in a broker that has just started: it
-waits for the controller's news.
+waits for news from the controller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def leader_in(answer: Any) -> int:
 
 
 async def both_wait(nursery: trio.Nursery, b: Any, answers: list[Any]) -> None:
-    """Asks for t, and for all topics; `answers` grows when the answers come, which is not yet."""
+    """Asks for t, and for all topics, and is not answered yet; `answers` grows when the answers
+    come."""
 
     async def ask(*topics: str) -> None:
         answers.append(await b.ask(metadata, 12, asked(*topics)))
@@ -95,7 +96,7 @@ def test_the_first_question_waits_for_the_controllers_first_word(in_broker: Any)
 
 
 def test_without_a_controller_a_broker_names_itself(in_broker: Any) -> None:
-    """Of an answer without brokers librdkafka makes that none is left to ask, for ever."""
+    """From an answer without brokers librdkafka concludes that none is left to ask, for ever."""
 
     async def body(b: Any) -> None:
         endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", "here", 9092),)

@@ -1,4 +1,4 @@
-"""Produce on topics that limit timestamps or name a codec: what Kafka's LogValidator does."""
+"""Produce on topics that limit timestamps or name a codec, as Kafka's LogValidator treats it."""
 
 from __future__ import annotations
 

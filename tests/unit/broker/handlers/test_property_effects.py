@@ -1,4 +1,4 @@
-"""What single properties of a broker do, where no other test tells of it."""
+"""The effects of single properties of a broker that no other test shows."""
 
 from __future__ import annotations
 

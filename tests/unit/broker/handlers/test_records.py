@@ -1,4 +1,5 @@
-"""Produce, DeleteRecords and DescribeProducers: what Apache Kafka was seen to answer."""
+"""Produce, DeleteRecords and DescribeProducers: the answers that Apache Kafka has been seen to
+give."""
 
 from __future__ import annotations
 
@@ -101,8 +102,8 @@ def test_zstd_is_for_version_7_and_later(in_broker: Any) -> None:
 
 
 def test_a_zombie_does_not_tell_a_consumer_that_what_it_read_is_gone(in_broker: Any) -> None:
-    """A leader that was replaced while it stood still is asked by whoever has read on since: an
-    OFFSET_OUT_OF_RANGE would make that consumer begin anew from the start."""
+    """A consumer that has read on asks a leader that was replaced while it stood still: an
+    OFFSET_OUT_OF_RANGE would make that consumer begin again from the start."""
 
     async def body(b: Any) -> None:
         await lead(b, 2)

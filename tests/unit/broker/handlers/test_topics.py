@@ -1,4 +1,4 @@
-"""Creating, deleting and growing topics: what is written to ZooKeeper, and when it is answered."""
+"""Creating, deleting and growing topics: the writes to ZooKeeper, and the time of the answer."""
 
 from __future__ import annotations
 

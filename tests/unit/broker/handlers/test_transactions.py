@@ -96,14 +96,14 @@ class Node:
         assert set(errors.values()) == {ErrorCode.NONE}
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
-        """And has loaded what there is."""
+        """The broker leads, and has loaded the partition."""
         await self.role(1, isr)
         services = self.b.services
         while not (services.groups.shards[0].loaded and services.transactions.shards[0].loaded):
             await trio.sleep(0.01)
 
     async def init(self, version: int = 4, expected: tuple[int, int] = (-1, -1)) -> Any:
-        """Id and epoch, or the error."""
+        """The id and epoch, or the error."""
         request = InitProducerIdRequest(
             transactional_id="x", transaction_timeout_ms=60_000,
             producer_id=expected[0], producer_epoch=expected[1],
@@ -168,7 +168,7 @@ class Node:
         return name_of(found.markers[0].topics[0].partitions[0].error_code)
 
     def marked(self, tp: TopicPartition) -> None:
-        """As the sender says it, after a leader's answer."""
+        """Reports a leader's answer, as the sender of markers does."""
         transactions = self.b.services.transactions
         shard = transactions.shards[0]
         transactions.marked(shard, shard.transactions["x"], [tp])
@@ -247,7 +247,7 @@ def test_from_init_to_the_end(in_broker: Any) -> None:
         assert await node.stable_offset() == 3
         node.marked(DATA)
         assert await node.describe() == ("CompleteCommit", [])
-        assert await node.send(2) == "INVALID_TXN_STATE"  # what is late opens nothing
+        assert await node.send(2) == "INVALID_TXN_STATE"  # a late answer opens nothing
         listed = await node.b.ask(
             list_transactions, 1, ListTransactionsRequest(
                 state_filters=["CompleteCommit", "Odd"], producer_id_filters=[], duration_filter=-1

@@ -23,7 +23,7 @@ from highwater.world.real.disk import RealDisk
 
 START_MS = 1_700_000_000_000
 OWN = Origin.COORDINATOR
-"""Of a batch that this broker made."""
+"""The origin of a batch that this broker made."""
 TP = TopicPartition("topic", 0)
 
 
@@ -51,7 +51,7 @@ def batch(
     timestamp: int = START_MS,
     attributes: int = 0,
 ) -> bytearray:
-    """`producer`: id, epoch, base sequence."""
+    """One batch; `producer` is id, epoch, base sequence."""
     producer_id, epoch, sequence = producer or (-1, -1, -1)
     return build_batch(
         [Record(None, b"v" * size, timestamp + n) for n in range(count)],
@@ -64,7 +64,7 @@ def batch(
 
 @dataclass
 class Logs:
-    """One folder, and the log in it, opened as often as the test wants."""
+    """One folder, and the log in it, which the test may open again and again."""
 
     folder: str
     disk: RealDisk = field(default_factory=RealDisk)
@@ -98,13 +98,13 @@ def lead(
     *,
     origin: Origin = Origin.CLIENT,
 ) -> AppendInfo:
-    """Appends what a client sent."""
+    """Appends a client's batch."""
     headers = checked(memoryview(data), log.config, origin)
     return log.append_as_leader(memoryview(data), headers, epoch, now_ms, origin=origin)
 
 
 def follow(log: Log, data: bytes) -> AppendInfo:
-    """Appends what a leader sent."""
+    """Appends a leader's batch."""
     return log.append_as_follower(memoryview(data), validate_fetched(data))
 
 
@@ -124,13 +124,13 @@ def bytes_of(log: Log) -> bytes:
 
 
 def sequence_of(log: Log, producer_id: int) -> Sequence[tuple[int, int]]:
-    """(last sequence, last offset) of the batches that are remembered."""
+    """(last sequence, last offset) of the batches that the log remembers."""
     entry = log.producers.get(producer_id)
     return [(b.last_sequence, b.last_offset) for b in entry.batches] if entry else []
 
 
 def check_indexes(log: Log) -> None:
-    """Each entry of an index file is about a batch that is there."""
+    """Checks that each entry of an index file is about an existing batch."""
     for segment in log.segments:
         segment.write_indexes()
         known = {h.position: h for h in batches(segment.file.read(0, segment.size))}
@@ -150,7 +150,7 @@ def check_indexes(log: Log) -> None:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """The system refuses to let files grow beyond that, after a short write: a full disk."""
+    """The system refuses, after a short write, to let files grow beyond that: a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,8 +1,8 @@
 """A crash at every step of a cleaning, on the simulated disk: kill -9 or a power cut at the n-th
 disk operation, for every n, and then a start.
 
-Whatever the step: the log ends where it ended, nothing appears that was not there, no key loses its
-last value, and the next cleaning ends as one without a crash does.
+At every step: the log's end stays, no record appears that was not there, no key loses its last
+value, and the next cleaning ends as one without a crash.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def test_compact_and_delete_does_both(cleaned: Cleaned) -> None:
         (b"k1", b"new"),
         (b"k2", b"new"),
         (b"last", b"x"),
-        (b"last", b"x"),  # in the active segment, which is not looked at
+        (b"last", b"x"),  # in the active segment, which is not cleaned
     ]
     assert log.log_start_offset == 0, "compaction does not move it"
     cleaned.clock.now_ms += 10_100

@@ -12,7 +12,7 @@ from tests.unit.broker.log.cleaner.test_work import Cleaned
 
 
 async def settled(cleaned: Cleaned, threads: int) -> int:
-    """The number of cleaners once they have heard of it, with no time passing."""
+    """The number of cleaners once they have heard of the change, with no time passing."""
     cleaned.config.change({"log_cleaner_threads": threads})
     cleaned.cleaner.resize()
     await trio.testing.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Leader epochs, as KIP-101 and KIP-279 define the answers."""
+"""Leader epochs, with the answers that KIP-101 and KIP-279 define."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_min_one(logs: Logs) -> None:
 
 
 class Model:
-    """A log as a list of batches: what `read` has to answer, found by looking at all of them."""
+    """A log as a list of batches: it finds the answer of `read` by looking at all of them."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -339,7 +339,7 @@ def test_truncation_below_everything(logs: Logs) -> None:
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_log_that_starts_anew_keeps_nothing(logs: Logs, killed: bool) -> None:
-    """A follower below its leader's start goes on as that leader's log does, after a kill too."""
+    """A follower below its leader's start continues as that leader's log does, after a kill too."""
     config = LogConfig(segment_bytes=len(batch(2, producer=(7, 0, 0))))
     log = logs.open(config)
     for n in range(3):

@@ -1,4 +1,5 @@
-"""A broker's properties and a topic's: what DescribeConfigs says is what the log has and does."""
+"""A broker's properties and a topic's: a log has the values that DescribeConfigs gives, and obeys
+them."""
 
 from __future__ import annotations
 

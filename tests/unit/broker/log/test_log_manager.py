@@ -1,4 +1,4 @@
-"""Log directories: whose they are, what a start finds, what a failure takes along."""
+"""Log directories: their owner, the finds of a start, and the effects of a failure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Broker:
         return self.manager
 
     def kill(self) -> None:
-        """As the system does it: files and locks go, nothing is written."""
+        """Ends as by a kill of the system: files and locks go, nothing is written."""
         for log in self.manager.logs.values():
             log.close_files()
         for directory in self.manager._dirs.values():

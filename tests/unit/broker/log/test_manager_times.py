@@ -1,4 +1,4 @@
-"""When a log manager does what it does now and then, by the properties that say so."""
+"""The periodic work of a log manager, at the times that its properties set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Log directories on the simulated disk, which loses what was not synced when the power goes.
 
-The promise: what was flushed before the cut is there after it, byte by byte; what was not may be
-missing from some point on, and nothing else ever comes in its place.
+The promise: flushed bytes are there after the cut, unchanged; others may be missing from some point
+on, and nothing else ever comes in their place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = "/data"
 
 
 class Machine:
-    """One host that is switched off and on, and what its logs must still hold."""
+    """One host that is switched off and on, and the bytes that its logs must still hold."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.random = kernel.random("test")
@@ -98,7 +98,7 @@ class Machine:
                 self.durable[tp] = before
             case "truncate":
                 offset = self.random.randint(0, log.log_end_offset)
-                # what is cut was durable, and may come back until the next flush
+                # the part that is cut was durable, and may come back until the next flush
                 log.truncate_to(offset)
                 data = bytes_of(log)
                 await manager.settle()

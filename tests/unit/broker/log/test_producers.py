@@ -1,4 +1,4 @@
-"""Idempotence and transactions, as one partition's leader and followers keep them."""
+"""Idempotence and transactions in one partition's log, for its leader and followers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_retry_gets_its_first_offset(logs: Logs) -> None:
     # the sixth is forgotten
     expected = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert code_of(log, batch(2, producer=(1, 0, 2))) == expected
-    # and what only overlaps is no retry
+    # and a batch that only overlaps is no retry
     assert code_of(log, batch(1, producer=(1, 0, 12))) == expected
 
 
@@ -193,7 +193,7 @@ def test_truncating_a_marker_opens_the_transaction_again(logs: Logs) -> None:
     lead(log, batch(1, producer=(1, 0, 0), attributes=TRANSACTIONAL))
     lead(log, build_marker(Marker(True, 0), 1, 0, START_MS), origin=OWN)
     log.close()
-    log = logs.open(clean=True)  # from a snapshot, which does not say where the marker was
+    log = logs.open(clean=True)  # from a snapshot, which does not hold the marker's place
     unstable = [log.first_unstable_offset]
     log.truncate_to(1)
     unstable.append(log.first_unstable_offset)

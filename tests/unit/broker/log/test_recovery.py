@@ -1,4 +1,4 @@
-"""What is left after a crash: whole, undamaged batches, and everything that follows from them."""
+"""A log after a crash: whole, undamaged batches, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fill(log: Log, count: int) -> None:
 
 
 def check_whole(logs: Logs, log: Log, original: bytes) -> None:
-    """The log is a prefix of the original, its parts agree, and it goes on."""
+    """Checks that the log is a prefix of the original, that its parts agree, that it goes on."""
     data = bytes_of(log)
     assert original.startswith(data)
     headers = headers_of(log)
@@ -197,7 +197,7 @@ def test_a_clean_log_with_a_torn_tail_is_recovered(
 
 
 def test_offsets_below_a_truncation_are_not_trusted(logs: Logs) -> None:
-    """An epoch file that is older than the log (it is written without waiting for the disk)."""
+    """The epoch file may be older than the log: it is written without waiting for the disk."""
     log = logs.open()
     for epoch in range(4):
         lead(log, batch(5), epoch=epoch)

@@ -1,4 +1,5 @@
-"""segment.jitter.ms and preallocate: when segments are rolled, and what room they hold."""
+"""segment.jitter.ms and preallocate: the times at which segments are rolled, and the room that they
+hold."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def blocks(logs: Logs) -> list[int]:
 
 
 class Chance(NoHooks):
-    """Always the same, and what was asked."""
+    """Always gives the same; keeps its arguments."""
 
     def __init__(self, value: int) -> None:
         self.value = value

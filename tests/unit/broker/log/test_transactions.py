@@ -1,4 +1,5 @@
-"""The transaction index of a log, checked against all that was appended; and who may begin one."""
+"""The transaction index of a log, checked against all appends; and the check before a transaction
+begins."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SMALL = LogConfig(segment_bytes=700)
 
 @dataclass
 class Story:
-    """What was done, kept apart from the log: the transactions and where they stand."""
+    """The story apart from the log: the transactions and their places."""
 
     sequences: dict[int, int] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
@@ -71,7 +72,7 @@ def check(log: Log, story: Story) -> None:
         for stop in range(start + 1, stable + 1):
             found = log.aborted_transactions(start, stop)
             assert len(found) == len(set(found))
-            # it may name one that ended before the reader could be hurt, never miss one
+            # it may name one that ended before it could hurt the reader, never miss one
             assert set(found) == story.aborted(start, stop)
 
 
@@ -165,7 +166,7 @@ def test_a_transaction_begins_with_its_verification_alone(guarded: Log) -> None:
     assert verified(log, txn_batch(0), right) is ErrorCode.NONE
     assert verified(log, txn_batch(1), None) is ErrorCode.NONE  # it is open now
     lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
-    # what was verified for the transaction that has ended does not open another
+    # the verification for the transaction that has ended does not open another
     assert verified(log, txn_batch(2), right) is ErrorCode.INVALID_TXN_STATE
 
 

@@ -1,4 +1,4 @@
-"""The garbage collector: what is old is passed over, and looked at again from time to time."""
+"""The garbage collector: old objects are passed over, and looked at again from time to time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from highwater.world.real.clock import this_thread
 
 
 class Clock:
-    """Every collection takes as long as is said."""
+    """Every collection takes as long as the test says."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -57,7 +57,7 @@ def test_a_long_full_collection_is_the_last_that_sees_its_survivors(
     kept, before = [Node() for _ in range(1000)], gc.get_freeze_count()
     clock.each = LONG_NS - 1
     gc.collect()
-    # what was frozen may die of its last reference meanwhile, so that the count falls by itself
+    # frozen objects may die of their last reference meanwhile, so the count may fall on its own
     assert gc.get_freeze_count() <= before, "a short one costs nothing: they stay"
     clock.each = LONG_NS + 1
     gc.collect(1)

@@ -1,4 +1,4 @@
-"""A session's ups and downs, and how many of its requests were answered, as Kafka counts them."""
+"""A session's ups and downs, and the number of its answered requests, as Kafka counts them."""
 
 from __future__ import annotations
 

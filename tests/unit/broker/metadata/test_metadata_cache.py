@@ -57,7 +57,7 @@ def state(index: int, leader: int, isr: list[int], **more: Any) -> Any:
 def update(
     topics: dict[str, list[Any]], brokers: list[Any] | None = None, controller: int = 1
 ) -> MetadataUpdate:
-    """As the controller sends it: encoded and decoded."""
+    """An update as the controller sends it: encoded and decoded."""
     request = UpdateMetadataRequest(
         controller_id=controller,
         controller_epoch=1,
@@ -314,8 +314,9 @@ def test_a_leader_is_in_doubt_until_there_is_news(cache: MetadataCache) -> None:
 
 
 def test_a_large_update_is_applied_in_steps(cache: MetadataCache) -> None:
-    """What is asked between two steps is answered, and not kept once the rest has come.  A topic is
-    there whole or not at all: clients take the partitions that an answer lacks as not existing."""
+    """A request between two steps is answered, and its answer is not kept once the rest has come.
+    A topic is there whole or not at all: to clients, partitions that an answer lacks do not exist.
+    """
     many = {t: [state(i, 1, [1]) for i in range(STEP + 50)] for t in ("a", "b")}
     steps = cache.steps(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), None)
     sizes = []

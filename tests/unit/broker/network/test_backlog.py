@@ -1,4 +1,4 @@
-"""How many connections the system keeps for a broker that does not accept them yet."""
+"""The number of connections that the system keeps for a broker that does not accept them yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from highwater.world.real.network import RealNetwork
 from tests.unit.broker.network.conftest import serving
 
 BACKLOG = 8 + 5 * 4
-"""Where struct tcp_info (linux/tcp.h) has it: tcpi_sacked, of a socket that listens."""
+"""The place of tcpi_sacked in struct tcp_info (linux/tcp.h), of a socket that listens."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO of a listening socket is Linux's")

@@ -1,5 +1,5 @@
-"""What is bounded on the request path: queues, memory, handlers, connections; and what goes on
-beside it."""
+"""The bounds of the request path: queues, memory, handlers, connections; and the work that goes on
+beside them."""
 
 from __future__ import annotations
 

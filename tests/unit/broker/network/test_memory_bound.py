@@ -1,4 +1,4 @@
-"""queued.max.request.bytes: counted from a request's first bytes until its API lets go of it."""
+"""queued.max.request.bytes counts a request from its first bytes until its API lets go of it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_request_counts_from_its_first_bytes_and_a_full_pool_stops_readi
             nursery.start_soon(other.stream.send_all, frame(LARGE))
             await until(lambda: channel.stalled == 1, s)
             assert channel.bytes_in_flight == 3 * LARGE
-            for client in halves:  # what was let in is read on, though the pool is empty
+            for client in halves:  # a request that was let in is read on, though the pool is empty
                 await client.stream.send_all(frame(LARGE)[SCRATCH_BYTES + 1000 :])
                 await answered(client)
             await answered(other)

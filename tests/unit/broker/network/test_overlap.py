@@ -19,7 +19,7 @@ from .conftest import Net, entry, serving
 
 
 class Replicated(DelayedOperation):
-    """As an acks=all Produce: done but for its replicas."""
+    """Stands for an acks=all Produce: done except for its replicas."""
 
     kind: ClassVar[str] = "Produce"
     overlaps: ClassVar[bool] = True

@@ -1,4 +1,5 @@
-"""Quotas on the request path: who takes too much is answered at once, told, and muted."""
+"""Quotas on the request path: a client that takes too much is answered at once, told its throttle
+time, and muted."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SECRETS = ("hunter2", "org.apache.kafka.Login required password=swordfish;", "MI
 
 
 async def logged(s: Serving, caplog: pytest.LogCaptureFixture, count: int = 1) -> list[Any]:
-    """An answer may arrive before its line is written."""
+    """The lines of the log, once they are written: an answer may arrive earlier."""
     while True:
         found = [m for m in caplog.messages if m.startswith("Completed request:")]
         if len(found) >= count:

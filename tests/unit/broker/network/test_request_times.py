@@ -1,4 +1,4 @@
-"""The seven times of a request: they add up to the total, whatever a request goes through."""
+"""The seven times of a request: on every path they add up to the total."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_a_step_whose_system_call_waits_is_counted_apart() -> None:
 
 
 def test_a_step_that_is_long_by_calls_on_files_is_counted_apart() -> None:
-    """Though they compute: the kernel looks for memory."""
+    """Such a step does compute: the kernel looks for memory."""
     steps, now, calls = LoopSteps(), 1, 0
 
     async def writing() -> None:

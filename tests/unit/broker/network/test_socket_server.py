@@ -179,7 +179,7 @@ async def test_errors_become_answers(network: Net) -> None:
         assert await client.call(b"", key=9) == pack(">h", -1)
         assert await client.call(b"", key=3) == pack(">h", 41)
         assert s.services.metrics.requests["Heartbeat"].errors == {"NOT_COORDINATOR": 1}
-        await client.send(b"", key=2)  # ListOffsets has no place for an error of the whole
+        await client.send(b"", key=2)  # ListOffsets has no place for an error of the whole request
         assert await client.closed()
 
 

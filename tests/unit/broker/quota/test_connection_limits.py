@@ -1,4 +1,4 @@
-"""How many connections may come, in all, from an address, and in a second."""
+"""Limits of connections: in all, from an address, and in a second."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_acceptors_wait_for_the_creation_rate() -> None:
 
 
 async def test_who_vanished_without_a_word_is_looked_for() -> None:
-    """Half-open connections: TCP asks after a silent peer, and idle ones are closed anyway."""
+    """Half-open connections: TCP probes a silent peer, and idle ones are closed in any case."""
     listener = await RealNetwork().listen("127.0.0.1", 0)
     stream = await trio.open_tcp_stream(*listener.address)
     connection: Any = await listener.accept()

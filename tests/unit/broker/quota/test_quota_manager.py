@@ -1,4 +1,4 @@
-"""Whose quota holds, what is recorded for it, and what the answer says."""
+"""The quota that holds for a client, its recorded use, and the throttle time in the answer."""
 
 from __future__ import annotations
 

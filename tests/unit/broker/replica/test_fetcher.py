@@ -1,4 +1,4 @@
-"""What a fetcher does with a leader's answer."""
+"""A fetcher's reactions to a leader's answer."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
 async def test_the_first_delays_are_short(
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
-    """A follower often hears of a leader before that one does, and acks=all waits for it."""
+    """A follower often hears of a leader before the leader does, and acks=all waits for the
+    follower."""
     manager = await replica_manager(tmp_path)
     partition = hosted(manager, TopicPartition("t", 0))
     fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
@@ -142,7 +143,7 @@ async def test_more_fetchers_share_the_partitions_anew_and_each_has_one(tmp_path
 
 
 Answer = tuple[ErrorCode, int]
-"""Of ListOffsets: an error, or where the leader's log starts (-2) or ends (-1)."""
+"""The answer of ListOffsets: an error, or the start (-2) or end (-1) of the leader's log."""
 
 
 def leader_of(

@@ -1,4 +1,4 @@
-"""What a follower asks its leader for, and how long it waits for the answer."""
+"""A follower's requests to its leader, and the time that it waits for the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.broker.replica.test_fetcher import LEADER, hosted, replica_manag
 async def fetcher_of(
     folder: Path, **config: int
 ) -> AsyncIterator[tuple[ReplicaFetcher, ClientConnection, trio.MemoryReceiveChannel[Any]]]:
-    """With a leader that answers nothing; the channel has what it was asked."""
+    """A fetcher with a leader that answers nothing; the channel has its requests."""
     manager = await replica_manager(folder)
     manager.config.change(config)
     fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))

@@ -231,7 +231,7 @@ async def test_a_follower_takes_the_leaders_hw_but_not_beyond_its_own_end(tmp_pa
 
 
 async def test_truncation_goes_by_epochs_and_not_by_the_hw(tmp_path: Path) -> None:
-    """KIP-101, first example: what was committed lies above the follower's own HW."""
+    """KIP-101, first example: a committed record lies above the follower's own HW."""
     rig = Rig(tmp_path)
     p = rig.partition
     p.make_follower(rig.state(2, 0, (1, 2, 3)))

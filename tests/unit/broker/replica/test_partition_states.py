@@ -1,4 +1,4 @@
-"""Every version of LeaderAndIsr and StopReplica comes to the same."""
+"""Every version of LeaderAndIsr and StopReplica has the same effect."""
 
 from __future__ import annotations
 

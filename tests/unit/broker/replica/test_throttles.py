@@ -1,4 +1,5 @@
-"""Replication throttles: who is held back, and at which rate; a member of the ISR never is."""
+"""Replication throttles: the replicas that they hold back, and the rate; a member of the ISR is
+never held back."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_a_rate_is_held_over_the_windows() -> None:
 
 
 def sent_in(quota: ReplicationQuota, seconds: int, chunk: int) -> int:
-    """What passes where each tenth of a second somebody would send a chunk."""
+    """The chunks that pass when one is offered every tenth of a second."""
     total = 0
     for now_ms in range(0, seconds * 1000, 100):
         if not quota.exceeded(now_ms):

@@ -1,4 +1,4 @@
-"""BrokerTopicMetrics: what is counted where, and what stays of a topic that has gone."""
+"""BrokerTopicMetrics: the place of each count, and the counts that stay of a deleted topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 
 
 def page(stats: BrokerTopicStats) -> dict[str, dict[str, float]]:
-    """By name without its prefix, then by topic ("" for all)."""
+    """The page, by name without its prefix, then by topic ("" for all)."""
     return {
         family.name.removeprefix(PREFIX): {
             dict(s.labels).get("topic", ""): s.value for s in family.samples

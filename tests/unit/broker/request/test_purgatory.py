@@ -1,4 +1,4 @@
-"""Delayed operations: once, in time, and nothing kept of what is over."""
+"""Delayed operations: completed once, in time, and then not kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel against a sorted list, and its promise that cost does not grow with what is pending."""
+"""The wheel against a sorted list; its cost does not grow with the number of pending entries."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
 
 
 def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
-    """Counted in buckets on the heap, not in seconds: that is what the sleeper looks at."""
+    """Counted in buckets on the heap, not in seconds: the sleeper looks at those."""
     wheel = TimingWheel(0)
     ended: list[int] = []
     for number in range(100_000):

@@ -1,7 +1,7 @@
 """A broker that came back while there was no controller to see it.
 
-It leads nothing that it may have lost the end of, and every later controller knows which lives were
-dealt with.
+It leads no partition of which it may have lost the end, and every later controller knows which
+lives were dealt with.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_a_bounced_broker_that_is_silent_is_suspected_and_out_of_the_isr() -> No
 
 
 def test_the_record_is_written_after_the_isrs() -> None:
-    """A controller that dies between the two leaves the work to the next one."""
+    """A controller that dies between the two writes leaves the work to the next one."""
     lab = Lab(1, 2, 3)
     topics(lab)
     lab.bounce(1)

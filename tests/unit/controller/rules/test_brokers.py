@@ -231,7 +231,7 @@ def test_lost_log_directories() -> None:
     lab = lab_with_topic((1, 2, 3), (2, 1, 3))
     lab.write(Create(znodes.LOG_DIR_EVENT_PREFIX, b'{"version":1,"broker":1}', sequential=True))
     orders = lab.settle()
-    # it is asked for the state of all its replicas
+    # the controller asks it for the state of all its replicas
     assert set(leader_and_isr(orders, 1)) == {tp(), tp(partition=1)}
     assert leader_and_isr(orders, 2) == {}
     assert lab.children(znodes.LOG_DIR_EVENTS) == []
@@ -312,7 +312,7 @@ def test_a_thousand_leaderships_move_with_few_requests() -> None:
 
 
 def test_others_have_their_turn_while_thousands_of_leaderships_move() -> None:
-    """Nothing is done about more than AT_ONCE partitions within a step."""
+    """No step touches more than AT_ONCE partitions."""
     lab = lab_with_topic(*[(1, 2, 3)] * 4 * AT_ONCE)
     before = lab.pauses
     lab.kill(1)

@@ -22,7 +22,7 @@ ANY_EPOCH = BrokerEpoch(-1)
 
 
 def lab_led_by_2() -> Lab:
-    """t-0 has replicas 1, 2, 3 all in sync, and 2 leads."""
+    """A lab in which t-0 has replicas 1, 2, 3 all in sync, and 2 leads."""
     lab = Lab(1, 2, 3)
     lab.create_topic("t", (1, 2, 3))
     lab.elect()
@@ -152,7 +152,7 @@ def test_controlled_shutdown() -> None:
     assert [o for o in orders if isinstance(o, Reply)] == [Reply(5, [])]
     assert lab.state(tp())[1:4] == (2, 1, ids(2, 3))
     assert lab.state(tp(partition=1))[1:4] == (2, 1, ids(2, 3))
-    assert lab.state(tp(partition=2)).leader == 1  # nobody else has it
+    assert lab.state(tp(partition=2)).leader == 1  # no other replica has it
     assert tp(partition=1) in stopped(orders, 1, delete=False)
     # the leader that goes hears of its successor
     assert leader_and_isr(orders, 1)[tp()].state.leader == 2

@@ -1,4 +1,5 @@
-"""A new controller: what it reads, tells, elects and takes up; and an old one, which is fenced."""
+"""A new controller: its reads, messages, elections and unfinished work; and an old one, which is
+fenced."""
 
 from __future__ import annotations
 
@@ -117,7 +118,7 @@ def test_a_silent_broker_is_suspected_before_the_first_election() -> None:
     assert [o.broker.id for o in orders if isinstance(o, AddBroker)] == [1, 3]
     assert lab.state(tp())[1:4] == (1, 1, ids(1, 3))
     assert lab.state(tp(partition=1)).isr == ids(1, 3)
-    assert lab.state(tp(partition=2))[1:4] == (2, 0, ids(2))  # nobody else can lead it
+    assert lab.state(tp(partition=2))[1:4] == (2, 0, ids(2))  # no other replica can lead it
     assert metadata(orders, 1)[tp()].offline == ids(2)
     assert live_sent(orders, 3)[0] == [1, 3]
 

@@ -1,4 +1,4 @@
-"""Suspicion: when it arises, what is done about it, and how it is taken back."""
+"""Suspicion: its causes, its effects, and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def watching(*brokers: int) -> Suspicion:
     return machine
 
 
-# ---- when
+# ---- causes
 
 
 def test_a_lost_connection_and_a_failed_probe() -> None:
@@ -121,7 +121,7 @@ def test_taking_over() -> None:
     assert not rule.may(29_999, was_connected=True, refused=True)
 
 
-# ---- what
+# ---- effects
 
 
 def lab_with_topic(*replicas: tuple[int, ...]) -> Lab:
@@ -155,8 +155,8 @@ def test_nothing_is_taken_that_nobody_else_can_have() -> None:
 
 
 def test_a_suspected_leaders_address_is_told() -> None:
-    """It may answer again, and a follower that did not know where would wait for ever (simulation,
-    seed 541 of --transactions)."""
+    """A suspected leader may answer again, and a follower that did not know its address would wait
+    for ever (simulation, seed 541 of --transactions)."""
     lab = lab_with_topic((2, 1))
     lab.leader_writes_isr(tp(), 2)
     lab.settle()

@@ -65,7 +65,7 @@ def test_waits_for_a_replica_that_is_away() -> None:
     lab.start(3)
     orders = lab.settle()
     assert stopped(orders, 3, delete=True) == [tp(partition=1)]
-    assert stopped(orders, 1, delete=True) == []  # it has said so already
+    assert stopped(orders, 1, delete=True) == []  # it has answered so already
     lab.answer_stop_replicas(orders)
     assert_gone(lab)
 

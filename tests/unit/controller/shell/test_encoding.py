@@ -1,4 +1,4 @@
-"""Large requests are made in steps, small ones at once; nothing of them is lost between steps."""
+"""Large requests are encoded in steps, small ones at once; nothing is lost between steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool never hands out what somebody still looks into."""
+"""The pool never hands out a buffer that is still in use."""
 
 from __future__ import annotations
 

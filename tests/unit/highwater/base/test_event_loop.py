@@ -1,4 +1,4 @@
-"""Work on many things gives way to other tasks, and says in milliseconds when it did."""
+"""Work on many things gives way to other tasks; milliseconds are those of trio's clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from highwater.base.event_loop import in_turns, monotonic_ms
 
 
 class Steps(trio.abc.Instrument):
-    """Counts how often the task that made it is let run again."""
+    """Counts the turns of the task that made it."""
 
     def __init__(self) -> None:
         self.count = 0

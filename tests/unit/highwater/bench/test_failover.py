@@ -1,4 +1,4 @@
-"""What the failover bench makes of acknowledgements, and what the command starts as clients."""
+"""The failover bench's pauses between acknowledgements, and the clients that the command starts."""
 
 from __future__ import annotations
 

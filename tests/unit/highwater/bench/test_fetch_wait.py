@@ -1,4 +1,4 @@
-"""`highwater bench fetch-wait`: which limits are measured, and what counts as too slow."""
+"""`highwater bench fetch-wait`: the limits that it measures, and its bound for a slow fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline's benchmarks: what they send, what they count, and when they say that it holds."""
+"""The pipeline's benchmarks: their requests, their counts, and their verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of the pure machines: what it counts was done."""
+"""The bench of the pure machines counts only steps that were done."""
 
 from __future__ import annotations
 

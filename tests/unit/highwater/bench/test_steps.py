@@ -1,4 +1,4 @@
-"""`highwater bench steps`: how pages of metrics become a table, and what makes it fail."""
+"""`highwater bench steps`: the table that pages of metrics become, and the reasons to fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark's folder: it goes at the end, and stays where there is something to look at."""
+"""A benchmark's folder goes at the end, and stays if there is something to look at."""
 
 from __future__ import annotations
 

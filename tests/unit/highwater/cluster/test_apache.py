@@ -1,4 +1,4 @@
-"""Where Apache Kafka's jars come from, and what is said where they cannot be had."""
+"""The source of Apache Kafka's jars, and the error line if they are missing."""
 
 from __future__ import annotations
 

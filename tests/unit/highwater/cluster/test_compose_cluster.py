@@ -1,4 +1,4 @@
-"""What the override of compose.yaml says; the engine itself is for the integration tests."""
+"""The contents of the override of compose.yaml; integration tests cover the engine."""
 
 from __future__ import annotations
 

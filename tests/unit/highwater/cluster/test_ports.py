@@ -1,4 +1,4 @@
-"""Ports that were asked for are one cluster's at a time."""
+"""Ports that a cluster asked for belong to one cluster at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe against a broker played by a socket that gives prepared answers."""
+"""The probe, against a socket that gives prepared answers in place of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An assertion of a broker that failed is found, though the broker goes on after it."""
+"""A broker's failed assertion is found, though the broker goes on after it."""
 
 from __future__ import annotations
 

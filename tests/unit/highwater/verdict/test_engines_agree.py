@@ -1,4 +1,4 @@
-"""Spark says the same as DuckDB of every planted history: one session for all of them."""
+"""Spark and DuckDB agree on every planted history: one session for all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("form", ["parquet", "json lines"])
 def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path, form: str) -> None:
-    """Parquet is what `highwater verify` prepares; JSON lines are what plain spark-submit finds."""
+    """Parquet is prepared by `highwater verify`; JSON lines are found by plain spark-submit."""
     write(tmp_path, PLANTS)
     counts = tables.build(tmp_path)
     by_duckdb = duck.run_checks(tmp_path, EVERYTHING)

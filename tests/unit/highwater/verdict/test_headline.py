@@ -1,4 +1,4 @@
-"""The sentence on top of a report: what held, what did not, or why nobody can tell."""
+"""The sentence on top of a report: the outcome of the run, or why it is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every check finds what was planted for it, and nothing else, in DuckDB."""
+"""Every check finds the faults that were planted for it, and nothing else, in DuckDB."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_check_of_the_history_has_a_plant_of_its_own() -> None:
 def test_a_check_that_always_passes_is_noticed(
     planted: tuple[Path, dict[str, Plant]], tmp_path: Path
 ) -> None:
-    """A mutant of the harness: C4 finds nothing, whatever happened."""
+    """A mutant of the harness: C4 finds nothing in any history."""
     run, topics = planted
     shutil.copytree(spark_folder(), tmp_path / "spark")
     file = tmp_path / "spark" / "checks" / "C4.sql"

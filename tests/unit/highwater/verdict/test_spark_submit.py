@@ -1,4 +1,4 @@
-"""Finding Spark, Java and the connector; what is said where one of them is missing."""
+"""Finding Spark, Java and the connector, and the error line if one of them is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From JSON lines to tables: what is left out, and what is refused."""
+"""From JSON lines to tables: the lines that are left out, and those that are refused."""
 
 from __future__ import annotations
 

@@ -138,14 +138,14 @@ def test_without_a_full_read_at_the_end_nothing_is_called_lost(tmp_path: Path) -
 
 
 def interrupted(s: Story) -> None:
-    """The run ends in the middle of the full read: half of the log was read back, and no disk."""
+    """The run ends in the middle of the full read: half of the log is read back, and no disk."""
     stories.sound(s)
     s.fault("kill", "ended by SIGKILL", 200)
     s.line("final", "assign", "ok", partition=0, offset=0, phase="final")
     common = {"op": s.operation(), "n": 2, "partition": 0, "phase": "final", "key": "k"}
     for offset in (0, 1):
         s.line("final", "poll", "ok", offset=offset, value=v(s, f"v{offset}"), **common)
-    # librdkafka sent it anew after it had raised its epoch, which only the segments could tell
+    # librdkafka sent it again after it had raised its epoch, which only the segments could tell
     copy = s.invoke("producer-1", v(s, "copy"), client="confluent-kafka")
     s.end(copy, "ok", 7)
     s.poll("consumer", (6, v(s, "copy")), (7, v(s, "copy")), leader_epoch=1)

@@ -1,4 +1,5 @@
-"""One group at a table: its steps, and what they want done, which the test does or leaves."""
+"""One group, without a broker: its steps, and the effects that they ask for, which the test carries
+out or leaves out."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-"""A consumer's, to topic `t`."""
+"""A consumer's subscription to topic `t`."""
 
 
 class Table:
@@ -51,7 +52,7 @@ class Table:
         self.writes += outcome.writes
 
     def committed(self) -> None:
-        """The HW has passed everything that was written."""
+        """The HW has passed all writes so far."""
         while self.writes:
             write = self.writes.pop(0)
             for record in write.records:
@@ -65,7 +66,7 @@ class Table:
         return write
 
     def join(self, ticket: str, member_id: str = "", **changed: Any) -> Any:
-        """The answer, where it came at once."""
+        """The answer, if it came at once."""
         self.ids += 1
         values: dict[str, Any] = {
             "member_id": member_id,
@@ -108,7 +109,7 @@ class Table:
             self.do(self.steps.sync_due(self.now))
 
     def begin(self) -> None:
-        """Lets the first rebalance happen, however often it is held back."""
+        """Lets the first rebalance happen, even if it is held back several times."""
         while self.group.state is State.PREPARING_REBALANCE:
             self.fire(REBALANCE)
 
@@ -121,7 +122,8 @@ class Table:
         return code
 
     def stable(self, members: int = 2) -> list[str]:
-        """A group of so many members with their assignments; their ids, the leader first."""
+        """Makes a group of so many members with their assignments; returns their ids, the leader
+        first."""
         for n in range(members):
             self.join(f"join{n}")
         self.begin()

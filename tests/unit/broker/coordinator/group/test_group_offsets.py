@@ -90,7 +90,7 @@ def test_a_group_is_deleted_when_it_is_empty(table: Any) -> None:
 
 
 def expired(table: Any, now_ms: int) -> int:
-    """How many tombstones are written."""
+    """The number of tombstones written."""
     table.now = now_ms
     table.do(offsets.expire(table.group, now_ms, HOUR))
     count = sum(len(write.records) for write in table.writes)

@@ -1,4 +1,4 @@
-"""The stored formats, byte for byte, and which partition a group belongs to."""
+"""The stored formats, byte for byte, and the partition of a group."""
 
 from __future__ import annotations
 

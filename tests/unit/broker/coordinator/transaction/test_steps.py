@@ -1,4 +1,4 @@
-"""One transactional id at a table: its steps, its log, and what it must never do."""
+"""One transactional id, without a broker: its steps, its log, and things that it must never do."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class Table:
         self.do(write.then(ErrorCode.NONE))
 
     def refused(self, code: ErrorCode) -> None:
-        """It could not be appended."""
+        """The write could not be appended."""
         write, self.waiting = self.waiting, None
         assert write is not None
         self.txn.pending = False
         self.do(write.then(code))
 
     def failover(self, *, survives: bool) -> None:
-        """Another broker loads the log; the write under way is in it, or is not."""
+        """Another broker loads the log, with or without the write under way."""
         if self.waiting is not None and survives:
             self.log.append(self.waiting.record)
         self.waiting = None
@@ -89,7 +89,7 @@ class Table:
             self.do(Outcome(send_markers=True))
 
     def ask(self, step: Any, *args: Any) -> Any:
-        """The answer, where it came at once, else the ticket."""
+        """The answer, if it came at once, else the ticket."""
         self.tickets += 1
         ticket = f"t{self.tickets}"
         self.do(step(self.txn, *args, self.now, ticket))
@@ -100,7 +100,7 @@ class Table:
         return self.ask(steps.init, 60_000, expected, self.ids)
 
     def begin(self) -> Identity:
-        """A producer with an open transaction in A."""
+        """Makes a producer with an open transaction in A."""
         ticket = self.init()
         self.committed()
         identity = self.answers[ticket]
@@ -110,7 +110,7 @@ class Table:
         return identity
 
     def finish(self) -> None:
-        """All markers are written, and that is noted."""
+        """Writes all markers, and notes that."""
         self.do(steps.marked(self.txn, list(self.txn.unmarked), self.now))
         self.committed()
 
@@ -271,7 +271,7 @@ def test_verification(table: Table) -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Anything may happen to the id in any order; what was said must stay true."""
+    """Any event may happen to the id, in any order; no answer given may become false."""
 
     def __init__(self) -> None:
         super().__init__()

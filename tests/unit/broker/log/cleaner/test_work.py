@@ -1,5 +1,8 @@
-"""What a cleaning keeps: the last record of each key, tombstones for a while, and what producers
-and transactions still need; checked on real files, and against a model for random logs."""
+"""A cleaning keeps the last record of each key, tombstones for a while, and whatever producers and
+transactions still need.
+
+It is checked on real files, and against a model for random logs.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Cleaned:
         self.cleaner = LogCleaner(self.logs, self.disk, self.clock, self.config)
 
     def add(self, items: Sequence[Item], **options: object) -> int:
-        """One batch; gives its base offset."""
+        """Adds one batch; returns its base offset."""
         records = [
             Record(key, value, self.clock.now_ms + n) for n, (key, value) in enumerate(items)
         ]
@@ -84,7 +87,7 @@ class Cleaned:
         return lead(self.log, data, origin=OWN).base_offset
 
     def all_committed(self) -> None:
-        """Everything is replicated; the last segment gets one more record, and stays active."""
+        """Replicates everything; the last segment gets one more record, and stays active."""
         self.log.roll()
         lead(
             self.log,
@@ -97,7 +100,7 @@ class Cleaned:
         return await self.cleaner.clean_next()
 
     def records(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        """(offset, key, value) of all that is there, markers left out."""
+        """(offset, key, value) of all records, markers left out."""
         return list(records_in(self.log))
 
 
@@ -397,7 +400,7 @@ async def test_a_process_that_is_killed_is_no_fault_of_the_log(cleaned: Cleaned)
     for _ in range(60):
         cleaned.add([(b"key-%d" % n, b"v" * 100) for n in range(100)])
     cleaned.all_committed()
-    # slow enough to be met at work
+    # slow enough to be seen at work
     cleaned.cleaner._config = replace(cleaned.config, log_cleaner_io_max_bytes_per_second=1e5)
     before = cleaned.records()
 
@@ -447,7 +450,7 @@ ITEMS = st.lists(
 def test_below_the_clean_point_each_key_has_its_last_record(
     rounds: list[list[list[Item]]], codec: Compression, buffer: int
 ) -> None:
-    """And above it everything is as it was; a tombstone may go or stay."""
+    """Above it everything is unchanged; a tombstone may go or stay."""
     with tempfile.TemporaryDirectory() as folder:
         cleaned = Cleaned(folder, log_cleaner_dedupe_buffer_size=buffer * ENTRY_BYTES * 2)
         written: list[tuple[int, bytes | None, bytes | None]] = []

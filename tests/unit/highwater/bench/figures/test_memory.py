@@ -1,4 +1,4 @@
-"""The memory of a broker's processes, of which some end while they are looked at."""
+"""The memory of a broker's processes, some of which end while they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a benchmark: which way a ratio goes, and what is written down."""
+"""Rows of a benchmark: the direction of a ratio, and the text of a row."""
 
 from __future__ import annotations
 

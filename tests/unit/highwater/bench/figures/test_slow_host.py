@@ -1,4 +1,4 @@
-"""Slow moments of the machine, and what a long step owes to them."""
+"""Slow moments of the machine, and their share in a long step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW = SlowMoments([(100 * MS, 103 * MS), (101 * MS, 110 * MS), (112 * MS, 130 *
 
 
 def logged(folder: Path, steps: list[tuple[str, int, int]], cpu: int = -1) -> Path:
-    """What a broker's log says of (name, milliseconds, milliseconds of its end)."""
+    """A broker's log lines about (name, milliseconds, milliseconds of its end)."""
     told, path = LoopSteps(), folder / "output.log"
     with path.open("w") as output:
         handler = logging.StreamHandler(output)

@@ -1,4 +1,4 @@
-"""Free memory is made page cache, until there is no more to be had."""
+"""Free memory is made page cache, until no more is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def telling(monkeypatch: pytest.MonkeyPatch, *megabytes: float) -> list[float]:
-    """What is free, one answer after the other; the last one stays."""
+    """Gives the free memory, one answer after the other; the last one stays."""
     told: list[float] = []
 
     def answers() -> Iterator[float]:

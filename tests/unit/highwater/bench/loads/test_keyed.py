@@ -1,4 +1,4 @@
-"""The load of keyed batches: valid, the same each time, and what compaction must leave of it."""
+"""The load of keyed batches: valid, the same each time; compaction must leave known records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine on links that nobody uses at first: how long a fault lasts that has met nobody."""
+"""The engine on links without traffic at first: the duration of a fault that has met none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOLD = Fault("hold", lasts=2.0, params={"from": "broker-1", "api": "Fetch", "sid
 
 
 class Members:
-    """Three brokers of which nothing is asked but that they run."""
+    """Three brokers that do nothing but run."""
 
     brokers = (1, 2, 3)
 
@@ -34,8 +34,8 @@ class Members:
 
 
 async def outcome(fault: Fault, folder: Path, after_s: float) -> tuple[float, list[dict[str, Any]]]:
-    """How long the schedule of this fault took, and what was written down, where somebody comes
-    along after so many seconds."""
+    """The duration of this fault's schedule, and its record, if traffic comes after so many
+    seconds."""
     members = Members()
     nobody = cast("Any", None)
     stage = Stage(cast("Any", members), nobody, nobody, nobody, [], random.Random(1))

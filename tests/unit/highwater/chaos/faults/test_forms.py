@@ -1,4 +1,4 @@
-"""Schedules are checked before anything starts: what is misspelled costs no run."""
+"""Schedules are checked before anything starts: a misspelled name costs no run."""
 
 from __future__ import annotations
 

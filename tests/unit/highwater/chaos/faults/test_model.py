@@ -1,4 +1,4 @@
-"""Fault files: what is understood, and what is refused with the place where it is wrong."""
+"""Fault files: some are understood, others refused with the place of the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules from a seed: repeatable, and never without what a run must see."""
+"""Schedules from a seed: repeatable, and never without the faults that a run must see."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Line = tuple[str, str, dict[str, Any]]
 
 @pytest.fixture
 def lines() -> Iterator[list[Line]]:
-    """What is written while the log is followed."""
+    """The lines written while the log is followed."""
     written: list[Line] = []
     logger = logging.getLogger(LOGGER)
     before = logger.level, logger.propagate

@@ -1,4 +1,5 @@
-"""Which traffic passes: directions are independent, rules count what they took."""
+"""The traffic that passes a link: directions are independent, rules count the messages that they
+took."""
 
 from __future__ import annotations
 

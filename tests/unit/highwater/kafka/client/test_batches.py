@@ -1,4 +1,4 @@
-"""A producer's promise, without a network: a log that behaves as a broker is the other side."""
+"""A producer's promise, without a network: the other side is a log that behaves as a broker."""
 
 from __future__ import annotations
 

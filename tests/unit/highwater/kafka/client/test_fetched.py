@@ -1,4 +1,4 @@
-"""What a consumer sees of a Fetch answer."""
+"""A consumer's view of a Fetch answer."""
 
 from __future__ import annotations
 

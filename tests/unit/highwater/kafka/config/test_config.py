@@ -1,4 +1,4 @@
-"""Properties: where they come from, what they may be, and how a wrong one is told."""
+"""Properties: their sources, their ranges, and the message for a wrong one."""
 
 from __future__ import annotations
 

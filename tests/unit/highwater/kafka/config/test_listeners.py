@@ -1,4 +1,4 @@
-"""Listener properties: Kafka's rules, each with the line that tells of its breach."""
+"""Listener properties: Kafka's rules, each with the message for its breach."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The table of configuration against Apache Kafka's own, and against the code that it tells of.
+"""The table of configuration against Apache Kafka's own, and against the code that it describes.
 
 kafka_configs.tsv holds facts of Apache Kafka 3.9.2; tests/integration/oracle/KafkaConfigs.java
-prints them, and says how it is run.
+prints them; its head says how to run it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def differences(row: Property, fact: Fact) -> set[str]:
     found = {
         "type": row.kind.name != fact.kind,
         "default": not same_default(row, fact.default),
-        # what is not built is accepted with its default alone, or not looked at
+        # a property that is not built accepts its default alone, or is not looked at
         "range": row.state is State.BUILT and not same_range(row, fact.range),
     }
     return {aspect for aspect, differs in found.items() if differs}
@@ -114,7 +114,7 @@ def test_every_password_is_a_secret() -> None:
 
 
 def readers_names(row: Property) -> set[str]:
-    """How the code may name the value: of the broker, or of a log."""
+    """The names by which the code may read the value: of the broker, or of a log."""
     names = {f".{row.attribute}"} if row.attribute else {f'"{row.name}"'}
     for f in fields(LogConfig):
         of: Property = f.metadata["row"]
@@ -145,7 +145,7 @@ def test_a_built_property_has_a_test_of_its_effect(row: Property) -> None:
     )
 
 
-# --- what starts and what does not
+# --- values that start, and values that do not
 
 
 def loaded(properties: dict[str, str], environment: dict[str, str] | None = None) -> Loaded:
@@ -154,7 +154,7 @@ def loaded(properties: dict[str, str], environment: dict[str, str] | None = None
 
 
 def kafkas_defaults() -> dict[str, str]:
-    """Kafka has no text for "not given"; of the versions between brokers 2.6 alone is built."""
+    """Kafka has no text for "not given"; of the versions between brokers only 2.6 is built."""
     given = {f.name: f.default for f in BROKERS.values() if f.default != "null"}
     return given | {
         "inter.broker.protocol.version": text_of(KEPT["inter.broker.protocol.version"].default)

@@ -1,4 +1,4 @@
-"""Topic properties: defaults from the broker's, overrides, and which of them are refused."""
+"""Topic properties: defaults from the broker's, overrides, and the ones that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties that ask for security or for what else is not built: none is passed over."""
+"""Properties that ask for security, or for anything else that is not built: none is passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a process of its own, as it changes what `kafka` means."""
+"""Runs in a process of its own, as it changes the meaning of `kafka`."""
 
 from __future__ import annotations
 

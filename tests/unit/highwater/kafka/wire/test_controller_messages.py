@@ -268,7 +268,7 @@ def test_bytes_are_those_of_apache_kafka(name: str, version: int, data: bytes) -
 )
 def test_decoded_and_encoded_again(name: str, version: int, data: bytes) -> None:
     decoded = getattr(control, name).decode(memoryview(data), version=version)
-    decoded._header = None  # what decoding leaves unset, and encoding asks for
+    decoded._header = None  # decoding leaves it unset, and encoding asks for it
     assert bytes(decoded.encode(version=version)) == data
 
 

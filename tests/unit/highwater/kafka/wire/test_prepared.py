@@ -1,4 +1,5 @@
-"""What a broker prepares for is encoded and decoded without delay, from the first request on."""
+"""The messages that a broker prepares are encoded and decoded without delay from the first request
+on."""
 
 from __future__ import annotations
 

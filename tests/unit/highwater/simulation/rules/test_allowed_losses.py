@@ -1,4 +1,4 @@
-"""What an expected loss excuses of transactions and groups: what it names, no more."""
+"""An expected loss excuses the transactions and groups that it names, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that the rules look at changes without news of it."""
+"""Nothing that the rules look at changes without a note of it."""
 
 from __future__ import annotations
 

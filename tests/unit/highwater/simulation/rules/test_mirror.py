@@ -1,4 +1,4 @@
-"""The mirror reads only what changed: it must show what one that reads everything shows."""
+"""The mirror reads only changed bytes, and must show the same as one that reads everything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def batch(base: int, count: int, epoch: int, crc: int) -> bytes:
 
 
 class Writer:
-    """A log that is appended to, rolled, cut, deleted from and made anew, as `random` says."""
+    """A log that is appended to, rolled, cut, deleted from and rebuilt, as `random` says."""
 
     def __init__(self, disk: ProcessDisk, random: Random) -> None:
         self.disk = disk

@@ -1,4 +1,4 @@
-"""C13 by SQL over a simulated run's history: a stale end counts by what ZooKeeper's tree said."""
+"""C13 by SQL over a simulated run's history: a stale end counts by ZooKeeper's tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 
 
 class Course:
-    """Ten records, known by second 1; then an end offset is asked for in second 3."""
+    """Ten records, known by second 1; an end offset is asked for in second 3."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

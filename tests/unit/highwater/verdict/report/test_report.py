@@ -1,4 +1,4 @@
-"""The page of a run: whole, self-contained, and telling what the folder says."""
+"""The page of a run: whole, self-contained, and true to the folder."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_states_last_until_the_next_line_of_the_witness(run: Path) -> None:
 
 
 def test_a_lane_is_red_for_as_long_as_the_process_was_down(run: Path) -> None:
-    """And the registration, which outlives it, stands beside it under a name of its own."""
+    """The registration, which outlives it, stands beside it under a name of its own."""
     data = gather(run)
     first = json.loads((run / "history.jsonl").read_text().splitlines()[0])["t_ns"]
     up, down, again = data.processes["broker-1"]

@@ -1,4 +1,4 @@
-"""What a hypervisor took, as /proc/stat has it."""
+"""The time that a hypervisor took, by /proc/stat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What only the real disk has: short writes, descriptors, threads.  The rest is in the contract."""
+"""Short writes, descriptors and threads, which only the real disk has.  The rest is in the
+contract."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ def test_slow_calls_of_the_thread_are_added_up(
 
 
 def pages_in_memory(fd: int) -> list[bool]:
-    """Of the whole file, by mincore(2), which does not have the kernel fetch what it asks for."""
+    """The pages of the whole file in memory, by mincore(2), which does not make the kernel fetch
+    any."""
     with mmap.mmap(fd, 0, mmap.MAP_PRIVATE) as mapped:
         first = ctypes.c_char.from_buffer(mapped)
         pages = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
@@ -138,7 +140,7 @@ def pages_in_memory(fd: int) -> list[bool]:
 
 
 def by_mincore(fd: int, position: int, n: int, scratch: memoryview) -> int:
-    """As `_in_memory`, which has the kernel fetch a page that is not there: a disk may be so fast
+    """Stands for `_in_memory`, which makes the kernel fetch a missing page: a disk may be so fast
     that the page is there before the answer."""
     pages = pages_in_memory(fd)
     end, n = position, min(n, os.fstat(fd).st_size - position)
@@ -149,7 +151,7 @@ def by_mincore(fd: int, position: int, n: int, scratch: memoryview) -> int:
 
 @pytest.fixture
 def cold_file(monkeypatch: pytest.MonkeyPatch) -> ColdFile:
-    """Makes 300 KiB that are on the disk alone, of a file that was just opened."""
+    """Makes a file, just opened, of 300 KiB that are only on the disk."""
 
     def make(disk: RealDisk, path: Path) -> RealFile:
         with mmap.mmap(-1, 300 << 10) as whole_pages:
@@ -161,7 +163,7 @@ def cold_file(monkeypatch: pytest.MonkeyPatch) -> ColdFile:
             assert os.write(written, whole_pages) == len(whole_pages)
             os.close(written)
         file = disk.open(str(path))
-        # of what is read, nothing comes along
+        # nothing comes along with the bytes that are read
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         assert not any(pages_in_memory(file.fileno()))
         return file

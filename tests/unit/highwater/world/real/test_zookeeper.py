@@ -1,4 +1,4 @@
-"""A ZooKeeper session whose server has fallen silent, as a paused process does."""
+"""A ZooKeeper session whose server has fallen silent, like a paused process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SilentServer:
 
 @pytest.fixture
 def uncaught(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What threads fail with."""
+    """The exceptions with which threads fail."""
     found: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: found.append(repr(args.exc_value)))
     return found
@@ -53,7 +53,7 @@ def uncaught(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     [(0, 0, 1), (1, 0, 2), (0, 1.5, 2)],
 )
 def test_a_connect_that_is_lost_is_sent_again(lost: int, delay_s: float, connects: int) -> None:
-    """A ZooKeeper that is just starting may lose it; one with much to do answers late."""
+    """A ZooKeeper that is just starting may lose it; a busy one answers late."""
 
     async def main() -> None:
         server = SilentServer(lost, delay_s)
@@ -71,7 +71,7 @@ def test_a_connect_that_is_lost_is_sent_again(lost: int, delay_s: float, connect
 
 def _politely(server: SilentServer) -> Any:
     async def serve(stream: trio.SocketStream) -> None:
-        with suppress(trio.BrokenResourceError):  # who asked has gone
+        with suppress(trio.BrokenResourceError):  # the caller has gone
             await server.serve(stream)
 
     return serve
