@@ -1,7 +1,7 @@
 """One row of the table of configuration: all that is known of one property.
 
-`property_table` has all rows.  A row is one of three: *built* (something reads the value, and a
-test shows what it does), *refused* (only Kafka's default is accepted, and the row says why), or *without
+`property_table` has all rows. A row is one of three: *built* (something reads the value, and a test
+shows what it does), *refused* (only Kafka's default is accepted, and the row says why), or *without
 effect* (accepted, because no client and no operator could tell one value from another here).
 
 A test compares the rows with Apache Kafka's own (names, types, defaults, ranges, synonyms, who may
