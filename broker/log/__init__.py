@@ -1,6 +1,6 @@
 """One partition's records on disk: segments, indexes, epochs, producers, recovery, retention.
 
 `log` is a single writer that never awaits.  `log_manager` holds the logs of all directories and
-does in the background what takes long; `cleaner/` compacts.  Nothing here knows of replicas or of
+does slow work in the background; `cleaner/` compacts.  Nothing here knows of replicas or of
 clients.
 """

@@ -2,13 +2,14 @@
 
 Checkpoints are a version, a count, and a line for each entry:
 
-    recovery-point-offset-checkpoint   below it everything is on the disk (fsync), and needs no
-    check replication-offset-checkpoint      high watermarks log-start-offset-checkpoint
-    where DeleteRecords or retention moved the start of a log cleaner-offset-checkpoint          how
-    far compaction got <partition>/leader-epoch-checkpoint
+    recovery-point-offset-checkpoint     below it all is on the disk (fsync), and needs no check
+    replication-offset-checkpoint        high watermarks
+    log-start-offset-checkpoint          where DeleteRecords or retention moved a log's start
+    cleaner-offset-checkpoint            where compaction has reached
+    <partition>/leader-epoch-checkpoint  the first offset of each leader epoch
 
-`meta.properties` says whose directory it is; `.kafka_cleanshutdown` is there after a shutdown that
-flushed everything, and is removed as soon as it was seen.
+`meta.properties` names the directory's owner; `.kafka_cleanshutdown` exists after a shutdown that
+flushed everything, and is removed as soon as it is seen.
 
 Only formats live here: bytes in, values out.
 """
@@ -33,7 +34,7 @@ _VERSION = 0
 
 
 class MalformedFileError(ValueError):
-    """A checkpoint that is not what Kafka or we would have written."""
+    """A checkpoint that neither Kafka nor this broker would have written."""
 
 
 def _encode_lines(lines: Iterable[str]) -> bytes:
@@ -44,7 +45,7 @@ def _encode_lines(lines: Iterable[str]) -> bytes:
 def _decode_lines(data: bytes) -> list[list[str]]:
     """The entries, split at blanks.  An empty file has none, as Kafka creates the file first.
 
-    A file that a power loss cut short is found by the count, or by its last line's missing end.
+    The count, or the missing end of the last line, reveals a file that a power loss cut short.
     """
     if not data:
         return []
@@ -63,7 +64,7 @@ def _decode_lines(data: bytes) -> list[list[str]]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """`topic partition offset` for each, in order of the names."""
+    """One line, `topic partition offset`, for each; sorted by name."""
     return _encode_lines(
         f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())
     )
@@ -82,7 +83,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """`epoch startOffset` for each."""
+    """One line, `epoch startOffset`, for each."""
     return _encode_lines(f"{epoch} {start}" for epoch, start in entries)
 
 
@@ -117,5 +118,5 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """What `.kafka_cleanshutdown` holds since KIP-966."""
+    """The content of `.kafka_cleanshutdown` since KIP-966."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()

@@ -1,7 +1,7 @@
 """Reads that do not keep the loop waiting for the disk.
 
-What is asked for is looked up under `Disk.not_waiting`; where something of it is on the disk alone,
-that is loaded by a worker thread, and the lookup begins again.  It sees the log as it is then.
+A lookup runs under `Disk.not_waiting`.  If a part of it is only on the disk, a worker thread loads
+that part, and the lookup starts again.  It sees the log as it is then.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from highwater.world.api import ColdRead, Disk
 T = TypeVar("T")
 
 PLACES = 6
-"""So many are loaded before a lookup may wait: an index, two places in the log, and what is gone
-again."""
+"""The number of loads before a lookup may wait: an index, two places in the log, and pages that
+were dropped again."""
 
 
 def read_at_once(disk: Disk, read: Callable[[], T]) -> T:
-    """What `read` gives; raises ColdRead instead of waiting."""
+    """The result of `read`; raises ColdRead instead of waiting."""
     with disk.not_waiting():
         return read()
 
 
 async def read_loaded(disk: Disk, read: Callable[[], T], places: int = PLACES) -> T:
-    """What `read` gives, once all that it takes is in memory."""
+    """The result of `read`, once all it needs is in memory."""
     for _ in range(places):
         try:
             return read_at_once(disk, read)

@@ -1,7 +1,7 @@
-"""The logs of new partitions: where they go, and making them where that keeps nobody waiting.
+"""The logs of new partitions: their directories, and their creation off the loop.
 
 A new log is a folder with three files, and while the file system writes its journal each of them
-may take tens of milliseconds, so the many of a LeaderAndIsr are made in a worker thread.
+may take tens of milliseconds.  So the logs of a large LeaderAndIsr are made in a worker thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from highwater.broker.log.log_manager import LogManager
 
 CREATED_AT_ONCE = 10
-"""What one call of the worker thread makes."""
+"""The number of logs that one call of the worker thread makes."""
 MANY = 100
 
 _Wanted = Sequence[tuple[TopicPartition, LogConfig]]
@@ -29,10 +29,10 @@ class LogCreation:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self.grown: Callable[[], None] = lambda: None
-        """Called when many have been made."""
+        """Called when many logs have been made."""
 
     def create_one(self, tp: TopicPartition, config: LogConfig) -> Log:
-        """At once.  Raises OSError, and takes the directory offline that it was to be in."""
+        """Creates a log at once.  Raises OSError, and takes its intended directory offline."""
         (path,) = self._places((tp,))
         try:
             log = self._make(tp, path, config)
@@ -43,8 +43,8 @@ class LogCreation:
         return log
 
     async def create(self, wanted: Mapping[TopicPartition, LogConfig]) -> None:
-        """All of them, as far as directories last: one that fails goes offline, and `create_one`
-        then finds another place, or tells that there is none.
+        """Creates all of them while directories last: a directory that fails goes offline, and
+        `create_one` then finds another place, or raises that there is none.
         """
         todo = list(wanted.items())
         for first in range(0, len(todo), CREATED_AT_ONCE):
@@ -78,7 +78,7 @@ class LogCreation:
         return load_log(manager.disk, manager.clock, f"{path}/{tp}", tp, config, hooks=manager)
 
     def _places(self, tps: Sequence[TopicPartition]) -> list[str]:
-        """The log directory of each: the one it is wished for in, else the one that has the fewest.
+        """The log directory of each: the preferred one, else the one with the fewest logs.
 
         Raises OSError where none is left.
         """

@@ -1,4 +1,4 @@
-"""One log directory: who may use it, and its checkpoint files.
+"""One log directory: its lock, its owner, and its checkpoint files.
 
 A directory belongs to one process (`.lock`) and to one broker of one cluster (`meta.properties`).
 Both are checked before anything in it is read, since two brokers on one log destroy it silently.
@@ -19,11 +19,11 @@ Offsets = dict[TopicPartition, int]
 
 
 class LogDirectoryError(Exception):
-    """A log directory that this broker must not use; the text says what to do about it."""
+    """A log directory that this broker must not use; the text says how to mend it."""
 
 
 class LogDirectory:
-    """Its files; errors of the disk are OSError."""
+    """The directory's files; errors of the disk are OSError."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -31,13 +31,13 @@ class LogDirectory:
         self.clean = False
         """Whether the last shutdown flushed everything."""
         self.written: dict[str, Offsets] = {}
-        """What each checkpoint file holds."""
+        """The content of each checkpoint file."""
         self.planned: dict[str, Offsets] = {}
-        """What `settle` will write."""
+        """The content that `settle` will write."""
         self._lock: Lock | None = None
 
     def lock(self) -> None:
-        """Makes the directory where it is missing, and takes it for this process."""
+        """Creates the directory if it is missing, and locks it for this process."""
         self.disk.make_dirs(self.path)
         path = f"{self.path}/{checkpoints.LOCK}"
         try:
@@ -77,9 +77,9 @@ class LogDirectory:
             await self.disk.replace_durably(path, checkpoints.encode_properties(wanted))
 
     async def take_clean_shutdown(self) -> None:
-        """Reads whether the shutdown was clean, and removes the sign of it for good.
+        """Reads whether the shutdown was clean, and durably removes the sign of it.
 
-        Were it still there after a crash, the next start would trust a log that nobody flushed.
+        Were it still there after a crash, the next start would trust a log that was not flushed.
         """
         path = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
         self.clean = self.disk.exists(path)
@@ -88,7 +88,7 @@ class LogDirectory:
             await self.disk.sync_dir(self.path)
 
     async def sign_clean_shutdown(self, broker_epoch: int) -> None:
-        """The last thing written: everything before it is flushed."""
+        """Writes the sign, after everything else is flushed."""
         await self.disk.sync_dir(self.path)
         await self.disk.replace_durably(
             f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}",
@@ -96,7 +96,7 @@ class LogDirectory:
         )
 
     def read(self, name: str) -> Offsets:
-        """A checkpoint file; empty where it is missing or damaged."""
+        """A checkpoint file; empty if it is missing or damaged."""
         path = f"{self.path}/{name}"
         offsets: Offsets = {}
         if self.disk.exists(path):
@@ -108,11 +108,11 @@ class LogDirectory:
         return offsets
 
     def current(self, name: str) -> Offsets:
-        """What a checkpoint file holds, or soon will."""
+        """The content of a checkpoint file, now or after the next `settle`."""
         return self.planned.get(name, self.written.get(name, {}))
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces a checkpoint file at once, and plans to do so for good.
+        """Replaces a checkpoint file at once, and plans to do so durably.
 
         A crash of this process leaves the new content, a power loss before `settle` possibly none.
         """
@@ -120,12 +120,12 @@ class LogDirectory:
         self.written[name] = self.planned[name] = dict(offsets)
 
     def plan(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """The next `settle` replaces a checkpoint file; until then the one before it stays."""
+        """Has the next `settle` replace a checkpoint file; until then the old one stays."""
         if offsets != self.current(name):
             self.planned[name] = dict(offsets)
 
     async def settle(self) -> None:
-        """Writes what was planned, for good."""
+        """Writes what was planned, durably."""
         while self.planned:
             name, offsets = self.planned.popitem()
             self.written[name] = offsets

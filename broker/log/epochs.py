@@ -1,18 +1,18 @@
-"""The leader-epoch cache: at which offset each leader began (KIP-101), and where an epoch ends.
+"""The leader-epoch cache: the first offset of each leader epoch, and an epoch's end (KIP-101).
 
-A follower that comes back cannot trust its high watermark to tell what it must cut off: the HW
-arrives one fetch late.  So every batch carries the epoch of the leader that took it, and each
-replica keeps the list of (epoch, first offset).  "Where did your epoch e end?" then gives the
-offset at which two logs parted.
+A follower that comes back cannot cut its log at its high watermark: the HW arrives one fetch late.
+So every batch carries the epoch of the leader that took it, and each replica keeps the list of
+(epoch, first offset).  The answer to "where did your epoch e end?" is the offset at which two logs
+parted.
 
 KIP-279 made the answer exact over several quick changes of leader: it names the largest epoch that
-is not above the one asked for, together with its end, and the asker repeats the question if it does
-not know that epoch itself.
+is not above the one asked for, with its end, and the follower asks again if it does not know that
+epoch itself.
 
 Entries rise strictly in both numbers.  A new leader enters its epoch at its LEO, in memory; the
-file has an entry before the log has its first batch, and is written before the memory changes.  An
-epoch without a batch need not outlive the process, which leads in a newer one when it comes back:
-so a broker that takes over a thousand partitions writes no file for those that nobody writes to.
+file gets the entry before the log has its first batch, and before the memory changes.  An epoch
+without a batch need not outlive the process, which leads in a newer one when it comes back.  So a
+broker that takes over a thousand partitions writes no file for those without new batches.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class EpochCache:
         self.dirty = True
         """Changed since the file was last known to be on the disk (see Log.flush)."""
         self.unwritten = False
-        """The last entry is of a leader that has appended nothing, and in memory alone."""
+        """The last entry is in memory alone, as its leader has appended nothing."""
         for epoch, start in entries:
             if self._is_new(epoch, start):
                 self._entries = [*self._without_conflicts(epoch, start), (epoch, start)]
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
-        """The epoch of the last entry; -1 where there is none."""
+        """The epoch of the last entry; -1 if there is none."""
 
     @property
     def entries(self) -> list[Entry]:
@@ -60,7 +60,7 @@ class EpochCache:
         return self._entries[:kept]
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """This epoch's first batch comes here; entries that contradict it go."""
+        """Notes that this epoch's first batch comes here; drops entries that contradict it."""
         entries = self._with(epoch, start_offset)
         if entries is not None:
             self._become(entries)
@@ -68,14 +68,14 @@ class EpochCache:
             self._become(self._entries)
 
     def lead(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, of a leader that has no batch yet: the file learns of it with its first."""
+        """Like `assign`, for a leader without a batch yet: the file gets it with the first one."""
         entries = self._with(epoch, start_offset)
         if entries is not None:
             self._set(entries)
             self.unwritten = True
 
     def _with(self, epoch: int, start_offset: int) -> list[Entry] | None:
-        """The entries with this one; None where they have it."""
+        """The entries with this one added; None if they already have it."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} cannot start at offset {start_offset}")
         if not self._is_new(epoch, start_offset):
@@ -93,16 +93,15 @@ class EpochCache:
         self.dirty = True
 
     def restore(self, entries: list[Entry]) -> None:
-        """Undoes an assignment whose append failed."""
+        """Undoes an assignment after a failed append."""
         if entries != self._entries:
             self._become(entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> Entry:
-        """The largest known epoch not above this one, and where it ends; (-1, -1) where nothing is
-        known.
+        """The largest known epoch not above this one, and its end; (-1, -1) if nothing is known.
 
         An epoch older than the first entry is answered with itself and the first entry's start: its
-        data is gone from this log, and the asker begins where the log does.
+        data is gone from this log, and the follower begins where the log does.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -115,18 +114,18 @@ class EpochCache:
         return (epoch if above == 0 else self._entries[above - 1][0]), end
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch whose leader wrote this offset; -1 where it is not known."""
+        """The epoch whose leader wrote this offset; -1 if it is not known."""
         index = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[index - 1][0] if index else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or above this offset."""
+        """Forgets epochs that begin at or above this offset."""
         kept = bisect_left(self._entries, end_offset, key=lambda entry: entry[1])
         if kept < len(self._entries):
             self._become(self._entries[:kept])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or below this offset; the one that spans it begins there."""
+        """Forgets epochs that end at or below this offset; the one that spans it begins there."""
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if index > 1 or (index == 1 and self._entries[0][1] != start_offset):
             epoch = self._entries[index - 1][0]

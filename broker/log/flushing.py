@@ -1,11 +1,12 @@
-"""Making a log survive a power loss, and moving its recovery point.
+"""Makes a log survive a power loss, and moves its recovery point.
 
-What is below the recovery point is not looked at again after a crash, so all that tells about it
-has to be on the disk first: batches, indexes, names of new files, leader epochs.  A file that was
-replaced without waiting for the disk may be old, new or torn then; recovery makes epochs and
-producers anew from the batches it reads, hence only above the recovery point.
+Nothing below the recovery point is checked after a crash, so it must first be on the disk with all
+its files: batches, indexes, names of new files, leader epochs.  A file that was replaced without
+waiting for the disk may then be old, new or torn; recovery rebuilds epochs and producers from the
+batches it reads, hence only above the recovery point.
 
-One flush of a log at a time: two that overlap would each rely on what the other has not finished.
+Only one flush of a log runs at a time: of two that overlap, each would rely on unfinished work of
+the other.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """Of one log."""
+    """The flusher of one log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.lock = trio.Lock()
-        """Who holds it keeps the recovery point where it is."""
+        """Its holder keeps the recovery point where it is."""
         self._names_synced = self._truncations_synced = 0
         self._folder_synced = False
 
     async def flush(self, up_to: int | None) -> None:
-        """All below `up_to` (or simply all, truncations too)."""
+        """Flushes all below `up_to` (None: everything, with truncations)."""
         log = self._log
         async with self.lock:
             end = log.log_end_offset

@@ -1,16 +1,16 @@
-"""Future logs: copies of partitions' logs that are being made in another log directory (KIP-113).
+"""Future logs: copies of partitions' logs in the making, in another log directory (KIP-113).
 
-A future log is `<topic>-<partition>.<unique>-future` beside the partitions of its directory, and at
-every moment a prefix of the current log: who fills it (`replica/dir_moves`) copies batches as they
-are, and a cut of the current log cuts the future one in the same step.  Nobody reads it, and it
-counts for nothing until it takes the current log's place.
+A future log is `<topic>-<partition>.<unique>-future` beside the partitions of its directory, and is
+always a prefix of the current log: `replica/dir_moves` copies batches unchanged, and a cut of the
+current log cuts the future one in the same step.  No client reads it, and it does not count until
+it replaces the current log.
 
-That is two renames: the old folder goes to `-delete`, then the new one gets the partition's name.
-A crash between them leaves a future log and no current one, which cannot come about in another way
-while every directory is there: the next start completes it.
+The replacement is two renames: the old folder becomes `-delete`, then the new one gets the
+partition's name.  A crash between them leaves a future log and no current one.  Nothing else leaves
+that while every directory is there, so the next start completes it.
 
-Source: kafka.log.LogManager.replaceCurrentWithFutureLog (which renames in the other order, and asks
-for help after a crash in between).
+Source: kafka.log.LogManager.replaceCurrentWithFutureLog (which renames in the other order, and
+needs help after a crash in between).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FUTURE = re.compile(r"^(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)\.[0-9a-f]{
 
 
 class FutureLogs:
-    """Of one log manager; also the hooks of its future logs."""
+    """The future logs of one log manager; also their hooks."""
 
     def __init__(self, manager: LogManager) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.preferred: dict[TopicPartition, str] = {}
-        """Where a partition is to be made that is not here yet; the oldest wishes go."""
+        """The directory wished for a partition not here yet; the oldest wishes are dropped."""
         self._manager = manager
         self._found: list[tuple[TopicPartition, str]] = []
         self._made = 0
@@ -57,7 +57,7 @@ class FutureLogs:
     # ------------------------------------------------------------------------------- loading
 
     def found(self, folder: str) -> bool:
-        """A folder of a log directory; False where it is none of a future log."""
+        """Notes a folder of a log directory; False if it is not a future log's."""
         match = _FUTURE.match(folder.rpartition("/")[2])
         if match is None:
             return False
@@ -66,7 +66,7 @@ class FutureLogs:
         return True
 
     async def load(self) -> None:
-        """After all current logs.  An OSError costs the future log's directory."""
+        """Runs after all current logs are loaded.  An OSError costs the future log's directory."""
         manager, found, self._found = self._manager, self._found, []
         for tp, folder in found:
             path = folder.rpartition("/")[0]
@@ -98,7 +98,7 @@ class FutureLogs:
     # ----------------------------------------------------------------------- making, removing
 
     def create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
-        """An empty one; raises OSError, and then its directory is offline."""
+        """Creates an empty one; raises OSError, and then its directory is offline."""
         manager = self._manager
         self._made += 1
         name = f"{tp}.{manager.clock.wall_ms():016x}{self._made:016x}-future"
@@ -123,7 +123,7 @@ class FutureLogs:
             self._manager.fail_dir(self._manager.dir_of(log), error)
 
     def dir_failed(self, path: str, gone: Iterable[TopicPartition]) -> None:
-        """What was to go there goes nowhere; where the current log is lost, the copy stays on the
+        """Gives up moves into the directory; where the current log is lost, the copy stays on the
         disk until that directory is back."""
         lost = [tp for tp, log in self.logs.items() if self._manager.dir_of(log) == path]
         for tp in dict.fromkeys([*lost, *gone]):
@@ -133,7 +133,7 @@ class FutureLogs:
                 log.close_files()
 
     def cut(self, tp: TopicPartition, offset: int) -> None:
-        """The current log is being cut here."""
+        """Cuts the future log where the current log is being cut."""
         log = self.logs.get(tp)
         if log is None or offset >= log.log_end_offset:
             return
@@ -143,8 +143,8 @@ class FutureLogs:
             self._manager.fail_dir(self._manager.dir_of(log), error)
 
     def replace_current(self, tp: TopicPartition, high_watermark: int) -> Log:
-        """The future log, which holds all that the current one does, is the current one from here
-        on.  Raises OSError, and then the directory that failed is offline, and the partition.
+        """Makes the future log, which holds all that the current one does, the current one.  Raises
+        OSError, and then the directory that failed is offline, with the partition.
         """
         manager = self._manager
         current, future = manager.logs[tp], self.logs[tp]
@@ -178,7 +178,7 @@ class FutureLogs:
     # --------------------------------------------------------------------------------- hooks
 
     def before_truncation(self, log: Log, offset: int) -> None:
-        """No checkpoint knows of a future log."""
+        """Does nothing: no checkpoint knows of a future log."""
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         self._manager.discard(log, files, paths)
@@ -187,4 +187,4 @@ class FutureLogs:
         return self._manager.jitter_ms(limit)
 
     def rolled(self, log: Log) -> None:
-        """It is flushed before it counts."""
+        """Does nothing: a future log is flushed before it counts."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """What is inside is about one directory: an OSError takes that offline, and ends here."""
+    """Code inside concerns one directory: an OSError takes it offline, and ends here."""
 
     def __init__(
         self, manager: LogManager, directory: LogDirectory, log: Log | None = None

@@ -1,15 +1,15 @@
 """The two sparse indexes of a segment: offset -> position (.index), timestamp -> offset
 (.timeindex).
 
-An entry is made once in index.interval.bytes (4096) of log.  It names the *last* offset of a batch
-and the position where that batch begins, so that the entry below an offset is always a place to
-start walking from.  In a file an entry is (relative offset int32, position int32), or (timestamp
-int64, relative offset int32), big-endian.
+There is one entry in index.interval.bytes (4096) of log.  It names the *last* offset of a batch and
+the position where that batch begins, so that a walk may always start from the entry below an
+offset.  In a file an entry is (relative offset int32, position int32), or (timestamp int64,
+relative offset int32), big-endian.
 
 Kafka maps these files into memory.  Here an index is a pair of arrays, and its file is written when
-the segment is flushed or closed, never by an append: a log that was not closed is recovered from
-its recovery point on, which makes the indexes anew, and the recovery point only moves after a
-flush. A file may end in zeros, which Kafka preallocates: they are left out.
+the segment is flushed or closed, never by an append.  A log that was not closed is recovered from
+its recovery point on, which rebuilds the indexes, and the recovery point only moves after a flush.
+A file may end in zeros, which Kafka preallocates: they are left out.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Timestamps and relative offsets, both rising: no record up to one is later than it says."""
+    """Timestamps and relative offsets, both rising: no record up to an offset is later."""
 
     ENTRY = 12
     __slots__ = ("offsets", "timestamps")
@@ -104,7 +104,7 @@ class TimeIndex:
         return len(self.offsets)
 
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
-        """Adds an entry if it says something new."""
+        """Adds an entry if it is new information."""
         if timestamp < 0 or (self.timestamps and timestamp <= self.timestamps[-1]):
             return
         self.timestamps.append(timestamp)
@@ -145,7 +145,7 @@ class _Index(Protocol):
 
 
 class IndexFile:
-    """The file of one index: knows how many entries of it are already there."""
+    """The file of one index; knows how many entries it already has."""
 
     __slots__ = ("path", "written")
 
@@ -173,7 +173,7 @@ class IndexFile:
             file.close()
 
     def cut(self, disk: Disk, entries: int, size: int) -> None:
-        """The index became shorter: what the file has beyond that must not be found again."""
+        """The index is shorter: entries beyond it must not be found in the file again."""
         if self.written > entries or (self.written < 0 and disk.exists(self.path)):
             kept = max(0, min(self.written, entries))
             file = disk.open(self.path)

@@ -1,13 +1,13 @@
-"""One partition's log: segments in a folder, and what is known about their content.
+"""One partition's log: segments in a folder, and the state derived from them.
 
-A leader appends what producers send: it gives offsets and its epoch to a batch, in place, and
-writes the bytes as they came.  A follower appends what its leader has, offsets and epochs included.
-Either way an append is one system call, and nothing of the state (end offset, epochs, producers,
-indexes) changes before the bytes are in the file; if the write fails, what got there is cut off
-again and the OSError goes to the caller, which takes the whole directory offline.
+A leader appends producers' batches: it sets offsets and its epoch in place, and writes the other
+bytes as they came.  A follower appends its leader's batches, offsets and epochs included.  Either
+way an append is one system call, and no state (end offset, epochs, producers, indexes) changes
+before the bytes are in the file.  If the write fails, its part in the file is cut off again and the
+OSError goes to the caller, which takes the whole directory offline.
 
 Three offsets bound a log: log start offset <= high watermark <= log end offset (LEO, the next one).
-The recovery point is below them all on its own way: up to it everything was flushed, so that
+The recovery point moves on its own below the LEO: up to it everything was flushed, so recovery
 recovery after a crash begins there.
 
 Append and read never await.  `flush` does; it is the only thing that moves the recovery point.
@@ -73,10 +73,10 @@ class Log:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.high_watermark = 0
-        """As `update_high_watermark` was last told; bounds deletion and cleaning."""
+        """The latest value from `update_high_watermark`; bounds deletion and cleaning."""
         self.hooks = hooks
         self.deleted = False
-        """Its files are closed, or will be soon: nothing must be written any more."""
+        """Its files are closed, or soon will be: nothing may be written any more."""
         self._clock = clock
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -84,7 +84,7 @@ class Log:
         self._jitter_ms = hooks.jitter_ms(config.jitter_limit_ms)
         self.truncations = 0
         self.name_changes = 1
-        """Counts files made, renamed and removed since the log was opened."""
+        """The number of files made, renamed and removed since the log was opened."""
         self.flusher = Flusher(self)
 
     def __repr__(self) -> str:
@@ -100,12 +100,12 @@ class Log:
 
     @property
     def unflushed(self) -> int:
-        """Offsets that a power loss could take."""
+        """The number of offsets that a power loss could take."""
         return self.log_end_offset - self.recovery_point
 
     @property
     def flush_due(self) -> bool:
-        """log.flush.interval.messages is reached: await `flush` before the append counts."""
+        """True at log.flush.interval.messages: await `flush` before the append counts."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     # ----------------------------------------------------------------------------- appending
@@ -168,7 +168,7 @@ class Log:
     def append_as_follower(
         self, view: memoryview | bytearray | bytes, headers: Sequence[BatchHeader]
     ) -> AppendInfo:
-        """Appends batches of the leader, which stand one after the other in `view`, as they are.
+        """Appends batches of the leader, which stand one after the other in `view`, unchanged.
 
         They must begin at or after the log end offset (a compacted log has gaps), else
         UnexpectedOffsetError; only an empty log may begin inside a batch (after DeleteRecords).
@@ -229,7 +229,7 @@ class Log:
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
     ) -> Segment:
-        """The active segment, or a new one if that is full, too old, or its indexes are."""
+        """The active segment, or a new one if that is too old, or it or its indexes are full."""
         active, config = self._active, self.config
         used = active.file.size
         fits = last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
@@ -327,12 +327,12 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest undecided (or not yet replicated) transaction begins: LSO <= this."""
+        """The start of the oldest undecided (or not yet replicated) transaction: LSO <= this."""
         first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.log_start_offset)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of those with records in start..end-1."""
+        """(producer id, first offset) of transactions with records in start..end-1."""
         found: list[AbortedTransaction] = []
         for segment in self._segments[max(0, bisect_right(self._bases, start) - 1) :]:
             if segment.txn_index.search(start, end, found):
@@ -340,7 +340,7 @@ class Log:
         return [(entry.producer_id, entry.first_offset) for entry in found]
 
     def update_high_watermark(self, offset: int) -> None:
-        """Tells the log how far it is replicated."""
+        """Notes how far the log is replicated."""
         self.high_watermark = offset
         self.producers.replicated_to(offset)
 
@@ -349,7 +349,7 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Removes everything from this offset on.
 
-        A batch that spans the offset goes as a whole, so the log may end a little before it.
+        A batch that spans the offset goes as a whole, so the log may end a little lower.
         """
         if offset < 0:
             raise ValueError(f"{self.tp} cannot be truncated to {offset}")
@@ -450,14 +450,14 @@ class Log:
         return count
 
     def put_segment(self, old: Sequence[Segment], new: Segment) -> None:
-        """`new` was made of `old`, neighbours that begin where it does (`replacement`)."""
+        """Replaces `old`, neighbours, by `new`, which begins where they do (`replacement`)."""
         index = self._segments.index(old[0])
         self._segments[index : index + len(old)] = [new]
         self._bases[index : index + len(old)] = [new.base_offset]
         self.producers.delete_snapshots([segment.base_offset for segment in old[1:]])
 
     def discard_segments(self, segments: Sequence[Segment]) -> None:
-        """Their files go, later; readers that have them open may go on."""
+        """Deletes their files later; readers that have them open may go on."""
         for segment in segments:
             paths = segment.rename_for_deletion()
             self.hooks.discard(self, [segment.file], paths)
@@ -467,32 +467,32 @@ class Log:
     # ----------------------------------------------------------------------------- durability
 
     async def flush(self, up_to: int | None = None) -> None:
-        """Everything below `up_to` (all of it) survives a power loss; moves the recovery point."""
+        """Makes everything below `up_to` (None: all) durable, and moves the recovery point."""
         await self.flusher.flush(up_to)
 
     def trim_memory(self) -> None:
-        """Inactive segments that nobody reads give their indexes back."""
+        """Frees the indexes of inactive segments that are not being read."""
         for segment in self._segments[:-1]:
             segment.forget_indexes()
 
     def write_all(self) -> None:
-        """Writes what is only in memory: indexes and producers."""
+        """Writes indexes and producers, which are otherwise in memory alone."""
         for segment in self._segments[:-1]:
             segment.write_indexes()
         self._active.write_indexes(final=True)
         self.producers.take_snapshot()
 
     async def flush_for_good(self) -> None:
-        """Before a clean shutdown: the next start reads no batch."""
+        """Prepares a clean shutdown: the next start reads no batch."""
         self.write_all()
         await self.flush()
 
     def close(self) -> None:
-        """As `write_all`, and closes the files."""
+        """Like `write_all`; also closes the files."""
         self.write_all()
         self.close_files()
 
     def close_files(self) -> None:
-        """Without writing: the disk has failed, or the log is being deleted."""
+        """Closes without writing: the disk has failed, or the log is being deleted."""
         for segment in self._segments:
             segment.close()

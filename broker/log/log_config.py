@@ -1,7 +1,7 @@
-"""What a log needs to know of its topic's configuration.
+"""The configuration of one topic's log.
 
 A topic's property (`retention.ms`) overrides the broker's (`log.retention.ms`).  Each field names
-the property that it holds; types, defaults and synonyms stand in the table of configuration.
+the property that it holds; types, defaults and synonyms are in the table of configuration.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def of_broker(name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """One topic's log settings; immutable, so a change is the assignment of another one."""
+    """One topic's log settings; immutable, so a change assigns another instance."""
 
     segment_bytes: int = of_topic("segment.bytes")
     segment_ms: int = of_topic("segment.ms")
     segment_jitter_ms: int = of_topic("segment.jitter.ms")
-    """A segment is rolled up to so much sooner, by chance, so that not all are at once."""
+    """A segment is rolled earlier by a random time up to this, so that not all roll at once."""
     segment_index_bytes: int = of_topic("segment.index.bytes")
     retention_ms: int = of_topic("retention.ms")
     """-1: for ever."""
@@ -51,7 +51,7 @@ class LogConfig:
     timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
     timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
     timestamp_difference_max_ms: int = of_topic("message.timestamp.difference.max.ms")
-    """Older than the two above: it stands in for either that is not set."""
+    """Older than the two above: it stands in for either one that is not set."""
     compression_type: str = of_topic("compression.type")
     gzip_level: int = of_topic("compression.gzip.level")
     lz4_level: int = of_topic("compression.lz4.level")
@@ -62,7 +62,7 @@ class LogConfig:
     file_delete_delay_ms: int = of_topic("file.delete.delay.ms")
     producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms", 24 * HOUR_MS)
     verify_transactions: bool = of_broker("transaction.partition.verification.enable", False)
-    """Off where there is a log and no broker: nobody could ask a coordinator."""
+    """Off for a log without a broker, which could ask no coordinator."""
 
     @property
     def deletes(self) -> bool:
@@ -75,13 +75,13 @@ class LogConfig:
 
     @property
     def oldest_ms(self) -> int:
-        """How far behind the broker's clock a record's timestamp may be."""
+        """The limit of a record's age by the broker's clock."""
         given = self.timestamp_before_max_ms
         return self.timestamp_difference_max_ms if given == LONG_MAX else given
 
     @property
     def latest_ms(self) -> int:
-        """How far ahead of the broker's clock a record's timestamp may be."""
+        """The limit of a record's time ahead of the broker's clock."""
         given = self.timestamp_after_max_ms
         return self.timestamp_difference_max_ms if given == LONG_MAX else given
 
@@ -93,7 +93,7 @@ class LogConfig:
 
     @property
     def room_bytes(self) -> int:
-        """What the disk keeps for a new segment."""
+        """The disk space preallocated for a new segment."""
         return self.segment_bytes if self.preallocate else 0
 
     @property
@@ -111,21 +111,21 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """When an active segment is too old: sooner where its records must be compacted by then."""
+        """The age at which a segment rolls: less if its records must be compacted by then."""
         if self.compacts:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @classmethod
     def of(cls, config: Config, overrides: Mapping[str, str] | None = None) -> LogConfig:
-        """The broker's defaults, and over them a topic's properties.  Unknown ones are left out."""
+        """The broker's defaults, then a topic's properties.  Unknown ones are left out."""
         base = cls(**{f.name: default_of(config, f.metadata["row"]) for f in fields(cls)})
         return base.with_overrides(overrides) if overrides else base
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """A topic's properties, by their names in Kafka, over these settings.
 
-        What cannot be understood is left out, as DescribeConfigs leaves it out.
+        Values that cannot be parsed are left out, as DescribeConfigs leaves them out.
         """
         values = typed(overrides)
         names = {f.name: f.metadata["row"].name for f in fields(self)}
@@ -138,4 +138,4 @@ DEFAULTS = frozenset(
         *(f.metadata["row"].name for f in fields(LogConfig) if f.metadata["row"].name in KEPT),
     )
 )
-"""The broker's properties that topics and logs go by: where one changes, they are made anew."""
+"""The broker's properties behind logs' settings: where one changes, the settings are rebuilt."""

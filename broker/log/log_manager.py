@@ -1,9 +1,8 @@
-"""All logs of a broker: loading at start, making and deleting, and what has to be done now and
-then.
+"""All logs of a broker: loading at start, creation, deletion, and periodic work.
 
 A log directory (log.dirs) fails as a whole: the first OSError from any log in it takes it offline,
-with all of its partitions, and the broker goes on with the others.  `on_dir_failure` tells, and the
-broker ends when none is left.
+with all of its partitions, and the broker goes on with the others.  `on_dir_failure` is called, and
+the broker ends when no directory is left.
 
 The sign of a clean shutdown is looked for, and removed, before anything is opened.  With it, logs
 are opened as they are; without it each is recovered from its recovery point on (`recovery`).
@@ -59,12 +58,12 @@ class LogManager:
         high_watermark: Callable[[TopicPartition], int] = lambda tp: 0,
         below: Callable[[int], int] = lambda limit: 0,
     ) -> None:
-        """`below` gives a number below its argument, by chance."""
+        """`below` returns a random number below its argument."""
         self.disk = disk
         self.clock = clock
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: Offsets = {}
-        """As the checkpoints had them at `load`."""
+        """From the checkpoints, as they were at `load`."""
         self.cleaning: dict[TopicPartition, None] = {}
         """Logs that a cleaner works on: their old segments stay until it is done."""
         self.offline_dirs: set[str] = set()
@@ -82,7 +81,7 @@ class LogManager:
         self._planned = trio.Event()
         self._flush_sooner = trio.Event()
         self._least_flush_ms = math.inf
-        """The least flush.ms that a log has had."""
+        """The least flush.ms of any log so far."""
         self._flush_within(self.default_config.flush_ms)
         self._deletions = 0
         self._overrides: Mapping[str, Mapping[str, str]] = {}
@@ -94,13 +93,13 @@ class LogManager:
         return config
 
     def _flush_within(self, flush_ms: int) -> None:
-        """Some log may have that flush.ms."""
+        """Notes that a log may have this flush.ms."""
         if flush_ms < min(self._least_flush_ms, LONG_MAX):
             self._least_flush_ms = max(flush_ms, 1)
             self._flush_sooner.set()
 
     def reconfigure(self) -> None:
-        """The broker's defaults have changed; topics' settings are made of them anew."""
+        """Applies changed defaults of the broker, from which topics' settings are rebuilt."""
         self.default_config = LogConfig.of(self._config)
         self._flush_within(self.default_config.flush_ms)
         for log in self.logs.values():
@@ -132,7 +131,7 @@ class LogManager:
     ) -> None:
         """Opens every log; `overrides` are the topics' properties, as far as they are known.
 
-        Raises LogDirectoryError, one clear line, where the broker must not go on.
+        Raises LogDirectoryError, one clear line, if the broker must not go on.
         """
         self._overrides = overrides or {}
         try:
@@ -230,12 +229,12 @@ class LogManager:
         return log if log is not None else self.creation.create_one(tp, config)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Removes a log: at once from sight, later from the disk.  Raises OSError."""
+        """Removes a log: from memory at once, from the disk later.  Raises OSError."""
         self.futures.discard_one(tp)
         self.remove(tp)
 
     def remove(self, tp: TopicPartition) -> None:
-        """As `delete`, of the current log alone."""
+        """Like `delete`, for the current log alone."""
         log = self.logs.pop(tp)
         self.high_watermarks.pop(tp, None)
         self._rolled.pop(tp, None)
@@ -248,7 +247,7 @@ class LogManager:
             self.disk.rename(log.dir, gone)
             self.discard(log, [s.file for s in log.segments], (gone,))
             log.deleted = True
-            # a topic of the same name must not find the offsets of this one
+            # a new topic of the same name must not find the offsets of this one
             directory = self._dirs[path]
             for name in _CHECKPOINTS:
                 known = directory.current(name)
@@ -275,7 +274,7 @@ class LogManager:
     # ------------------------------------------------------------------------- hooks of logs
 
     def before_truncation(self, log: Log, offset: int) -> None:
-        """The files must not know offsets above the cut: recovery would trust what comes there."""
+        """Lowers the checkpoints first: recovery would trust new records above the cut."""
         self.futures.cut(log.tp, offset)
         directory = self._dirs[self.dir_of(log)]
         for name, value in (
@@ -292,13 +291,13 @@ class LogManager:
                 self._planned.set()
 
     def throw_away_folder(self, folder: str) -> None:
-        """One of a log that nobody reads.  Raises OSError."""
+        """Throws away the folder of an unused log.  Raises OSError."""
         gone = f"{folder.rpartition('-')[0]}-delete"
         self.disk.rename(folder, gone)
         self._trash.add((), (gone,), 0)
 
     async def load_moved(self, tp: TopicPartition, path: str) -> None:
-        """A log that got its name a moment ago."""
+        """Loads a log that has just been given its name."""
         directory = self._dirs[path]
         starts, marks, cleaned = map(directory.current, _CHECKPOINTS[1:])
         await self._load_one(
@@ -310,7 +309,7 @@ class LogManager:
     def note_moved(
         self, path: str, tp: TopicPartition, start: int, mark: int, cleaned: int | None
     ) -> None:
-        """A log is about to live in this directory: what its checkpoints are to say of it."""
+        """Sets the checkpoints of a directory for a log that will live in it."""
         for name, value in zip(_CHECKPOINTS[1:], (start, mark, cleaned), strict=True):
             known = {k: v for k, v in self._dirs[path].current(name).items() if k != tp}
             if value is not None:
@@ -331,7 +330,7 @@ class LogManager:
     # --------------------------------------------------------------------------- checkpoints
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        """Has them written; partitions that nobody told this broker about yet keep theirs."""
+        """Plans their writing; partitions that this broker has not been told of yet keep theirs."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARKS,
             lambda log: marks.get(log.tp, self.high_watermarks.get(log.tp, 0)),
@@ -341,7 +340,7 @@ class LogManager:
         self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
-        """Only those that a first segment's name does not say already."""
+        """Writes only those that the name of a first segment does not show."""
         self._checkpoint(
             checkpoints.LOG_STARTS,
             lambda log: log.log_start_offset,
@@ -363,11 +362,11 @@ class LogManager:
         self._planned.set()
 
     def cleaned_to(self, log: Log) -> int | None:
-        """As the log's directory has it; None: it was never cleaned."""
+        """The offset in the directory's checkpoint; None: the log was never cleaned."""
         return self._dirs[self.dir_of(log)].current(checkpoints.CLEANER_OFFSETS).get(log.tp)
 
     def note_cleaned(self, log: Log, offset: int) -> None:
-        """The log was cleaned up to here.  Raises OSError."""
+        """Notes that the log was cleaned up to here.  Raises OSError."""
         directory = self._dirs[self.dir_of(log)]
         known = directory.current(checkpoints.CLEANER_OFFSETS)
         if known.get(log.tp) != offset:
@@ -405,7 +404,7 @@ class LogManager:
             await trio.sleep(interval_ms / 1000)
 
     async def _each(self, logs: Iterable[Log], work: Callable[[Log], object]) -> None:
-        """One log after the other, and other tasks between them; a failure costs its directory."""
+        """Works on the logs one by one, letting other tasks run; a failure costs its directory."""
         async for log in in_turns(logs, 1):
             if not log.deleted:
                 with Guard(self, self._dirs[self.dir_of(log)], log):
@@ -438,7 +437,7 @@ class LogManager:
         self.checkpoint_log_starts()
 
     async def settle(self) -> None:
-        """Writes the checkpoints that were asked for."""
+        """Writes the planned checkpoints."""
         self._planned = trio.Event()
         for directory in self._live():
             with Guard(self, directory):
@@ -450,7 +449,7 @@ class LogManager:
             await self.settle()
 
     async def _flush_in_time(self) -> None:
-        """Each log as often as its flush.ms says."""
+        """Flushes each log as often as its flush.ms requires."""
         flushed: dict[TopicPartition, float] = {}
         while True:
             now = trio.current_time()

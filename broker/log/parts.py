@@ -1,4 +1,4 @@
-"""What a log takes and gives: the small types around `Log`."""
+"""Arguments and results of a log: the small types around `Log`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Origin(Enum):
-    """Who made the batches of an append, and so how far they are believed (Kafka's AppendOrigin).
+    """The maker of an append's batches, and so how far they are trusted (Kafka's AppendOrigin).
 
-    CLIENT: nothing is believed; format, CRC, epochs and sequences are checked, duplicates found.
+    CLIENT: nothing is trusted; format, CRC, epochs and sequences are checked, duplicates found.
     COORDINATOR: made by this broker (markers, offsets, transactions), without sequence numbers.
-    REPLICATION: of the partition's leader, offsets and all; it has checked them, and they never
+    REPLICATION: from the partition's leader, with offsets; it has checked them, and they never
     fail here.
     """
 
@@ -34,7 +34,7 @@ class Origin(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     base_offset: int
     last_offset: int
@@ -42,7 +42,7 @@ class AppendInfo(NamedTuple):
     """-1 unless the topic has LogAppendTime."""
     log_start_offset: int
     duplicate: bool = False
-    """A producer's retry: nothing was written, the offsets are those of the first time."""
+    """A producer's retry: nothing was written, and the offsets are those of the first append."""
 
 
 class LogSlice(NamedTuple):
@@ -52,18 +52,18 @@ class LogSlice(NamedTuple):
     position: int
     size: int
     base_offset: int
-    """The offset that was asked for (the first batch may begin before it)."""
+    """The offset asked for (the first batch may begin before it)."""
     next_offset: int
     available: int = 0
     """Bytes from `position` to the limit, or to the segment's end where that comes first."""
     segment: int = 0
-    """Base offset of the segment that holds the offset that was asked for."""
+    """Base offset of the segment that holds the offset asked for."""
     limit_segment: int = 0
     """Base offset of the segment in which the limit lies."""
 
 
 class UnexpectedOffsetError(Exception):
-    """A follower was given batches that lie below its log end offset."""
+    """Raised when a follower is given batches below its log end offset."""
 
     def __init__(self, first_offset: int, log_end_offset: int) -> None:
         super().__init__(f"a batch at offset {first_offset} does not follow {log_end_offset}")
@@ -72,19 +72,19 @@ class UnexpectedOffsetError(Exception):
 
 
 class LogHooks(Protocol):
-    """What a log asks of its surroundings."""
+    """Calls of a log to its surroundings."""
 
     def before_truncation(self, log: Log, offset: int) -> None:
-        """Offsets from here on go: no checkpoint file may say more (called before they go)."""
+        """Called before offsets from here on go: no checkpoint file may have a higher one."""
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
-        """Close and delete these after file.delete.delay.ms: readers may still send from them."""
+        """Closes and deletes these after file.delete.delay.ms: readers may still send from them."""
 
     def rolled(self, log: Log) -> None:
         """A segment became inactive, and should be flushed."""
 
     def jitter_ms(self, limit: int) -> int:
-        """By chance, 0 to below the limit: so much sooner is the next segment rolled."""
+        """A random time from 0 to below the limit, by which the next segment is rolled earlier."""
 
 
 class NoHooks:
@@ -119,7 +119,7 @@ def assign_offsets(
     leader_epoch: int,
     append_time: int,
 ) -> tuple[int, int]:
-    """Gives batches their offsets, in place; returns the next offset and the largest timestamp.
+    """Sets the batches' offsets in place; returns the next offset and the largest timestamp.
 
     `append_time` is -1 unless the topic has LogAppendTime.
     """
@@ -142,7 +142,7 @@ def assign_offsets(
 def split_by_segment(
     headers: Sequence[BatchHeader], used: int, room: int
 ) -> list[Sequence[BatchHeader]]:
-    """Batches in runs, each of which goes into one segment: mostly all of them.
+    """Splits batches into runs that each go into one segment: mostly there is one run.
 
     The active segment holds `used` bytes of `room`; a batch larger than that gets one of its own.
     """

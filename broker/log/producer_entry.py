@@ -1,4 +1,4 @@
-"""What is remembered of one producer in one partition, and the file that keeps it.
+"""The state of one producer in one partition, and the file that keeps it.
 
 A `.snapshot` holds the producers of a log at one offset, which is its name:
 
@@ -27,7 +27,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class Batch(NamedTuple):
-    """What is remembered of one append."""
+    """The remembered part of one append."""
 
     first_sequence: int
     last_sequence: int
@@ -46,7 +46,7 @@ class ProducerEntry(NamedTuple):
     txn_first_offset: int = -1
     batches: tuple[Batch, ...] = ()
     last_offset: int = -1
-    """The last offset this id wrote, markers included (not in a snapshot)."""
+    """The last offset that this id wrote, markers included (not in a snapshot)."""
 
     @property
     def last_sequence(self) -> int:
@@ -54,7 +54,7 @@ class ProducerEntry(NamedTuple):
 
 
 class CorruptSnapshotError(ValueError):
-    """A snapshot that cannot be used; the log is read instead."""
+    """Raised for an unusable snapshot; the log is read instead."""
 
 
 def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:

@@ -1,26 +1,25 @@
-"""Producer state: what makes a producer's retry harmless (KIP-98), for one partition.
+"""Producer state of one partition, which makes a producer's retry harmless (KIP-98).
 
 Every batch of an idempotent producer carries its id, its epoch and the sequence number of its first
 record.  The leader keeps, for each id, the epoch and the last five batches (a producer may have
 five requests in flight):
 
-* a batch that is one of those five is a retry: it is answered with the offset it got the first
-  time;
+* a batch that is one of those five is a retry: it is answered with its first offset;
 * any other batch must continue the sequence, which runs from 0 to 2^31-1 and then from 0 again;
 * a lower epoch is a zombie; a higher one fences the zombie, and begins at sequence 0;
-* an id nobody remembers (expired, or its records are gone) may begin anywhere.
+* an unknown id (expired, or its records are gone) may begin anywhere.
 
-Followers take what the leader took, unchecked, so that any of them can go on.  The state is a
-function of the log, thus it is rebuilt by reading batch headers; a snapshot for each segment
-(`.snapshot`, at its base offset) bounds how much has to be read.  A snapshot keeps one batch of the
+Followers take the leader's batches unchecked, so that any of them can take over.  The state is a
+function of the log, so it can be rebuilt from batch headers; a snapshot for each segment
+(`.snapshot`, at its base offset) bounds how much must be read.  A snapshot keeps one batch of the
 five.
 
 An append is prepared (checked) against this state and committed after its bytes are in the file:
 entries are immutable, so a failed append leaves no trace.
 
 Transactions: an id's first transactional batch opens one, a marker (control batch) ends it.
-Offsets from the first open one on are unstable, and so are ended ones until their marker is below
-the HW.
+Offsets from the first open one on are unstable, and so are those of ended ones until their marker
+is below the HW.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Transaction(NamedTuple):
 
 @dataclass(slots=True)
 class Prepared:
-    """What an append will have changed once it is in the log."""
+    """Changes that an append makes once it is in the log."""
 
     entries: dict[int, ProducerEntry] = field(default_factory=dict)
     started: list[tuple[int, int]] = field(default_factory=list)
@@ -83,7 +82,7 @@ class ProducerStates:
         self._unreplicated: list[Transaction] = []
         self.verifications = Verifications()
         self.end_offset = 0
-        """The state is that of the log up to here."""
+        """The state covers the log up to here."""
         self.snapshots: list[int] = []
         """Offsets of the snapshot files, rising."""
         self._last_snapshot = -1
@@ -95,7 +94,7 @@ class ProducerStates:
 
     @property
     def entries(self) -> list[ProducerEntry]:
-        """All of them, by id (DescribeProducers)."""
+        """All entries, by id (DescribeProducers)."""
         return [self._entries[producer_id] for producer_id in sorted(self._entries)]
 
     def __len__(self) -> int:
@@ -123,8 +122,8 @@ class ProducerStates:
         *,
         marker_of: MarkerOf,
     ) -> Prepared:
-        """Checks batches against this state, as far as `origin` asks for.  Offsets run from
-        `base_offset`; None, for REPLICATION: they are those of the headers.
+        """Checks batches against this state, as `origin` requires.  Offsets run from `base_offset`;
+        None, for REPLICATION: they are those of the headers.
         """
         client = origin is Origin.CLIENT
         prepared = NOTHING
@@ -226,7 +225,7 @@ class ProducerStates:
         )
 
     def commit(self, prepared: Prepared, end_offset: int) -> Sequence[AbortedTransaction]:
-        """The batches are in the log now; gives the transactions that they aborted."""
+        """Applies batches that are now in the log; returns the transactions that they aborted."""
         self.end_offset = end_offset
         if prepared is NOTHING:
             return ()
@@ -249,7 +248,7 @@ class ProducerStates:
         return aborted
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Markers below the high watermark count."""
+        """Makes markers below the high watermark count."""
         if self._unreplicated:
             self._unreplicated = [
                 txn for txn in self._unreplicated if txn.last_offset >= high_watermark
@@ -272,7 +271,7 @@ class ProducerStates:
     # ------------------------------------------------------------------------ snapshots, reloads
 
     def find_snapshots(self) -> None:
-        """Looks which snapshot files there are."""
+        """Lists the snapshot files."""
         self.snapshots = sorted(
             int(name[:20])
             for name in self._disk.list(self._folder)
@@ -283,7 +282,7 @@ class ProducerStates:
         return f"{self._folder}/{offset:020d}.snapshot"
 
     def take_snapshot(self) -> None:
-        """Writes the state at `end_offset`, unless that was the last thing written."""
+        """Writes the state at `end_offset`, unless the last snapshot is of that offset."""
         if self.end_offset == self._last_snapshot or self.end_offset <= 0:
             return
         self._disk.replace(self.snapshot_path(self.end_offset), encode_snapshot(self.entries))
@@ -299,7 +298,7 @@ class ProducerStates:
                     self._disk.remove(self.snapshot_path(offset))
 
     def clear(self, end_offset: int) -> None:
-        """An empty log that starts here."""
+        """Starts over with an empty log that begins here."""
         self.delete_snapshots(list(self.snapshots))
         self._forget()
         self.end_offset = end_offset
@@ -311,7 +310,7 @@ class ProducerStates:
         self._last_snapshot = -1
 
     def unchanged_by_truncation(self, offset: int) -> bool:
-        """Whether no producer wrote at this offset or above: then there is nothing to reload."""
+        """Whether no producer wrote at this offset or above: then nothing needs a reload."""
         return not self._unreplicated and all(
             -1 < entry.last_offset < offset for entry in self._entries.values()
         )
@@ -319,7 +318,7 @@ class ProducerStates:
     def reload(self, log_start_offset: int, offset: int, now_ms: int) -> None:
         """Goes back to the newest readable snapshot at or below `offset`; later ones are deleted.
 
-        Afterwards `end_offset` says from where the log has to be replayed.
+        Afterwards `end_offset` is the offset from which the log must be replayed.
         """
         self.delete_snapshots([s for s in self.snapshots if s > offset or s <= log_start_offset])
         self._forget()
@@ -335,14 +334,14 @@ class ProducerStates:
                     self._ongoing[entry.txn_first_offset] = entry.producer_id
                 elif now_ms - entry.last_timestamp >= self.expiration_ms:
                     continue
-                # what it wrote last is not in the snapshot: at most the offset before it
+                # its last offset is not in the snapshot: at most the offset before it
                 self._entries[entry.producer_id] = entry._replace(last_offset=newest - 1)
             self.end_offset = self._last_snapshot = newest
             return
         self.end_offset = log_start_offset
 
     def replay(self, header: BatchHeader, marker_of: MarkerOf) -> Sequence[AbortedTransaction]:
-        """Takes a batch that is in the log; gives the transaction it aborted."""
+        """Takes a batch that is in the log; returns the transaction it aborted."""
         prepared = self.prepare([header], None, Origin.REPLICATION, marker_of=marker_of)
         return self.commit(prepared, header.base_offset + header.last_offset_delta + 1)
 

@@ -1,12 +1,12 @@
-"""From a folder to a `Log`: loading after a clean shutdown, recovery after any other.
+"""Makes a `Log` from a folder: loading after a clean shutdown, recovery after any other.
 
-After a crash nothing above the recovery point is taken on trust.  From the segment that holds it
-on, every batch is read and its CRC checked; at the first that is torn, damaged or out of order the
-log is cut, and later segments go, since offsets must have no hole.  The same pass makes the
-indexes, finds leader epochs that the epoch file misses, and brings the producers up to date.
+After a crash nothing above the recovery point is trusted.  From the segment that holds it on, every
+batch is read and its CRC checked.  At the first batch that is torn, damaged or out of order the log
+is cut, and later segments go, since offsets must have no hole.  The same pass rebuilds the indexes,
+finds leader epochs that are missing in the epoch file, and brings the producers up to date.
 
-Kafka's recovery does the same; it differs in that a *clean* log whose last segment does not end
-with a whole batch is recovered here, too, rather than appended to.
+Kafka's recovery does the same, with one difference: here a *clean* log whose last segment does not
+end with a whole batch is recovered, too, rather than appended to.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class UnsupportedFormatError(Exception):
 
 @dataclass(slots=True)
 class Recovered:
-    """What recovery did to one segment."""
+    """The result of recovery for one segment."""
 
     end_offset: int
     cut_bytes: int
@@ -74,7 +74,7 @@ def load_log(
     cleaned_to: int = 0,
     hooks: LogHooks | None = None,
 ) -> Log:
-    """Opens (or creates) the log in a folder.  Offsets are those of the checkpoint files.
+    """Opens (or creates) the log in a folder.  The offsets are those of the checkpoint files.
 
     Takes long after a crash: run it in a worker thread.
     """
@@ -141,7 +141,7 @@ class _Loader:
         return []
 
     def _write_epochs(self, entries: list[Entry]) -> None:
-        """While loading, memory alone changes: the file is written once, at the end."""
+        """Writes the file once, at the end: until then loading changes memory alone."""
         if self._writing:
             path = f"{self.folder}/{checkpoints.LEADER_EPOCHS}"
             self.disk.replace(path, checkpoints.encode_epochs(entries))
@@ -153,9 +153,7 @@ class _Loader:
     # ----------------------------------------------------------------------------- the files
 
     def tidy(self) -> None:
-        """Removes what deletions, replacements and compactions left behind when they were
-        interrupted.
-        """
+        """Removes leftovers of interrupted deletions, replacements and compactions."""
         names = self.disk.list(self.folder)
         bases = {name[:20] for name in names if name.endswith((".log", ".log.swap"))}
         swapped = {name[:20] for name in names if name.endswith(".log.swap")}
@@ -174,9 +172,7 @@ class _Loader:
             self._finish_swap(kept)
 
     def _finish_swap(self, names: list[str]) -> None:
-        """A compaction had written its result completely: that replaces the segments it was made
-        of.
-        """
+        """Completes a compaction whose result was written: that replaces the segments behind it."""
         swapped = sorted(int(name[:20]) for name in names if name.endswith(".log.swap"))
         for base in swapped:
             path = segment_path(self.folder, base, ".log.swap")
@@ -200,7 +196,7 @@ class _Loader:
             self.disk.remove(path)
 
     def open_segments(self) -> None:
-        """One for each .log file, in order."""
+        """Opens a segment for each .log file, in order."""
         for name in self.disk.list(self.folder):
             if len(name) == 24 and name.endswith(".log") and name[:20].isdigit():
                 self.segments.append(self._segment(int(name[:20]), create=False))
@@ -214,7 +210,7 @@ class _Loader:
     # ----------------------------------------------------------------------------- recovery
 
     def recover(self, clean: bool, recovery_point: int) -> None:
-        """Checks what has to be checked; afterwards every segment is whole."""
+        """Checks the suspect segments; afterwards every segment is whole."""
         self.producers.find_snapshots()
         start = len(self.segments) if clean else self._index_of(recovery_point)
         start = min(start, self._first_suspect())
@@ -246,7 +242,7 @@ class _Loader:
         try:
             self.producers.reload(self.log_start_offset, first, self.now_ms)
             replay(self.producers, self.segments[:start], first)
-            # the batches that are read now say which epochs began here
+            # the batches that are read now show which epochs began here
             self.epochs.truncate_from_end(first)
             self._last_epoch = self._epoch_below = self.epochs.latest
             self._recover_segments(start)
@@ -288,8 +284,8 @@ class _Loader:
                 break
 
     def _may_have_holes(self, below: int) -> bool:
-        """Compaction leaves some, even where the topic is no longer compacted; elsewhere a segment
-        lost its end to a power loss.
+        """Whether gaps are normal: compaction leaves some, even after a topic stopped compacting;
+        elsewhere a gap means that a power loss took a segment's end.
         """
         if below <= self.cleaned_to:
             return True
@@ -335,7 +331,7 @@ class _Loader:
     # ------------------------------------------------------------------------------- the end
 
     def finish(self) -> int:
-        """Makes the parts agree with each other; gives the log end offset."""
+        """Makes the parts agree with each other; returns the log end offset."""
         end = self._end_offset()
         if end < self.log_start_offset:
             logger.warning(
@@ -355,7 +351,7 @@ class _Loader:
         self.epochs.truncate_from_end(end)
         for epoch, offset in self._epochs_in_file:
             if offset == end and epoch > self.epochs.latest:
-                self.epochs.assign(epoch, offset)  # of a leader that appended nothing yet
+                self.epochs.assign(epoch, offset)  # its leader has appended nothing yet
         self.epochs.truncate_from_start(self.log_start_offset)
         self._writing = True
         if self.epochs.entries != self._epochs_in_file:

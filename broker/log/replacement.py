@@ -1,16 +1,15 @@
-"""Putting a cleaned segment in the place of those it was made of, so that a crash at any point
-leaves either them or it.
+"""Puts a cleaned segment in the place of its originals, so that a crash leaves either them or it.
 
 1. The files `<base>.<suffix>.cleaned` are complete and flushed.  A crash before the next step
    throws them away.
-2. Each becomes `.swap`, the `.log` last: from that name on the replacement will be completed, by
-   the next start if need be.
+2. Each becomes `.swap`, the `.log` last: once it has that name the replacement will be completed,
+   by the next start if need be.
 3. The old files become `.deleted`, and go after file.delete.delay.ms: readers may still send from
    them.
-4. `.swap` is taken off the names, again the `.log` last, so that an index without its `.log.swap`
-   is always one that is not wanted.
+4. `.swap` is removed from the names, again from the `.log` last, so that an index without its
+   `.log.swap` is always unwanted.
 
-All of it is renames, hence a matter of microseconds in the event loop; nothing reads or appends in
+All of this is renames, hence takes microseconds in the event loop; nothing reads or appends in
 between.
 """
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stand_unchanged(log: Log, segments: Sequence[Segment], truncations: int) -> bool:
-    """Whether these segments, which were just read, are still the log's."""
+    """Whether these segments, as they were read, are still the log's."""
     if log.deleted or log.truncations != truncations:
         return False
     known = {id(segment) for segment in log.segments[:-1]}
@@ -50,7 +49,7 @@ def replace_segments(log: Log, old: Sequence[Segment], group: Group) -> None:
 
 
 def remove_unfinished(log: Log, group: Group) -> None:
-    """A cleaning that came too late leaves nothing behind."""
+    """Removes the result of a cleaning that came too late."""
     for suffix in group.suffixes:
         path = segment_path(log.dir, group.base_offset, suffix) + CLEANED
         if log.disk.exists(path):

@@ -1,4 +1,4 @@
-"""Rebuilding producer state from the log: from a snapshot on, by the headers of its batches."""
+"""Rebuilds producer state from the log: the headers of the batches after a snapshot."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from highwater.kafka.wire.records import BatchHeader, Marker, marker_of
 
 
 def marker_in(segment: Segment, header: BatchHeader) -> Marker | None:
-    """What a control batch in a segment says."""
+    """The marker in a control batch of a segment."""
     data = segment.file.read(header.position, header.size)
     return marker_of(data, header, header.position)
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], end: int) -> None:
-    """Brings the producers from their `end_offset` to `end`, which is that of the segments."""
+    """Brings the producers from their `end_offset` to `end`, the end of the segments."""
     start = producers.end_offset
     for n, segment in enumerate(segments):
         if n + 1 < len(segments) and segments[n + 1].base_offset <= start:

@@ -1,6 +1,6 @@
-"""Which segments have to go, counted from the oldest: three rules, asked in this order.
+"""Chooses the segments to delete, counted from the oldest: three rules, asked in this order.
 
-Each gives a number of segments; `Log` then leaves those at or above the high watermark alone.
+Each returns a number of segments; `Log` then spares those at or above the high watermark.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def below_log_start(log: Log, now_ms: int) -> int:
-    """Those that end at or before the log start offset."""
+    """Segments that end at or before the log start offset."""
     ends = (segment.base_offset for segment in log.segments[1:])
     return sum(1 for end in ends if end <= log.log_start_offset)
 
 
 def above_size(log: Log, now_ms: int) -> int:
-    """retention.bytes: those without which the log is still not smaller than that."""
+    """retention.bytes: segments without which the log is still no smaller than that."""
     if not log.config.deletes or log.config.retention_bytes < 0:
         return 0
     excess, count = log.size - log.config.retention_bytes, 0
@@ -31,7 +31,7 @@ def above_size(log: Log, now_ms: int) -> int:
 
 
 def above_age(log: Log, now_ms: int) -> int:
-    """retention.ms: those whose latest record is older than that."""
+    """retention.ms: segments whose latest record is older than that."""
     if not log.config.deletes or log.config.retention_ms < 0:
         return 0
     count = 0

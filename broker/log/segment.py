@@ -2,11 +2,10 @@
 
 Three ways lead from an offset to a position, the cheap one first:
 
-1. The tail: of the batches appended last, offsets and positions are kept in two lists, which are
-   bisected.  Followers and consumers that keep up never need more, and nothing is read from the
-   file.
-2. A reader's next position: a reader that lags asks next for what follows what it was given; a few
-   of these pairs are remembered.
+1. The tail: offsets and positions of the latest batches are kept in two lists, which are bisected.
+   Followers and consumers that keep up need no more, and nothing is read from the file.
+2. A reader's next position: a reader that lags asks next for what follows its last answer; a few of
+   these pairs are remembered.
 3. The offset index, and from its entry on a walk over batch headers: a few hundred bytes to 4 KiB.
 
 A read never looks into a batch, and returns a place in the file rather than bytes.
@@ -33,7 +32,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 class CorruptSegmentError(ApiError):
-    """The bytes at a position are no batch."""
+    """Raised if the bytes at a position are no batch."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, detail)
@@ -58,7 +57,7 @@ class Segment:
         suffix: str = "",
         room: int = 0,
     ) -> None:
-        """`suffix` comes after the names of all its files: a segment that is not the log's yet.
+        """`suffix` follows the names of all files of a segment that is not the log's yet.
 
         A new file has the disk keep `room` bytes for it (preallocate).
         """
@@ -71,7 +70,7 @@ class Segment:
             segment_path(folder, base_offset, ".log" + suffix), create=create
         )
         if create and self.file.size:
-            self.file.truncate(0)  # left behind by a roll that failed
+            self.file.truncate(0)  # leftovers of a failed roll
         if create and room:
             self._reserve(room)
         self._offset_index: OffsetIndex | None = OffsetIndex() if create else None
@@ -143,7 +142,7 @@ class Segment:
         self._txn_file.written = 0
 
     def reset_indexes(self) -> None:
-        """Before recovery, which fills them again."""
+        """Empties the indexes for recovery, which fills them again."""
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
         self._txn_index = TransactionIndex()
         self._remove_txn_file()
@@ -170,7 +169,7 @@ class Segment:
             self._txn_file.write(self.disk, self._txn_index)
 
     def forget_indexes(self) -> None:
-        """Gives their memory back, if nobody looked into them since the last call."""
+        """Frees their memory, if they were not used since the last call."""
         if not self._index_used and self._offset_index is not None:
             self._know_max_timestamp()
             self.write_indexes()
@@ -188,7 +187,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest of all records; -1 where none has one."""
+        """The largest timestamp of all records; -1 if none has one."""
         self._know_max_timestamp()
         return self._max_timestamp
 
@@ -199,9 +198,7 @@ class Segment:
         return self._max_timestamp_offset
 
     def _know_max_timestamp(self) -> None:
-        """After loading: the last entry of the time index says it, since roll and close put it
-        there.
-        """
+        """Reads the last entry of the time index after loading: roll and close put it there."""
         if not self._max_known:
             times = self.time_index
             if len(times):
@@ -210,7 +207,7 @@ class Segment:
             self._max_known = True
 
     def _find_max_timestamp(self) -> None:
-        """After a truncation: from the time index, and from the batches after its last entry."""
+        """Finds the value after a truncation: in the time index, and in batches after it."""
         times = self.time_index
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._max_known = False
@@ -223,13 +220,13 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """For retention by time: of the records, or when the segment was made or loaded."""
+        """The time for retention: that of the records, or when the segment was made or loaded."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self.created_ms
 
     @property
     def first_timestamp(self) -> int:
-        """The largest of the first batch; -1 where there is none."""
+        """The largest timestamp of the first batch; -1 if there is none."""
         first = self._first_timestamp
         if first is None:
             first = next((h.max_timestamp for h in self.walk(0)), NO_TIMESTAMP)
@@ -238,7 +235,7 @@ class Segment:
         return first
 
     def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
-        """How long the segment takes batches already: by the records' clock where they have one."""
+        """The segment's age for the next append: by the records' clock if they have one."""
         if not self.size and self._first_timestamp is None:
             return now_ms - self.created_ms
         first = self.first_timestamp
@@ -249,7 +246,7 @@ class Segment:
     def append(
         self, view: Buffer, headers: Sequence[BatchHeader], first_offset: int | None
     ) -> None:
-        """Writes batches that stand one after the other in `view`, as they are.
+        """Writes batches that stand one after the other in `view`, unchanged.
 
         Offsets run from `first_offset`, or are the headers'.  A failed write is cut off again.
         """
@@ -297,10 +294,10 @@ class Segment:
     # ------------------------------------------------------------------------------- reading
 
     def walk(self, position: int, end: int | None = None) -> Iterator[BatchHeader]:
-        """The headers of the batches from `position` to `end` (the file's); what is partial ends
-        it.
+        """The headers of the batches from `position` to `end` (None: the file's), or to a partial
+        batch.
 
-        Raises CorruptSegmentError where no header can be.
+        Raises CorruptSegmentError if there can be no header at a position.
         """
         end = self.file.size if end is None else end
         chunk, start = b"", position
@@ -321,9 +318,7 @@ class Segment:
             position += header.size
 
     def locate(self, offset: int) -> int:
-        """The position of the first batch that ends at or after this offset; the file's end if
-        none.
-        """
+        """The position of the first batch that ends at or after this offset, or the file's end."""
         lasts = self._tail_last
         if lasts and offset >= self._tail_start:
             index = bisect_left(lasts, offset)
@@ -342,8 +337,8 @@ class Segment:
         """Position, size and next offset of the whole batches from `offset` to below
         `limit_offset`, and the bytes up to there, whatever `max_bytes` is.
 
-        The limit lies in this segment or at its end (`limit_is_end`).  At most `max_bytes`, but
-        with `min_one` never less than one batch, where there is one below the limit.
+        The limit lies in this segment or at its end (`limit_is_end`).  The size is at most
+        `max_bytes`, but with `min_one` at least one batch, if there is one below the limit.
         """
         start = self.locate(offset)
         end = self.file.size if limit_is_end else self.locate(limit_offset)
@@ -418,7 +413,7 @@ class Segment:
     def last_offset(self) -> int:
         """The last offset in the file; base offset - 1 where it is empty.
 
-        Raises CorruptSegmentError if the file does not end where a batch does.
+        Raises CorruptSegmentError if the file does not end with a whole batch.
         """
         if self._tail_last:
             return self._tail_last[-1]
@@ -432,7 +427,7 @@ class Segment:
         return last
 
     async def flush(self) -> None:
-        """All of the segment as it is now survives a power loss."""
+        """Makes all of the segment, as it is now, survive a power loss."""
         try:
             self.write_indexes()
             await self.file.flush()
@@ -441,7 +436,7 @@ class Segment:
             if self._txn_file.written > 0:
                 await self._txn_file.flush(self.disk)
         except OSError:
-            if not self.deleted:  # else its files went meanwhile, and nobody needs them
+            if not self.deleted:  # else its files were deleted meanwhile, and are not needed
                 raise
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From a timestamp to an offset (ListOffsets): time index, offset index, batch headers, one batch.
+"""Finds an offset by timestamp (ListOffsets): time index, offset index, batch headers, one batch.
 
 Only the batch that must hold the record is decompressed.
 """

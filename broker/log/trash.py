@@ -1,7 +1,6 @@
-"""Files that go later: readers may still send from them (file.delete.delay.ms, one minute).
+"""Files that are deleted later: readers may still send from them (file.delete.delay.ms, a minute).
 
-They already carry another name (`.deleted`, `-delete`), so that a start in between finds them as
-what they are.
+They already carry another name (`.deleted`, `-delete`), so that a start in between recognizes them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class _Item:
 
 
 class Trash:
-    """One sleeping task deletes what is due; works on a clock that only has to run evenly."""
+    """One sleeping task deletes due files; its clock only has to run evenly."""
 
     def __init__(self, disk: Disk, clock: Clock) -> None:
         self._disk = disk
@@ -44,7 +43,7 @@ class Trash:
         self._added.set()
 
     async def run(self) -> None:
-        """Until cancelled.  What cannot be deleted is left for the next start to try again."""
+        """Runs until cancelled.  Files that cannot be deleted are left for the next start."""
         while True:
             if not self._items:
                 self._added = trio.Event()
@@ -68,4 +67,4 @@ class Trash:
             elif self._disk.exists(path):
                 self._disk.remove(path)
         except OSError:
-            pass  # the directory has failed, and whoever uses it will say so
+            pass  # the directory has failed, and its next user reports that

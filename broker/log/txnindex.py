@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment: what a read_committed consumer has to leave out.
+"""The aborted transactions of one segment, which a read_committed consumer must leave out.
 
 An aborted transaction stands in the index of the segment that holds its marker, wherever it began,
 so entries rise by their last offset.  The file (`.txnindex`, none where nothing was aborted):
@@ -6,9 +6,9 @@ so entries rise by their last offset.  The file (`.txnindex`, none where nothing
     version int16 = 0, producerId int64, firstOffset int64, lastOffset int64 (the marker's),
     lastStableOffset int64 (the LSO as the marker left it)
 
-The last field ends a search: every transaction that was aborted later begins at or after that LSO.
-Like the other indexes it is kept in memory and written when the segment is flushed or rolled;
-recovery makes it again from the batches.
+The last field ends a search: every later aborted transaction begins at or after that LSO.  Like the
+other indexes it is kept in memory and written when the segment is flushed or rolled; recovery
+rebuilds it from the batches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TransactionIndex:
         self._lasts.append(entry.last_offset)
 
     def search(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
-        """Adds those that have records in start..end-1; True where later segments have none."""
+        """Adds transactions with records in start..end-1; True if later segments have none."""
         for entry in self.entries[bisect_left(self._lasts, start) :]:
             if entry.first_offset < end:
                 found.append(entry)
@@ -54,7 +54,7 @@ class TransactionIndex:
         return False
 
     def truncate(self, offset: int) -> None:
-        """Forgets those whose marker is at this offset or above."""
+        """Forgets transactions whose marker is at this offset or above."""
         kept = bisect_left(self._lasts, offset)
         del self.entries[kept:]
         del self._lasts[kept:]
@@ -64,7 +64,7 @@ class TransactionIndex:
 
     @classmethod
     def decode(cls, data: bytes) -> TransactionIndex:
-        """What is not whole, or does not rise, ends it."""
+        """Reads entries up to the first that is not whole, or does not rise."""
         index = cls()
         last = -1
         for version, *fields in _ENTRY.iter_unpack(data[: len(data) // cls.ENTRY * cls.ENTRY]):

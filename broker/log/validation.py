@@ -1,14 +1,14 @@
-"""What can be said of a client's batch only by looking into it, and what is done about it.
+"""Checks that need the inside of a client's batch, and changes that follow from them.
 
-A broker passes batches on as they came.  Three properties of a topic ask for more:
+A broker passes batches on unchanged.  Three properties of a topic ask for more:
 
 * `cleanup.policy=compact`: each record has a key.
 * `message.timestamp.before.max.ms` and `.after.max.ms`: no record is older, or further ahead of the
-  broker's clock.  The header does not tell the oldest record.
+  broker's clock.  The header does not show the oldest record.
 * `compression.type`: the log holds its batches under this codec, whatever the producer used.
 
-All of it comes before the append, which stays one step.  What may take more than a millisecond
-(`takes_time`) is for a worker thread; what the batch becomes is appended in its place.
+All of this comes before the append, which stays one step.  Work of more than a millisecond
+(`takes_time`) is for a worker thread; the resulting batch is appended instead.
 
 Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
@@ -38,9 +38,9 @@ CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-"""compression.type, but for `producer`, which leaves batches as they are."""
+"""compression.type, except `producer`, which leaves batches unchanged."""
 NAMED_RECORDS = 100
-"""An answer names so many of a batch's bad records at most, and counts them all."""
+"""An answer names at most this many of a batch's bad records, and counts them all."""
 
 Problem = Callable[[Record], str | None]
 
@@ -48,10 +48,10 @@ Problem = Callable[[Record], str | None]
 def checked(
     view: memoryview, config: LogConfig, origin: Origin, *, looked_into: bool = False
 ) -> list[BatchHeader]:
-    """The headers of what a leader is about to append, and nothing of it is left to check.
+    """The headers of a leader's append, fully checked.
 
-    A client's one batch is checked by its header and CRC; its records, where the topic is compacted
-    and `validated` has not `looked_into` them before.  Raises ApiError: CORRUPT_MESSAGE,
+    A client's one batch is checked by its header and CRC; if the topic is compacted, so are its
+    records, unless `validated` has `looked_into` them before.  Raises ApiError: CORRUPT_MESSAGE,
     INVALID_RECORD, MESSAGE_TOO_LARGE.
     """
     if origin is not Origin.CLIENT:
@@ -63,7 +63,7 @@ def checked(
 
 
 def takes_time(config: LogConfig, header: BatchHeader) -> bool:
-    """Whether the batch goes to a worker thread before it is appended."""
+    """Whether a worker thread must treat the batch before it is appended."""
     return limits_timestamps(config) or _target(config, header) is not None
 
 
@@ -73,10 +73,10 @@ def limits_timestamps(config: LogConfig) -> bool:
 
 
 def validated(view: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int) -> memoryview:
-    """The batch as it is to be appended: `view`, or another one in its place.
+    """The batch to append: `view`, or another one in its place.
 
-    Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError(CORRUPT_MESSAGE) where
-    what is inside cannot be read.
+    Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError(CORRUPT_MESSAGE) if
+    the batch cannot be read.
     """
     problems: list[tuple[ErrorCode, Problem]] = []
     if config.compacts:
@@ -94,7 +94,7 @@ def validated(view: memoryview, header: BatchHeader, config: LogConfig, wall_ms:
 
 
 def _target(config: LogConfig, header: BatchHeader) -> Compression | None:
-    """The codec to change to; None where the batch can stay as it is."""
+    """The codec to change to; None if the batch can stay as it is."""
     target = CODECS.get(config.compression_type)
     return None if target is None or target == header.compression else target
 

@@ -1,16 +1,16 @@
-"""Which producers may begin a transaction in this partition (KIP-890).
+"""Verifies that a producer may begin a transaction in this partition (KIP-890).
 
-A batch that was on its way when its transaction ended would open another one, which nobody knows of
-and nobody ends: the LSO would stand still for ever.  So before the first batch of a transaction is
-appended, the leader asks the transaction coordinator whether the partition belongs to one of that
-producer and epoch.
+A batch that was on its way when its transaction ended would open another one, which no coordinator
+knows or ends: the LSO would stand still for ever.  So before the first batch of a transaction is
+appended, the leader asks the transaction coordinator whether the partition belongs to a transaction
+of that producer and epoch.
 
-The question and the append are two moments.  What ties them together is a `Verification`, made when
-the question is asked and thrown away when anything of that producer is appended, markers included:
-an answer that comes after the transaction's end finds its verification gone.
+The question and the append are two moments.  A `Verification` ties them together: it is made when
+the question is asked and thrown away when anything of that producer is appended, markers included.
+An answer that comes after the transaction's end finds its verification gone.
 
-Where nothing is known of a producer, any sequence number may be its first; so the lowest that was
-seen while verifying is kept, and a higher one must wait for it.
+If nothing is known of a producer, any sequence number may be its first.  So the lowest one seen
+while verifying is kept, and a higher one must wait for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Verification:
 
 
 class Verifications:
-    """Of one log."""
+    """The verifications of one log."""
 
     def __init__(self) -> None:
         self._open: dict[int, Verification] = {}
@@ -41,7 +41,7 @@ class Verifications:
         return len(self._open)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification:
-        """The producer's, made where it has none (of this epoch)."""
+        """The producer's verification, made if it has none (of this epoch)."""
         found = self._open.get(producer_id)
         if found is None or found.epoch < epoch:
             found = self._open[producer_id] = Verification(epoch, sequence, now_ms)
@@ -50,7 +50,7 @@ class Verifications:
         return found
 
     def check(self, producer_id: int, sequence: int, shown: Verification | None) -> None:
-        """Raises ApiError where this append must not begin a transaction."""
+        """Raises ApiError if this append must not begin a transaction."""
         known = self._open.get(producer_id)
         if known is None or known is not shown:
             raise ApiError(
@@ -65,7 +65,7 @@ class Verifications:
             )
 
     def forget(self, producer_ids: Iterable[int]) -> None:
-        """Something of theirs was appended."""
+        """Forgets these producers' verifications: batches of theirs were appended."""
         if self._open:
             for producer_id in producer_ids:
                 self._open.pop(producer_id, None)

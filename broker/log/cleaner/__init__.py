@@ -1,1 +1,1 @@
-"""Compaction: which log, which of its records stay, and the segments that hold them."""
+"""Compaction: the choice of a log, of the records that stay, and the segments that hold them."""

@@ -1,16 +1,16 @@
-"""The log cleaner: keeps of a compacted log (cleanup.policy=compact) the last record of each key.
+"""The log cleaner: keeps the last record of each key in a compacted log (cleanup.policy=compact).
 
 log.cleaner.threads tasks, whose number may change while they run, each take the dirtiest log
-(`plan`), have it cleaned in steps (`work`), and put each new segment in place
-(`replacement`).  How far a log is clean is noted in `cleaner-offset-checkpoint` when all of it is
-done; a crash before that costs only the work, as cleaning again what is clean changes nothing.
+(`plan`), have it cleaned in steps (`work`), and put each new segment in place (`replacement`).
+`cleaner-offset-checkpoint` notes how far a log is clean when all of it is done.  A crash before
+that costs only the work, as cleaning a clean log again changes nothing.
 
-What runs in the event loop is short: choosing, and a few renames a segment.  The reading and
-writing is done apart (`Disk.apart`), in another process unless there is little of it, on files that
-nobody changes: inactive segments, below the last stable offset.  A log may still change meanwhile:
-it is deleted, cut after an unclean election, or loses its oldest segments.  So before a new segment
-is put in place the old ones must still stand as they were, or the cleaning was for nothing and is
-tried again later.
+The event loop does only short work: choosing, and a few renames a segment.  Reading and writing is
+done apart (`Disk.apart`), in another process unless there is little of it, on files that do not
+change: inactive segments, below the last stable offset.  A log may still change meanwhile: it is
+deleted, cut after an unclean election, or loses its oldest segments.  So before a new segment is
+put in place the old ones must be unchanged; otherwise the cleaning is dropped and tried again
+later.
 
 A log that cannot be cleaned (a damaged batch) is left alone from then on, and counted: Kafka calls
 such a partition uncleanable.  A failing disk takes the whole log directory offline, as everywhere.
@@ -43,12 +43,12 @@ __all__ = ["CleanerStats", "LogCleaner"]
 logger = logging.getLogger(__name__)
 
 SMALL_BYTES = 256 << 10
-"""Less than that is cleaned in a worker thread: it takes a few milliseconds."""
+"""A smaller cleaning is done in a worker thread: it takes a few milliseconds."""
 
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one cleaner did last."""
+    """Numbers of one cleaner's last cleaning."""
 
     end_offset: int = 0
     """The first offset that is not clean."""
@@ -63,7 +63,7 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class _Cleaning:
-    """One log, while it is cleaned."""
+    """One log that is being cleaned."""
 
     log: Log
     truncations: int
@@ -72,13 +72,13 @@ class _Cleaning:
 
 
 class LogCleaner:
-    """Of one broker.  `in_progress` and `uncleanable` are looked at by the log manager too."""
+    """The cleaner of one broker.  The log manager, too, reads `in_progress` and `uncleanable`."""
 
     def __init__(self, logs: LogManager, disk: Disk, clock: Clock, config: Config) -> None:
         self.uncleanable: dict[TopicPartition, str] = {}
-        """And why."""
+        """The reason, by partition."""
         self.last: dict[int, CleanerStats] = {}
-        """By the number of the cleaner; of those that run and have cleaned something."""
+        """By number, for each running cleaner that has cleaned something."""
         self.max_dirty_ratio = 0.0
         self.last_run_ms = clock.wall_ms()
         self._logs = logs
@@ -92,7 +92,7 @@ class LogCleaner:
         self._ended = trio.Event()
 
     async def run(self) -> None:
-        """Until cancelled or stopped."""
+        """Runs until cancelled or stopped."""
         try:
             with self._running:
                 async with trio.open_nursery() as self._nursery:
@@ -104,7 +104,7 @@ class LogCleaner:
 
     @property
     def tasks(self) -> int:
-        """How many cleaners run."""
+        """The number of running cleaners."""
         return 0 if self._nursery is None else len(self._nursery.child_tasks)
 
     def resize(self) -> None:
@@ -122,7 +122,7 @@ class LogCleaner:
                 rest.cancel()
 
     async def stop(self) -> None:
-        """Before the logs are closed: what is being cleaned is left as it was."""
+        """Ends cleaning before the logs are closed; a log in the middle of it stays as it was."""
         self._running.cancel()
         await self._ended.wait()
 
@@ -152,7 +152,7 @@ class LogCleaner:
         return found
 
     async def clean_next(self, number: int = 0) -> bool:
-        """Cleans the dirtiest log, if one is dirty enough; whether one was."""
+        """Cleans the dirtiest log, if one is dirty enough; returns whether one was."""
         self.last_run_ms = self._clock.wall_ms()
         candidates = self.candidates()
         self.max_dirty_ratio = max((c.ratio for c in candidates), default=0.0)
@@ -163,7 +163,7 @@ class LogCleaner:
         return await self.clean(chosen, number, delay)
 
     async def clean(self, candidate: Candidate, number: int = 0, delay_ms: int = 0) -> bool:
-        """Cleans one log; whether it was done to the end."""
+        """Cleans one log; returns whether it was completed."""
         log = candidate.log
         logger.debug("cleaning %s from offset %d", log.tp, candidate.first_dirty)
         self._logs.cleaning[log.tp] = None
@@ -202,7 +202,7 @@ class LogCleaner:
         )
 
     def _share(self, whole: float) -> float:
-        """One cleaner's part of what all have together; the configuration may change any time."""
+        """One cleaner's part of a limit for all; the configuration may change at any time."""
         return whole / max(1, self._config.log_cleaner_threads)
 
     def _job(self, candidate: Candidate) -> CleanJob:
@@ -285,7 +285,7 @@ class LogCleaner:
             stats.records_written += group.records_written
 
     async def _flush(self, log: Log, group: Group) -> None:
-        """Before anything relies on them: after that the old files may go."""
+        """Flushes new files before they are relied on: after that the old ones may be deleted."""
         for suffix in group.suffixes:
             file = log.disk.open(segment_path(log.dir, group.base_offset, suffix) + CLEANED)
             try:
@@ -314,7 +314,7 @@ class LogCleaner:
         return [log for log in logs if log is not None and self._logs.dir_of(log) == folder]
 
     def uncleanable_bytes(self, folder: str) -> int:
-        """What would be cleaned of them."""
+        """The bytes of those logs that would be cleaned."""
         now = self._clock.wall_ms()
         return sum(
             inspect(log, self._logs.cleaned_to(log), now).cleanable_bytes

@@ -12,7 +12,7 @@ _CLEANER, _MANAGER = "kafka_log_logcleaner_", "kafka_log_logcleanermanager_"
 def register_cleaner_metrics(
     metrics: Registry, cleaner: LogCleaner, log_dirs: tuple[str, ...], clock: Clock
 ) -> None:
-    """Gauges, looked up at the scrape."""
+    """Registers gauges, which are computed at the scrape."""
 
     def last() -> list[CleanerStats]:
         return list(cleaner.last.values()) or [CleanerStats()]

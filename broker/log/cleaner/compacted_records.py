@@ -1,9 +1,9 @@
-"""Records as the cleaner sees them: keys, offsets, and the bytes between which a record stands.
+"""Records for the cleaner: keys, offsets, and the position of each record's bytes.
 
-A value is never decoded.  The first pass only wants keys (`load_keys`), and is written for speed:
+A value is never decoded.  The first pass needs only keys (`load_keys`), and is written for speed:
 a cleaning of 10^7 records spends most of its time there.  The second pass (`scan`) looks at the
-batches that may lose records, and copies those that stay as they are; offsets and timestamps are
-deltas, so a record may be copied as long as its batch keeps both bases.
+batches that may lose records, and copies the records that stay.  Offsets and timestamps are deltas,
+so a record may be copied as long as its batch keeps both bases.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class Scanned(NamedTuple):
 
     start: int
     end: int
-    """Its bytes in the payload, its length field included."""
+    """The record's bytes in the payload, with its length field."""
     timestamp_delta: int
     offset_delta: int
     rest: int
-    """Where its offset delta begins: what stays when the timestamp is written anew."""
+    """The start of its offset delta, from where bytes stay when the timestamp changes."""
     key: bytes | None
     tombstone: bool
 
 
 def key_id(key: bytes) -> bytes:
-    """What stands for a key in the offset map."""
+    """The key's identifier in the offset map."""
     return key if len(key) <= LONGEST_PLAIN_KEY else md5(key, usedforsecurity=False).digest()
 
 
 def load_keys(
     offsets: dict[bytes, int], data: bytes, count: int, base_offset: int, first_offset: int
 ) -> None:
-    """Notes the offset of each key of a payload, from `first_offset` on; later ones replace."""
+    """Notes the offset of each key of a payload, from `first_offset` on; the last one stays."""
     position, digest, longest = 0, md5, LONGEST_PLAIN_KEY
     try:
         for _ in range(count):

@@ -19,17 +19,17 @@ MISSING = -1
 
 
 def capacity_for(buffer_bytes: int, load_factor: float) -> int:
-    """How many keys a buffer of that size may hold; at least one, or nothing ever gets cleaned."""
+    """The number of keys for a buffer of that size; at least one, or no log would be cleaned."""
     return max(1, int(buffer_bytes // ENTRY_BYTES * load_factor))
 
 
 class OffsetMap:
-    """Filled once, in order of the log, and then asked."""
+    """Filled once, in order of the log, and then read."""
 
     def __init__(self, capacity: int, first_offset: int) -> None:
         self.capacity = capacity
         self.first_offset = first_offset
-        """Where the dirty section begins."""
+        """The start of the dirty section."""
         self.latest = -1
         """The last offset that the map covers."""
         self._offsets: dict[bytes, int] = {}
@@ -43,7 +43,7 @@ class OffsetMap:
         return len(self._offsets) / self.capacity
 
     def load(self, payload: bytes, header: BatchHeader) -> bool:
-        """Takes the keys of a batch; False: the map was full before its end."""
+        """Takes the keys of a batch; False if the map was full before its end."""
         offsets = self._offsets
         if len(offsets) + header.record_count <= self.capacity:
             load_keys(offsets, payload, header.record_count, header.base_offset, self.first_offset)
@@ -58,7 +58,7 @@ class OffsetMap:
         return True
 
     def reach(self, offset: int) -> None:
-        """Everything up to this offset is in the map."""
+        """Notes that everything up to this offset is in the map."""
         self.latest = max(self.latest, offset)
 
     def get(self, key: bytes) -> int:
@@ -68,7 +68,7 @@ class OffsetMap:
     def all_superseded(self, header: BatchHeader) -> bool:
         """Whether no record of a batch is the last of its key, without looking into the batch.
 
-        Known where the map covers all of it: then only what the map names may stay.
+        This is known if the map covers the whole batch: then only records in the map may stay.
         """
         if header.base_offset < self.first_offset or header.last_offset > self.latest:
             return False

@@ -1,11 +1,11 @@
-"""Which log is cleaned next, and up to where.
+"""Chooses the next log to clean, and the offset up to which it is cleaned.
 
-A log has a clean section, which earlier cleanings have been through, and a dirty one after it.  Of
-the dirty one only so much may be cleaned: not the active segment, nothing at or above the last
-stable offset (an open transaction may still abort, and what is not replicated may still go), and no
-segment with a record younger than min.compaction.lag.ms.
+A log has a clean section, which earlier cleanings have covered, and a dirty one after it.  Not all
+of the dirty section may be cleaned: the active segment stays, everything at or above the last
+stable offset (an open transaction may still abort, and unreplicated records may still vanish), and
+any segment with a record younger than min.compaction.lag.ms.
 
-A log is worth cleaning when what may be cleaned is more than min.cleanable.dirty.ratio of it, or
+A log is worth cleaning when its cleanable part is more than min.cleanable.dirty.ratio of it, or
 when its oldest dirty record is older than max.compaction.lag.ms.  The dirtiest comes first.
 """
 
@@ -22,7 +22,7 @@ from highwater.kafka.config import LONG_MAX
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A compacted log, and what cleaning it now would touch."""
+    """A compacted log, and the part that a cleaning would touch now."""
 
     log: Log
     first_dirty: int
@@ -31,7 +31,7 @@ class Candidate:
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """How long ago max.compaction.lag.ms wanted it to be cleaned."""
+    """The time since max.compaction.lag.ms required a cleaning."""
 
     @property
     def ratio(self) -> float:
@@ -46,7 +46,7 @@ class Candidate:
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> int:
-    """The checkpoint, where it is an offset of this log; else all of the log is dirty."""
+    """The checkpoint, if it is an offset of this log; otherwise all of the log is dirty."""
     start = log.log_start_offset
     if checkpoint is None or not start <= checkpoint <= log.log_end_offset:
         return start
@@ -54,13 +54,13 @@ def first_dirty_offset(log: Log, checkpoint: int | None) -> int:
 
 
 def last_stable_offset(log: Log) -> int:
-    """Below it everything is replicated and decided."""
+    """The offset below which everything is replicated and decided."""
     unstable = log.first_unstable_offset
     return log.high_watermark if unstable is None else min(unstable, log.high_watermark)
 
 
 def inspect(log: Log, checkpoint: int | None, now_ms: int) -> Candidate:
-    """What cleaning this log now would mean."""
+    """The candidate that this log is now."""
     segments = log.segments
     inactive = segments[:-1]
     first_dirty = first_dirty_offset(log, checkpoint)
@@ -73,7 +73,7 @@ def inspect(log: Log, checkpoint: int | None, now_ms: int) -> Candidate:
                 bound = min(bound, segment.base_offset)
                 break
     bound = max(first_dirty, bound)
-    # whole segments only: the one that holds the bound stays as it is
+    # whole segments only: the one that holds the bound stays
     end = first_dirty
     for segment, following in pairwise(segments):
         if following.base_offset > bound:
@@ -100,6 +100,6 @@ def _delay(log: Log, dirty: list[Segment], now_ms: int) -> int:
 
 
 def dirtiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """The one to clean next."""
+    """The next candidate to clean."""
     due = [candidate for candidate in candidates if candidate.due]
     return max(due, key=lambda candidate: candidate.ratio, default=None)

@@ -1,13 +1,13 @@
-"""One batch through the cleaner: dropped, kept as it is, or written anew with fewer records.
+"""One batch in the cleaner: dropped, kept as it is, or rewritten with fewer records.
 
 A record stays if no later one has its key; a record without a key does not stay in a compacted log.
 A tombstone (a key without a value) stays for delete.retention.ms after the first cleaning that met
-it, so that a reader who began before sees the deletion: that time, the *delete horizon*, is put
+it, so that a reader who began before sees the deletion.  That time, the *delete horizon*, is put
 into the batch in place of its base timestamp, with a bit in its attributes (KIP-534).
 
-What a batch stands for does not change: base offset, last offset, producer, epoch and sequence stay
-as they were, however many records are left.  The last batch of a producer that is still remembered
-stays even with none, because its sequence number has to be found when the log is read again.
+The identity of a batch does not change: base offset, last offset, producer, epoch and sequence stay
+the same, however many records are left.  The last batch of a producer that the log remembers stays
+even with none, because its sequence number must be found when the log is read again.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _CRC_AT, _TIMES_AT, _COUNT_AT = 17, 27, 57
 
 
 class LastRecord(NamedTuple):
-    """What must stay of a producer that the log still remembers."""
+    """The batch that must stay for a producer that the log still remembers."""
 
     last_offset: int
-    """Of its last batch of data; -1: only a marker of it is known."""
+    """The end of its last batch of data; -1: only a marker of it is known."""
     epoch: int
 
 
 @dataclass(slots=True)
 class Filter:
-    """What decides about batches in one cleaning of one log."""
+    """Decides about batches in one cleaning of one log."""
 
     offsets: OffsetMap
     transactions: CleanedTransactions
@@ -70,7 +70,7 @@ class Filter:
     delete_retention_ms: int
 
     def clean(self, view: Buffer, header: BatchHeader) -> Buffer | None:
-        """The batch as it shall stand in the cleaned segment, None for not at all.
+        """The batch for the cleaned segment; None drops it.
 
         `view` holds this batch alone.  Raises ApiError(CORRUPT_MESSAGE).
         """
@@ -112,7 +112,7 @@ class Filter:
         return horizon is None or self.now_ms < horizon
 
     def _emptied(self, view: Buffer, header: BatchHeader) -> Buffer | None:
-        """An empty batch, if it is the last word of its producer."""
+        """An empty batch, if it is the last one of its producer."""
         if header.producer_id < 0:
             return None
         last = self.producers.get(header.producer_id)
@@ -126,12 +126,12 @@ class Filter:
 
 
 def horizon_of(header: BatchHeader) -> int | None:
-    """The time from which on tombstones (or the marker) of this batch may go."""
+    """The time after which tombstones (or the marker) of this batch may be removed."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
 def _check(view: Buffer, header: BatchHeader) -> None:
-    """A batch that is written anew gets a new CRC, which must not make a damaged one valid."""
+    """Checks a batch first: its new CRC must not make a damaged batch valid."""
     if not check_crc(view, header, header.position):
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,

@@ -1,11 +1,11 @@
-"""Transactions while a log is cleaned: which batches were aborted, and which markers still matter.
+"""Transactions in a log that is cleaned: the aborted batches, and the markers still needed.
 
-The cleaner goes through the log in order, and keeps here what it has met of each transaction.
+The cleaner goes through the log in order, and notes here what it meets of each transaction.
 
-* A batch of an aborted transaction is dropped: nobody may read it.
+* A batch of an aborted transaction is dropped: no client may read it.
 * A marker must outlive the data of its transaction, or a reader (and the producer state) would take
-  that for an open one.  It may go once a pass met no batch of the transaction any more, and then
-  only delete.retention.ms after the pass that saw this first (the delete horizon of its batch).
+  the transaction for an open one.  It may go once a pass met no batch of the transaction any more,
+  and then only delete.retention.ms after that pass (the delete horizon of its batch).
 * An aborted transaction stays in the segment's .txnindex as long as batches of it were met.
 
 The list of aborted transactions comes from the segments' transaction indexes.
@@ -20,7 +20,7 @@ from highwater.kafka.wire.records import BatchHeader, Marker
 
 
 class CleanedTransactions:
-    """Of one pass through a log."""
+    """The transactions of one pass through a log."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         ahead = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
@@ -29,7 +29,7 @@ class CleanedTransactions:
         """By producer id: the transaction, and whether a batch of it was met."""
         self._committed: dict[int, None] = {}
         self.retained: list[AbortedTransaction] = []
-        """Those whose marker was met and whose batches were too; taken by `take_retained`."""
+        """Those whose marker and batches were both met; taken by `take_retained`."""
 
     def _reach(self, offset: int) -> None:
         while self._ahead and self._ahead[-1].first_offset <= offset:
@@ -37,7 +37,7 @@ class CleanedTransactions:
             self._aborted.setdefault(found.producer_id, (found, False))
 
     def batch(self, header: BatchHeader) -> bool:
-        """A batch of records was met; whether it is of an aborted transaction."""
+        """Takes a batch of records; returns whether it is of an aborted transaction."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -49,7 +49,7 @@ class CleanedTransactions:
         return True
 
     def control(self, header: BatchHeader, marker: Marker | None) -> bool:
-        """A control batch was met; whether nothing needs its marker any more."""
+        """Takes a control batch; returns whether its marker is no longer needed."""
         self._reach(header.last_offset)
         if marker is None:
             return header.record_count == 0  # an unknown kind of control record stays
@@ -64,6 +64,6 @@ class CleanedTransactions:
         return True
 
     def take_retained(self) -> list[AbortedTransaction]:
-        """What goes into the transaction index of the segment that was just written."""
+        """The entries for the transaction index of the segment that was just written."""
         taken, self.retained = self.retained, []
         return taken

@@ -1,15 +1,15 @@
 """The heavy part of a cleaning: two passes over the files of a log, in steps.
 
 1. The dirty section, from the first dirty offset to the first that must not be cleaned, is read for
-   its keys (`OffsetMap`).  Where the map gets full, this cleaning ends there.
-2. All segments up to there are read again and written anew, several small ones into one, as far as
+   its keys (`OffsetMap`).  If the map is full, this cleaning ends there.
+2. All segments up to there are read again and rewritten, several small ones into one, as far as
    they fit into a segment.  Each group gives one `.cleaned` file with its indexes.
 
-Nothing here changes the log: whoever ran a step flushes the files and swaps them in (`replacement`)
-before the next step, so that no more than one group's copy takes up room on the disk.
+Nothing here changes the log: the caller of a step flushes the files and swaps them in
+(`replacement`) before the next step, so that no more than one group's copy takes up disk space.
 
-A job is plain data, because on a real machine the work is done by a process of its own
-(`Disk.apart`): it imports this module and what this needs, and no other part of a broker.
+A job is plain data, because on a real machine a separate process does the work (`Disk.apart`).  It
+imports this module and its imports, and no other part of a broker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SMALLEST_READ = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One segment, as it was when the cleaning began."""
+    """One segment, as it was at the start of the cleaning."""
 
     base_offset: int
     path: str
@@ -53,7 +53,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanJob:
-    """Everything that a cleaning needs to know of a log."""
+    """All inputs of a cleaning."""
 
     folder: str
     sources: tuple[Source, ...]
@@ -85,14 +85,14 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Each further step: segments, and the one that shall replace them."""
+    """Each further step: old segments, and the one that will replace them."""
 
     base_offset: int
-    """Of the new one, and of the first of the old ones."""
+    """The base offset of the new segment and of the first old one."""
     replaced: tuple[int, ...]
-    """Base offsets of the old ones."""
+    """Base offsets of the old segments."""
     suffixes: tuple[str, ...]
-    """Which files there are, each with CLEANED after it."""
+    """The suffixes of its files; CLEANED follows each."""
     bytes_read: int
     bytes_written: int
     records_read: int
@@ -146,7 +146,7 @@ def _map_keys(disk: Disk, job: CleanJob, offsets: OffsetMap, pace: Pace) -> int:
                 offsets.reach(header.last_offset)
         finally:
             file.close()
-        # compaction may have removed what stood at its end
+        # compaction may have removed the last records of the segment
         offsets.reach(min(source.next_base, job.end) - 1)
     return read
 
@@ -154,7 +154,7 @@ def _map_keys(disk: Disk, job: CleanJob, offsets: OffsetMap, pace: Pace) -> int:
 def read_batches(
     file: File, size: int, io_bytes: int, pace: Pace
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a file's first `size` bytes, each with a view of its own bytes."""
+    """The batches of a file's first `size` bytes, each with a view of its bytes."""
     position, chunk, start = 0, memoryview(b""), 0
     step = max(io_bytes, SMALLEST_READ)
     while position < size:
@@ -190,7 +190,7 @@ def _corrupt(file: File, position: int, what: str) -> ApiError:
 def group_by_size(
     sources: Sequence[Source], segment_bytes: int, index_bytes: int
 ) -> Iterator[list[Source]]:
-    """Neighbours that fit into one segment together, by their sizes before the cleaning."""
+    """Groups neighbours that fit into one segment, by their sizes before the cleaning."""
     group: list[Source] = []
     size = indexes = 0
     for source in sources:
@@ -241,7 +241,7 @@ def _clean_group(
 
 
 class _Target:
-    """A segment in the making: what is waiting is written together, at the cleaner's pace."""
+    """A segment in the making: pending batches are written together, at the cleaner's pace."""
 
     def __init__(self, disk: Disk, job: CleanJob, base_offset: int, pace: Pace) -> None:
         self.segment = Segment(
@@ -278,7 +278,7 @@ class _Target:
             self._waiting, self._waiting_bytes = [], 0
 
     def finish(self, aborted: Sequence[AbortedTransaction]) -> tuple[str, ...]:
-        """Writes what is left and the indexes; gives the suffixes of the files."""
+        """Writes the rest and the indexes; returns the suffixes of the files."""
         self._write()
         for entry in aborted:
             self.segment.txn_index.append(entry)
