@@ -1,8 +1,9 @@
-"""One module for each API, all of one shape; this tuple is all that the broker answers.
+"""One module for each API, all of one shape; the tuple HANDLERS is everything the broker answers.
 
-A module has `API` (key, versions, plane), `handle(ctx, request)`, and where the answer has a place
-for an error `error_response(ctx, request, code)`, which the handler pool uses for what `handle`
-raised.  To add an API is to write its module and name it here; ApiVersions is made from this tuple.
+A module has `API` (key, versions, plane) and `handle(ctx, request)`.  Where the answer has a place
+for an error it also has `error_response(ctx, request, code)`, which the handler pool uses for an
+exception of `handle`.  To add an API, write its module and name it here; ApiVersions uses this
+tuple.
 """
 
 from __future__ import annotations
@@ -128,4 +129,4 @@ HANDLERS: tuple[ModuleType, ...] = (
 )
 
 TABLE = handler_table(HANDLERS)
-"""By API key, as the handler pools look them up."""
+"""By API key, for the handler pools."""

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn, API 25, v0-4: a group's offsets join a transaction.
 
-That is, the partition of __consumer_offsets that the group belongs to joins it.
+It adds the partition of __consumer_offsets to which the group belongs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn, API 24, v0-5: partitions join a transaction, or are looked for in one.
+"""AddPartitionsToTxn, API 24, v0-5: adds partitions to a transaction, or looks for them in one.
 
-v0-3 are a producer's: it must name a partition here before it writes to it.  If one of them does
-not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  From v4 on brokers ask, for many
-transactions at once, mostly with verifyOnly: may this partition take a batch of that transaction
-(KIP-890)?  v5 adds an error code for that, TRANSACTION_ABORTABLE.
+v0-3 are a producer's: it must name a partition here before it writes to it.  If one of the
+partitions does not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  From v4 on brokers
+ask, for many transactions at once, mostly with verifyOnly: may this partition take a batch of that
+transaction (KIP-890)?  v5 adds an error code for the answer, TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _asked(ctx: Context, request: Any) -> list[Asked]:
 
 
 def _begin(ctx: Context, one: Asked, together: Together, index: int) -> Codes | None:
-    """The answer, or None: it comes later."""
+    """The answer, or None if it comes later."""
     metadata, transactions = ctx.services.metadata, ctx.services.transactions
     partitions = one.partitions
     unknown = [tp for tp in partitions if metadata.partition(tp) is None]
@@ -133,7 +133,7 @@ def _response(ctx: Context, asked: Iterable[Asked], answers: Iterable[Codes]) ->
 
 
 def _known(ctx: Context, code: ErrorCode) -> ErrorCode:
-    """Old clients do not know every code."""
+    """Replaces codes that old clients do not know."""
     if code is ErrorCode.PRODUCER_FENCED and ctx.version < FIRST_WITH_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,7 +1,6 @@
-"""AlterConfigs, API 33, v0-2: replaces all overrides of a topic; IncrementalAlterConfigs is the
-better way.
+"""AlterConfigs, API 33, v0-2: replaces all overrides of a topic; IncrementalAlterConfigs is better.
 
-Any broker does it; a broker's own properties it changes itself (`broker.admin.broker_config`).
+Any broker changes topics; only the broker itself changes its own properties (`admin/configs`).
 """
 
 from __future__ import annotations

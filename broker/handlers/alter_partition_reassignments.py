@@ -1,8 +1,8 @@
 """AlterPartitionReassignments, API 45, v0: moves partitions to other brokers, or cancels a move
 (KIP-455).
 
-Only the controller does it; null replicas cancel.  Answered when the move has been written to
-ZooKeeper, not when it is done.
+Only the controller does it; null replicas cancel.  The answer is given when the move has been
+written to ZooKeeper, not when it is done.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""AlterReplicaLogDirs, API 34, v0-2: this broker's replicas move between its log directories.
+"""AlterReplicaLogDirs, API 34, v0-2: moves this broker's replicas between its log directories.
 
-The answer tells that the move has begun; DescribeLogDirs shows the copy as a future replica until
-it has taken the old one's place.  A partition that is not here yet is REPLICA_NOT_AVAILABLE (or
-UNKNOWN_TOPIC_OR_PARTITION, where nobody knows of it), and will be made in that directory.
+The answer says that the move has begun.  DescribeLogDirs shows the copy as a future replica until
+it replaces the old one.  A partition that is not here yet is REPLICA_NOT_AVAILABLE (or
+UNKNOWN_TOPIC_OR_PARTITION, where this broker does not know it), and will be created in that
+directory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ApiVersions, API 18, v0-4: which APIs this broker answers, in which versions.
+"""ApiVersions, API 18, v0-4: the APIs that this broker answers, with their versions.
 
 A client sends it first on each connection, in the newest version that it knows.  Where that is too
 new, the answer is in v0 with UNSUPPORTED_VERSION and this API's own range, and the client asks
-again (KIP-511). From v3 on it names the client's software.  The list is that of the handler
-modules, the same on every listener.  No features are offered below inter.broker.protocol.version
-2.7.
+again (KIP-511).  From v3 on the request names the client's software.  The list is made from the
+handler modules and is the same on every listener.  No features are offered below
+inter.broker.protocol.version 2.7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls, API 30, v0-3: allows or denies something.  There is no authorizer.
+"""CreateAcls, API 30, v0-3: adds access rules.  There is no authorizer.
 
 The answer is SECURITY_DISABLED.
 """

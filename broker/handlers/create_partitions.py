@@ -1,8 +1,8 @@
 """CreatePartitions, API 37, v0-3: grows topics, and waits until every broker shows the new
 partitions with leaders (`membership/agreement`).
 
-Only the controller's broker does it.  `count` is the new total, and must be more than there are;
-without an assignment the new partitions continue the placement of the old ones.
+Only the controller's broker does it.  `count` is the new total, and must be larger than the old
+one; without an assignment the new partitions continue the placement of the old ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """CreateTopics, API 19, v0-7: creates topics, and waits until every broker shows their
 leaders (`membership/agreement`).
 
-Only the controller's broker does it (NOT_CONTROLLER otherwise).  The topics are independent of each
-other: each has its own error.  A time-out of 0 does not wait: the topic is created, the answer
-REQUEST_TIMED_OUT.
+Only the controller's broker does it (NOT_CONTROLLER otherwise).  The topics are independent: each
+has its own error.  With a time-out of 0 the topic is created, and the answer is REQUEST_TIMED_OUT
+at once.
 
 v1 adds validate_only and messages, v4 the broker's defaults by -1, v5 the topic's resulting numbers
 and configuration, v6 knows THROTTLING_QUOTA_EXCEEDED, v7 topic ids (zero here).
@@ -116,7 +116,7 @@ def _answer(
     outcomes: Mapping[str, Outcome],
     details: Mapping[str, Mapping[str, Any]],
 ) -> Response:
-    """`names` as they were asked for: one that came twice is answered twice."""
+    """`names` in the order of the request: a name given twice is answered twice."""
     failed: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1, "configs": []}
     results = [
         _Result(

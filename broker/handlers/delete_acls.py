@@ -1,4 +1,4 @@
-"""DeleteAcls, API 31, v0-3: takes back what was allowed or denied.  There is no authorizer.
+"""DeleteAcls, API 31, v0-3: removes access rules.  There is no authorizer.
 
 The answer is SECURITY_DISABLED.
 """

@@ -1,6 +1,6 @@
-"""DeleteGroups, API 42, v0-2: deletes groups without members, and all that they have committed.
+"""DeleteGroups, API 42, v0-2: deletes groups without members, with all their committed offsets.
 
-Answered when the tombstones are committed.
+The answer is given when the tombstones are committed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteRecords, API 21, v0-2: moves the log start offset up (KIP-107).
 
-Answered when every live replica has followed: the low watermark, the least log start offset among
-them, has reached the offset asked for.  -1 asks for everything below the HW.
+The answer is given when every live replica has followed: the low watermark, the least log start
+offset among them, has reached the offset asked for.  -1 asks for everything below the HW.
 """
 
 from __future__ import annotations

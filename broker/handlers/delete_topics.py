@@ -1,8 +1,8 @@
 """DeleteTopics, API 20, v0-6: marks topics for deletion, and waits until they are gone.
 
 Only the controller's broker does it.  The controller deletes a topic when all of its replicas are
-alive, so that a time-out does not mean that it stays.  v6 can name topics by id, of which there are
-none here.
+alive, so a time-out does not mean that the topic stays.  v6 can name topics by id, but no topic has
+an id here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
-    """Names and topic ids; a name that came twice is answered twice."""
+    """Names and topic ids; a name given twice is answered twice."""
     if ctx.version < FIRST_BY_STATE:
         return list(request.topic_names), []
     names = []

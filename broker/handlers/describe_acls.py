@@ -1,4 +1,4 @@
-"""DescribeAcls, API 29, v0-3: who may do what.  There is no authorizer: SECURITY_DISABLED."""
+"""DescribeAcls, API 29, v0-3: access rules.  There is no authorizer: SECURITY_DISABLED."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, API 48, v0-1: quotas of the users, clients and addresses of a filter.
+"""DescribeClientQuotas, API 48, v0-1: the quotas of users, clients and addresses, by a filter.
 
 v1 is flexible.
 """

@@ -1,6 +1,6 @@
 """DescribeCluster, API 60, v0-1: the cluster's id, its controller and its brokers.
 
-v1 says whether brokers or controllers are asked for; there are only brokers here.
+v1 says whether the client asks for brokers or for controllers; there are only brokers here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""DescribeConfigs, API 32, v0-4: the properties of topics and of this broker, with where they come
-from.
+"""DescribeConfigs, API 32, v0-4: the properties of topics and of this broker, with their sources.
 
 A broker answers for itself alone.  v0 says only whether a value is a default, v1 its source and
 synonyms, v3 its type and, where the client asks for it, its documentation.  Sensitive values are

@@ -1,7 +1,7 @@
 """DescribeGroups, API 15, v0-5: members and state of groups.
 
-A group that does not exist is Dead.  Subscriptions and assignments are shown in Stable alone: in
-between they are not those that are in force.
+A group that does not exist is Dead.  Subscriptions and assignments are shown in Stable alone: at
+other times they are not those in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
 _ALL_OPERATIONS = {3, 6, 8}
-"""READ, DELETE, DESCRIBE: what there is to be allowed of a group."""
+"""READ, DELETE, DESCRIBE: the operations that exist for a group."""
 
 
 def handle(ctx: Context, request: Any) -> Reply:

@@ -1,9 +1,9 @@
 """DescribeLogDirs, API 35, v0-4: the log directories of this broker, with the size and lag of each
 replica.
 
-A directory that has failed has the error KAFKA_STORAGE_ERROR.  The lag is how far a log ends before
-its HW, and of a replica that is being moved here (KIP-113) how far it ends before the current one.
-From v4 on the size of the volume is told, and how much of it can still be used (KIP-827).
+A directory that has failed has the error KAFKA_STORAGE_ERROR.  The lag is the distance from a log's
+end to its HW; for a copy in the making (KIP-113) it is the distance to the end of the current log.
+v4 adds the size of the volume and its usable space (KIP-827).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 def _replicas(
     logs: LogManager, folder: str, wanted: set[TopicPartition] | None
 ) -> dict[TopicPartition, Any]:
-    """Those in one directory, current and future ones: no partition has both in the same."""
+    """The current and future replicas in one directory; it never has both of one partition."""
     found = {
         tp: _Partition(
             partition_index=tp.partition,

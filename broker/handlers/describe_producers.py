@@ -1,4 +1,4 @@
-"""DescribeProducers, API 61, v0: the producers that a replica remembers (KIP-664)."""
+"""DescribeProducers, API 61, v0: the producers in a replica's memory (KIP-664)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _producers(ctx: Context, tp: TopicPartition) -> list[Any]:
-    """Raises ApiError where this broker holds no replica; a follower knows them as the leader."""
+    """Raises ApiError where this broker holds no replica; a follower answers like the leader."""
     log = ctx.services.replicas.partition(tp).log
     if log is None:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

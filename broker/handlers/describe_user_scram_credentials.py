@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials, API 50, v0: which users have SCRAM credentials (KIP-554).
+"""DescribeUserScramCredentials, API 50, v0: the users that have SCRAM credentials (KIP-554).
 
-SASL is not built, so nobody has: an empty list, or RESOURCE_NOT_FOUND for each user that was named.
+SASL is not built, so no user has: an empty list, or RESOURCE_NOT_FOUND for each named user.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ElectLeaders, API 43, v0-2: elects preferred leaders, or (v1) a leader from outside the ISR.
 
 Only the controller does it.  An unclean election is for partitions without a leader.  The answer
-waits until the metadata cache shows the leaders.  Asked for all partitions, it leaves out those
-that needed none.
+waits until the metadata cache shows the leaders.  For a request of all partitions the answer leaves
+out those that needed none.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _answer(outcomes: Mapping[TopicPartition, Outcome]) -> Response:
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    """The error at the top and at every partition that was named (v0 has only the latter)."""
+    """The error at the top and at every named partition (v0 has only the latter)."""
     outcomes: dict[TopicPartition, Outcome] = {
         TopicPartition(t.topic, p): (code, None)
         for t in request.topic_partitions or ()

@@ -1,9 +1,9 @@
 """EndTxn, API 26, v0-4: commits or aborts a transaction.
 
-Answered when the decision is committed in __transaction_state: from then on it holds, and the
-markers follow.  The next transaction may begin when they are all written; until then the client is
-told to wait (CONCURRENT_TRANSACTIONS).  Deviation from Kafka 4: no v5, which gives a new epoch for
-each transaction (KIP-890 part 2).
+The answer is given when the decision is committed in __transaction_state: from then on it holds,
+and the markers follow.  The next transaction may begin when they are all written; until then the
+client is told to wait (CONCURRENT_TRANSACTIONS).  Deviation from Kafka 4: no v5, which gives a new
+epoch for each transaction (KIP-890 part 2).
 """
 
 from __future__ import annotations

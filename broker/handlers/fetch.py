@@ -1,23 +1,23 @@
 """Fetch, API 1, v4-12: reads record batches for consumers and for followers.
 
-A consumer is given what lies below the HW (read_uncommitted) or the LSO (read_committed); at or
-above it the answer is empty and not an error.  A follower is given everything up to the LEO, and
-what it asks for is recorded as its progress, once, and only for partitions that were read without
-an error.  Followers serve nobody: NOT_LEADER_OR_FOLLOWER.
+A consumer gets records below the HW (read_uncommitted) or the LSO (read_committed); at or above
+that limit the answer is empty and not an error.  A follower gets everything up to the LEO.  Its
+fetch offset is recorded as its progress, once, and only for partitions that were read without an
+error.  A follower answers no Fetch: NOT_LEADER_OR_FOLLOWER.
 
-The answer waits in the purgatory until min_bytes are there (no more than the answer may have at
-all), a partition has an error or was read from an older segment than the one that its limit lies
-in, or max_wait_ms have passed.  Records are never touched: they go from the segment to the socket.
-A fetch of thousands of partitions is read in turns, and then only those of them that have news.
-Where a batch begins may have to be looked up on the disk, which is waited for outside of the loop.
-v7 brought sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and
-ignored), v12 diverging epochs (KIP-595).
+The answer waits in the purgatory until one of these holds: min_bytes are there (or as much as the
+answer may hold, if that is less); a partition has an error; a partition was read from a segment
+older than the one in which its limit lies; max_wait_ms have passed.  Records are never touched:
+they go from the segment to the socket.  A fetch of thousands of partitions is read in turns, and
+later only its partitions with news are read again.  If the start of a batch must be looked up on
+the disk, the wait is outside of the loop.  v7 brought sessions (KIP-227), v9 the fence by leader
+epoch (KIP-320), v11 the rack (read and ignored), v12 diverging epochs (KIP-595).
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
-Deviations: an offset above the HW (or LSO) waits as one at it does; Kafka answers it at once with
-nothing, and the client asks again and again.  An unknown partition ends the wait as any error does,
-and a first batch that comes during it counts whole even above the partition's max_bytes; in Kafka
-the others of the fetch go on waiting, and it counts as max_bytes.
+Deviations: an offset above the HW (or LSO) waits like one at it; Kafka answers it at once with
+nothing, and the client repeats the request endlessly.  An unknown partition ends the wait like any
+error, and a first batch that arrives during it counts whole, even above the partition's max_bytes;
+in Kafka the other partitions go on waiting, and the batch counts as max_bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from highwater.world.api import ColdRead
 API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
 
 AT_ONCE = 120
-"""Partitions read before others have their turn: some 3 ms."""
+"""The number of partitions read before other tasks have their turn: some 3 ms."""
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -74,8 +74,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
-    """As many partitions as a follower may have would keep everybody else waiting, and so would
-    the disk, where it alone knows where batches begin."""
+    """Reads in turns: a follower's many partitions, or a disk on which alone it can be seen where
+    batches begin, would keep everybody else waiting."""
     for first in range(0, len(fetch.asked), AT_ONCE):
         some = fetch.asked[first : first + AT_ONCE]
         if not fetch.read_at_once(some):
@@ -86,19 +86,19 @@ async def _in_turns(fetch: FetchOperation) -> Reply:
 
 
 class _Read(NamedTuple):
-    """A partition as it was when it was read last."""
+    """The latest read of a partition."""
 
     result: FetchedPartition
     at_once: bool
-    """Whether the fetch is answered for this alone."""
+    """Whether the fetch is answered because of this partition alone."""
     counted: int = 0
     """Bytes that count towards min_bytes."""
     segment: int | None = None
-    """Base offset of the segment in which the fetch offset lay when it was read first."""
+    """Base offset of the segment in which the fetch offset lay at the first read."""
 
 
 class FetchOperation(DelayedOperation):
-    """One fetch, answered at once or when enough has come."""
+    """One fetch, answered at once or when enough has arrived."""
 
     kind: ClassVar[str] = "Fetch"
 
@@ -118,15 +118,15 @@ class FetchOperation(DelayedOperation):
         self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
         self._reads: list[_Read] = []
-        """Of each partition in `asked`."""
+        """One for each partition in `asked`."""
         self._size = 0
-        """Bytes to send, of all partitions."""
+        """Bytes to send, for all partitions."""
         self._counted = 0
         self._left = self._most()
         self._min_bytes = min(request.min_bytes, self._left)
         self._news: set[Hashable] = set()
         self._tried = False
-        """Whether it waits: what the handler has read is as it stands at the first try."""
+        """Whether it waits: at the first try the handler's reads are still fresh."""
 
     @property
     def _follower(self) -> bool:
@@ -143,15 +143,15 @@ class FetchOperation(DelayedOperation):
         )
 
     def read(self, partitions: Sequence[FetchPartition]) -> None:
-        """The next ones, as they stand: whole batches within max_bytes, but the first batch of the
-        answer whole whatever its size (KIP-74).  What a follower asks for is its progress."""
+        """Reads the next partitions: whole batches within max_bytes, but the first batch of the
+        answer whole whatever its size (KIP-74).  A follower's fetch offset is its progress."""
         reads = [self._read(p) for p in partitions]
         self._reads += reads
         if self._follower:
             self._record_progress(partitions, [r.result for r in reads])
 
     def read_at_once(self, partitions: Sequence[FetchPartition]) -> bool:
-        """`read`, unless the disk would have to be waited for: then nothing was done."""
+        """`read`; returns False and does nothing if it would have to wait for the disk."""
         before = self._size, self._left, self._counted
         try:
             read_at_once(self.ctx.services.world.disk, lambda: self.read(partitions))
@@ -161,20 +161,20 @@ class FetchOperation(DelayedOperation):
         return True
 
     async def read_from_disk(self, partitions: Sequence[FetchPartition]) -> None:
-        """`read`, each partition once all that it takes is in memory: two places, as a rule."""
+        """`read`, each partition once all it needs is in memory: two places, as a rule."""
         for p in partitions:
             await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]))
 
     def read_again(self, changed: Container[Hashable]) -> None:
-        """Those that have changed, and whatever is not empty: its bytes may not be there any more.
-        An empty answer is as good later: an error meanwhile is news, too."""
+        """Reads again what has changed and all that is not empty, as its bytes may be gone.  An
+        empty result needs no second read: an error would have been news."""
         self._size, self._left, self._counted = 0, self._most(), 0
         for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=True)):
             if r.counted or r.result.error or p.tp in changed:
                 self._reads[n] = self._read(p, r.segment)
 
     def changed(self) -> set[TopicPartition]:
-        """Those that stand otherwise than when they were read: between two turns nobody tells."""
+        """Partitions that changed since they were read: between two turns no news arrives."""
         replicas, request = self.ctx.services.replicas, self.request
         changed = set()
         for p, r in zip(self.asked, self._reads, strict=True):
@@ -189,7 +189,7 @@ class FetchOperation(DelayedOperation):
         return changed
 
     def _most(self) -> int:
-        """Bytes that the answer may have."""
+        """The most bytes that the answer may have."""
         services = self.ctx.services
         most = min(self.request.max_bytes, services.config.fetch_max_bytes)
         if services.quotas.active and not self._follower:
@@ -199,7 +199,7 @@ class FetchOperation(DelayedOperation):
         return most
 
     def _read(self, p: FetchPartition, segment: int | None = None) -> _Read:
-        """`segment` is that of the first read, where this is a later one."""
+        """`segment` is that of the first read, if this is a later one."""
         request, replicas = self.request, self.ctx.services.replicas
         most, min_one = self._left, not self._size
         held_back = self._follower and replicas.held_back(p.tp, request.replica_id)
@@ -260,7 +260,7 @@ class FetchOperation(DelayedOperation):
         return Response(parts=parts, error_names=names)
 
     def _throttle_ms(self, size: int) -> int:
-        """How long this client is to wait for its consumer_byte_rate; then the answer is empty, and
+        """How long this client must wait for its consumer_byte_rate; then the answer is empty, and
         its records do not count.
         """
         ctx, now_ms = self.ctx, monotonic_ms()
@@ -274,7 +274,7 @@ class FetchOperation(DelayedOperation):
     def _throttled(self, throttle_ms: int) -> Response:
         session_id = 0
         if self.session is not None:
-            if self.full:  # the client has not seen it, and asks for another one
+            if self.full:  # the client has not seen it, and opens another one
                 self.ctx.services.replicas.sessions.close(self.session)
             else:
                 session_id = self.session.id

@@ -1,9 +1,9 @@
-"""FindCoordinator, API 10, v0-6: which broker looks after a group or a transactional id.
+"""FindCoordinator, API 10, v0-6: the broker that coordinates a group or a transactional id.
 
-A group's coordinator leads the partition of __consumer_offsets that the group belongs to.  That
-topic is created when the first group is asked for.  So it is with transactional ids (v1) and
-__transaction_state.  While there is no leader the answer is COORDINATOR_NOT_AVAILABLE, which
-clients repeat.  From v4 on several keys are asked for at once.
+A group's coordinator leads the partition of __consumer_offsets to which the group belongs.  That
+topic is created at the first request for a group.  Transactional ids (v1) have __transaction_state
+in the same way.  While there is no leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask
+again.  From v4 on a request has several keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Heartbeat, API 12, v0-4: a member says it is alive, and hears whether its group is rebalancing.
+"""Heartbeat, API 12, v0-4: a member says it is alive, and learns whether its group rebalances.
 
-v3 has static members.  While the group is being loaded the answer is "fine".
+v3 has static members.  While the group is being loaded the answer is NONE.
 """
 
 from __future__ import annotations

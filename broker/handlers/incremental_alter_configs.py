@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, API 44, v0-1: sets, deletes, appends to or subtracts from overrides
 (KIP-339).
 
-Any broker does it; two that change one topic at once do not undo each other, as the write is
-conditional.  A broker's own properties, and the levels of its loggers, it changes itself.
+Any broker changes topics; two that change one topic at once do not undo each other, as the write is
+conditional.  Only the broker itself changes its own properties and the levels of its loggers.
 """
 
 from __future__ import annotations

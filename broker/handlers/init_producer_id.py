@@ -1,9 +1,9 @@
 """InitProducerId, API 22, v0-5: gives an idempotent or transactional producer its id and epoch.
 
-Without a transactional id every question gets a new producer id, in epoch 0; one that names its old
-id and epoch (v3, KIP-360) gets a new id, too.  With a transactional id the answer is that id's
-producer id in a higher epoch, which fences whoever used it before; an open transaction is aborted
-first, and the client asks again meanwhile (CONCURRENT_TRANSACTIONS).
+Without a transactional id every request gets a new producer id, in epoch 0, even one that names its
+old id and epoch (v3, KIP-360).  With a transactional id the answer is that id's producer id in a
+higher epoch, which fences the producer that had the id before.  An open transaction is aborted
+first; meanwhile the client must ask again (CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     try:
         producer_id = await _generate(ctx)
     except ApiError:
-        # what a producer repeats: it has nothing yet that it could lose
+        # a producer repeats these: it has nothing yet that it could lose
         return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return _response(Identity(producer_id, 0))
 

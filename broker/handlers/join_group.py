@@ -1,8 +1,8 @@
 """JoinGroup, API 11, v0-9: a member joins its group's next generation.
 
-It waits until all members have joined.  v1 brings a rebalance time-out of its own, v4 asks a new
-member to come again with the id it is given (KIP-394), v5 has static members, v7 the protocol's
-type in the answer, v9 lets a static leader come back without assigning anew.
+It waits until all members have joined.  v1 has its own rebalance time-out, v4 tells a new member to
+come again with the id that it is given (KIP-394), v5 has static members, v7 the protocol's type in
+the answer, v9 lets a static leader come back without a new assignment.
 """
 
 from __future__ import annotations

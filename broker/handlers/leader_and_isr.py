@@ -1,9 +1,8 @@
-"""LeaderAndIsr, API 4, v0-4, control plane: the controller says who leads which partition, and in
-which epoch.
+"""LeaderAndIsr, API 4, v0-4, control plane: the controller names each partition's leader and epoch.
 
-Refused with STALE_CONTROLLER_EPOCH from an older controller, and with STALE_BROKER_EPOCH where it
-was meant for an earlier life of this broker (KIP-380); a partition whose leader epoch is not newer
-is left alone.
+An older controller's request is refused with STALE_CONTROLLER_EPOCH, and one meant for an earlier
+life of this broker with STALE_BROKER_EPOCH (KIP-380).  A partition whose leader epoch is not newer
+stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from highwater.kafka.wire.controller_messages import (
 
 API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
 AT_ONCE = 500
-"""Partitions; between so many others get their turn."""
+"""Partitions between two pauses that let other tasks run."""
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
@@ -63,7 +62,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
 async def _expect(
     ctx: Context, update: LeaderAndIsrUpdate, errors: Mapping[TopicPartition, ErrorCode]
 ) -> None:
-    """Clients that ask for the metadata now are better told of what this has just changed."""
+    """Tells the metadata cache which leaders changed: clients that ask now wait for the news."""
     for looked_at, (tp, state) in enumerate(update.states, 1):
         if errors[tp] is ErrorCode.NONE:
             ctx.services.metadata.expect(tp, state.leader_epoch, ctx.now_ms)

@@ -1,7 +1,7 @@
-"""ListGroups, API 16, v0-5: the groups that this broker looks after.
+"""ListGroups, API 16, v0-5: the groups that this broker coordinates.
 
-v4 filters by state, v5 by type; there is one type, classic.  COORDINATOR_LOAD_IN_PROGRESS comes
-beside the groups that are loaded.
+v4 filters by state, v5 by type; there is one type, classic.  COORDINATOR_LOAD_IN_PROGRESS may
+accompany the groups that are loaded.
 """
 
 from __future__ import annotations

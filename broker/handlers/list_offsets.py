@@ -1,4 +1,4 @@
-"""ListOffsets, API 2, v1-7: the first, the latest, or the first offset at or after a time.
+"""ListOffsets, API 2, v1-7: the first offset, the latest, or the first at or after a time.
 
 Timestamps -1 (latest), -2 (earliest), -3 (that of the largest timestamp, v7).  "Latest" is the HW
 for a consumer, the LSO under read_committed, the LEO for a follower.  A new leader whose HW has not
@@ -44,7 +44,7 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
 
 
 async def _from_disk(ctx: Context, request: Any) -> Reply:
-    """A timestamp is looked up in indexes and in the log, which the disk alone may have."""
+    """Looks a timestamp up in indexes and in the log, once the disk has given what is needed."""
     found = []
     for topic, p in _asked(request):
         look = partial(_partition, ctx, request, topic, p)
@@ -57,7 +57,7 @@ def _asked(request: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _places(ctx: Context, topic: str, asked: Any) -> int:
-    """Each segment's time index may have to be loaded to know which one is to be searched."""
+    """The places to load: each segment's time index may be needed to choose the one to search."""
     partition = ctx.services.replicas.partitions.get(TopicPartition(topic, asked.partition_index))
     log = None if partition is None else partition.log
     return PLACES + (0 if log is None else len(log.segments))

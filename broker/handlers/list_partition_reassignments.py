@@ -1,7 +1,6 @@
-"""ListPartitionReassignments, API 46, v0: the partitions that are being moved, and where to
-(KIP-455).
+"""ListPartitionReassignments, API 46, v0: the partitions being moved, and their targets (KIP-455).
 
-Only the controller knows.  Null topics mean all of them.
+Only the controller knows them.  Null topics mean all of them.
 """
 
 from __future__ import annotations

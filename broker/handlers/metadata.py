@@ -1,13 +1,13 @@
 """Metadata, API 3, v0-12: brokers, the controller, and the partitions of topics with their leaders.
 
-Answered from the metadata cache, on any broker, with the endpoints of the listener that the
-question came in on.  A topic that does not exist is created first where the request allows it (v4;
-before, always) and auto.create.topics.enable is set, and is answered LEADER_NOT_AVAILABLE then: the
-client asks again.
+Any broker answers it from its metadata cache, with the endpoints of the listener on which the
+request came in.  A topic that does not exist is first created if the request allows it (v4; before
+that, always) and auto.create.topics.enable is set.  The answer for it is LEADER_NOT_AVAILABLE, and
+the client asks again.
 
-v0 means all topics by an empty list, later ones by null.  Topic ids (v10; asked for by v12) do not
-exist below inter.broker.protocol.version 2.8: they are zero in answers, and UNKNOWN_TOPIC_ID when
-asked for.
+An empty list means all topics in v0, null in later versions.  Topic ids (answered from v10, asked
+for from v12) do not exist below inter.broker.protocol.version 2.8: they are zero in answers, and
+UNKNOWN_TOPIC_ID when asked for.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _answer(ctx: Context, request: Any, names: tuple[str, ...] | None) -> Respon
 
 
 class MetadataWait(DelayedOperation):
-    """Waits, not for long, until the leaders that are in doubt are known again."""
+    """Waits briefly until leaders in doubt are known again."""
 
     kind: ClassVar[str] = "topic"
 
@@ -85,9 +85,9 @@ class MetadataWait(DelayedOperation):
 
 
 class FirstNewsWait(DelayedOperation):
-    """Waits for the controller's first word after this broker's start.
+    """Waits for the controller's first message after this broker's start.
 
-    What is unknown then too is answered so, and created when the client asks again.
+    A topic still unknown then is answered as unknown, and created when the client asks again.
     """
 
     kind: ClassVar[str] = "topic"
@@ -139,7 +139,7 @@ def _all_known(ctx: Context, names: tuple[str, ...]) -> bool:
 async def _answer_slowly(
     ctx: Context, request: Any, names: tuple[str, ...], ids: list[bytes]
 ) -> Reply:
-    """With topics to be created, or ids that nobody has: an answer that is not kept."""
+    """The answer when topics must be created, or ids are unknown; it is not kept."""
     cache, version = ctx.services.metadata, ctx.version
     operations = bool(request.include_topic_authorized_operations)
     created = {
@@ -167,7 +167,7 @@ async def _answer_slowly(
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    """The error at every topic that was named."""
+    """The error at every named topic."""
     operations = operations_of_topic(ctx.version, False)
     parts = [
         encode_topic(ctx.version, topic.name or "", code, ()) + operations

@@ -1,7 +1,7 @@
-"""OffsetCommit, API 8, v0-9: a member says how far it has come.
+"""OffsetCommit, API 8, v0-9: a member stores how far it has come.
 
-Answered when the commit is committed itself.  v2-4 can say for how long it is kept; v6 brings the
-leader epoch of the last record, v7 static members.
+The answer is given when the commit itself is committed.  v2-4 can set how long it is kept; v6 has
+the leader epoch of the last record, v7 static members.
 """
 
 from __future__ import annotations

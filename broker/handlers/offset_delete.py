@@ -1,4 +1,4 @@
-"""OffsetDelete, API 47, v0: forgets what a group has committed.
+"""OffsetDelete, API 47, v0: forgets committed offsets of a group.
 
 Partitions of topics that the group reads are refused (GROUP_SUBSCRIBED_TO_TOPIC).
 """
@@ -36,7 +36,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _response(errors: dict[TopicPartition, ErrorCode], code: ErrorCode) -> Response:
-    """`code` is what became of the deletion."""
+    """`code` is the result of the deletion."""
     by_topic: dict[str, list[Any]] = {}
     for tp, error in errors.items():
         by_topic.setdefault(tp.topic, []).append(

@@ -1,17 +1,17 @@
-"""OffsetFetch, API 9, v0-9: how far a group has come.
+"""OffsetFetch, API 9, v0-9: the committed offsets of a group.
 
-v0 and v1 have the error at each partition, v2 at the top (and null for all partitions), v7 asks
+v0 and v1 have the error at each partition, v2 at the top (and null for all partitions).  v7 can ask
 for stable offsets, v8 for several groups, each with its error.  v0 meant offsets in ZooKeeper; here
 it means the same as v1.
 
-A stable offset is one that no open transaction, and no commit whose client still waits, will
-change.  Of an open transaction the client is told, and asks again (KIP-447).  Commits are waited
-for, and only those that were on their way when the request came; Kafka's older coordinator tells
-the client of these as well, who then asks again and again where a member commits all the time.
+A stable offset is one that will be changed by no open transaction, and by no commit whose client
+still waits.  If a transaction is open the client is told, and asks again (KIP-447).  Commits are
+waited for, but only those on their way when the request came.  Kafka's older coordinator tells the
+client of these as well, which then asks again and again if a member commits all the time.
 
-A commit whose client was told REQUEST_TIMED_OUT is waited for no more, though it counts from when
-the HW passes it: its client knows no outcome, and commits again.  Until then the offset before it
-is the answer, stable or not.  Neither of Kafka's coordinators waits for it: the newer one
+A commit whose client was told REQUEST_TIMED_OUT is no longer waited for, though it counts once the
+HW has passed it: its client knows no outcome, and commits again.  Until then the answer is the
+offset before it, stable or not.  Neither of Kafka's coordinators waits for it: the newer one
 (OffsetMetadataManager) waits for open transactions alone, and the older one (GroupMetadata) forgets
 the commit at the time-out, and shows it when another broker has loaded the partition.
 """
@@ -43,7 +43,7 @@ Found = dict[TopicPartition, "CommittedOffset | ErrorCode | None"]
 
 
 class StableFetch(DelayedOperation):
-    """Waits for the commits that were on their way when it came, as they wait for the HW."""
+    """Waits for the commits that were on their way at the request, as they wait for the HW."""
 
     kind: ClassVar[str] = "Produce"
 
@@ -112,7 +112,7 @@ def _group(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Any:
 
 
 def _asked(topics: Any) -> list[TopicPartition] | None:
-    """None: all of the group's."""
+    """None means all partitions of the group."""
     if topics is None:
         return None
     return [TopicPartition(t.name, p) for t in topics for p in t.partition_indexes]

@@ -1,12 +1,12 @@
-"""OffsetForLeaderEpoch, API 23, v0-4: where an epoch's records end in the leader's log (KIP-101,
-KIP-320).
+"""OffsetForLeaderEpoch, API 23, v0-4: the end of an epoch in the leader's log (KIP-101, KIP-320).
 
 The answer names the largest epoch at or below the one asked for, and the offset after its last
-record.  Followers ask before they append, consumers to find out whether what they have read was
-truncated.
+record.  Followers ask before they append; consumers ask to find out whether records that they have
+read were truncated.
 
-A consumer that has read a later epoch than ours knows of a later leader: we are a zombie, and do
-not say that its records are not there (as Kafka does, with -1), which would make it begin anew.
+A consumer that has read a later epoch than ours knows of a later leader.  This broker is then a
+zombie, and does not say that the records are missing: Kafka does, with -1, which would make the
+consumer start over.
 """
 
 from __future__ import annotations

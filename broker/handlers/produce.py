@@ -1,16 +1,16 @@
 """Produce, API 0, v3-10: appends record batches as leader, and answers as `acks` asks.
 
-acks=0: no answer; an error closes the connection, which is how the client learns that its metadata
-is old. acks=1: answered after the local append.  acks=-1: waits in the purgatory until the HW has
-passed the last appended offset, that is until every member of the ISR has it; refused below
+acks=0: no answer; an error closes the connection, which tells the client that its metadata is old.
+acks=1: answered after the local append.  acks=-1: waits in the purgatory until the HW has passed
+the last appended offset, that is until every member of the ISR has it; refused below
 min.insync.replicas.  Anything else: INVALID_REQUIRED_ACKS.
 
-A topic that limits timestamps or names a codec has its batches looked into first, in a worker
-thread (`log/validation.py`); the handler waits for it, and with it the connection.
+If a topic limits timestamps or names a codec, its batches are first opened in a worker thread
+(`log/validation.py`); the handler waits for that, and with it the connection.
 
 A batch that would begin a transaction in its partition waits before all that: its transaction
-coordinator is asked whether the partition belongs to one (KIP-890).  What cannot be asked just now
-is NOT_ENOUGH_REPLICAS, which every client repeats.
+coordinator is asked whether the partition belongs to one (KIP-890).  If the coordinator cannot be
+asked at the moment, the answer is NOT_ENOUGH_REPLICAS, upon which every client tries again.
 
 ApiVersions offers v0 as well, as older librdkafka stops compressing otherwise; v0-2 carry the old
 message formats and are answered UNSUPPORTED_FOR_MESSAGE_FORMAT.  Deviation: no down-conversion of
@@ -96,7 +96,7 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
 class Place:
     """One partition of a request, on its way to the append.
 
-    The partition is looked up once.  Where it goes away while the request waits, it leads no more,
+    The partition is looked up once.  If it goes away while the request waits, it no longer leads,
     and the append says so.
     """
 
@@ -112,13 +112,13 @@ class Place:
         self.looked_into = False
         """Whether the batch was validated, and is as it is to be appended."""
         self.verification: Verification | None = None
-        """Of a batch that begins a transaction."""
+        """For a batch that begins a transaction."""
         self.error: ApiError | None = None
-        """Why it is not appended."""
+        """The reason why it is not appended."""
 
     @property
     def log(self) -> Log | None:
-        """The log that it may be appended to; None: the append will say what is wrong."""
+        """The log for the append; None: the append will say what is wrong."""
         partition = self.partition
         return partition.log if partition is not None and partition.is_leader else None
 
@@ -139,7 +139,7 @@ def _append_or_ask(ctx: Context, request: ProduceRequest, places: list[Place]) -
 
 
 async def _after_validation(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
-    """Looks into the batches in a worker thread, and goes on with what they became."""
+    """Opens the batches in a worker thread, and goes on with the results."""
     wall_ms = ctx.services.world.clock.wall_ms()
     work = [
         (place, place.records, place.log.config)
@@ -202,7 +202,7 @@ def _in_transaction(ctx: Context, request: ProduceRequest, places: list[Place]) 
 
 
 class Wait:
-    """One partition of an acks=all request: appended, and not yet known to be committed."""
+    """One partition of an acks=all request: appended, and not known to be committed."""
 
     __slots__ = ("generation", "partition", "required_offset")
 
@@ -215,7 +215,7 @@ class Wait:
 def append(
     replicas: ReplicaManager, place: Place, version: int, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
-    """Appends one partition's batch, which the append itself checks."""
+    """Appends one partition's batch; the append itself checks it."""
     tp, records, stats = place.tp, place.records or _NOTHING, None
     try:
         if tp.topic in INTERNAL_TOPICS:
@@ -278,7 +278,7 @@ def _answer(ctx: Context, results: Sequence[PartitionResult]) -> Response:
 def _with_leaders(
     ctx: Context, results: Sequence[PartitionResult]
 ) -> tuple[list[PartitionResult], list[NodeEndpoint]]:
-    """Names the leader wherever this broker is none, and where those leaders are reached."""
+    """Names the leader wherever this broker is not it, and the leaders' endpoints."""
     replicas, metadata = ctx.services.replicas, ctx.services.metadata
     out, endpoints = [], {}
     for result in results:
@@ -299,7 +299,7 @@ def _with_leaders(
 
 
 class DelayedProduce(DelayedOperation):
-    """Waits for each appended partition's HW.  A duplicate of a batch waits as its first did."""
+    """Waits for each appended partition's HW.  A duplicate batch waits as the first one did."""
 
     kind: ClassVar[str] = "Produce"
     overlaps: ClassVar[bool] = True
@@ -340,7 +340,7 @@ class DelayedProduce(DelayedOperation):
 
 
 class VerifiedProduce(DelayedOperation):
-    """Waits for transaction coordinators, then appends, then waits as any other."""
+    """Waits for transaction coordinators, then appends, then waits like any other Produce."""
 
     kind: ClassVar[str] = "Produce"
 
@@ -356,7 +356,7 @@ class VerifiedProduce(DelayedOperation):
         self.timeout_ms = request.timeout_ms
 
     def ask(self) -> None:
-        """About every batch that begins a transaction in its partition."""
+        """Asks about every batch that begins a transaction in its partition."""
         questions: dict[Identity, list[TopicPartition]] = {}
         for place in self.places:
             producer = self._begin(place)
@@ -369,7 +369,7 @@ class VerifiedProduce(DelayedOperation):
             self.ctx.services.transactions.verifier.ask(name, producer, tps, self._hear)
 
     def _begin(self, place: Place) -> Identity | None:
-        """Whatever is wrong with the batch or the partition, the append will say."""
+        """The producer, if the batch begins a transaction; the append reports any error."""
         records, partition = place.records, place.partition
         if records is None or len(records) < HEADER_SIZE or partition is None or place.log is None:
             return None
@@ -394,7 +394,7 @@ class VerifiedProduce(DelayedOperation):
             self.ctx.services.purgatories.check(self.kind, (self._answered,))
 
     def keep_records(self) -> None:
-        """The request's buffer is not ours while we wait."""
+        """Copies the records: the request's buffer is not ours while we wait."""
         for place in self.places:
             if place.records is not None:
                 place.records = memoryview(bytearray(place.records))

@@ -1,6 +1,6 @@
 """SaslAuthenticate, API 36, v0-2: one step of an authentication that SaslHandshake began.
 
-Only PLAINTEXT listeners are built, where it is out of place: ILLEGAL_SASL_STATE.
+Only PLAINTEXT listeners are built, where it is not allowed: ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations

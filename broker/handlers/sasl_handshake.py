@@ -1,6 +1,6 @@
 """SaslHandshake, API 17, v0-1: names the mechanism by which a connection will authenticate.
 
-Only PLAINTEXT listeners are built, where it is out of place: ILLEGAL_SASL_STATE, and no mechanisms.
+Only PLAINTEXT listeners are built, where it is not allowed: ILLEGAL_SASL_STATE, and no mechanisms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""StopReplica, API 5, v0-3, control plane: stops a replica's fetching, and deletes it where asked
-to.
-"""
+"""StopReplica, API 5, v0-3, control plane: stops a replica's fetching, and deletes it on demand."""
 
 from __future__ import annotations
 

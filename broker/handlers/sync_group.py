@@ -1,6 +1,6 @@
-"""SyncGroup, API 14, v0-5: a member hears what the group's leader assigned to it.
+"""SyncGroup, API 14, v0-5: a member receives its assignment from the group's leader.
 
-It waits until the leader's assignment is stored.  v3 has static members, v5 says the protocol.
+It waits until the leader's assignment is stored.  v3 has static members, v5 names the protocol.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """TxnOffsetCommit, API 28, v0-4: commits a group's offsets as part of a transaction.
 
 They are appended to the group's partition of __consumer_offsets as a batch of the transaction, and
-count when its commit marker is there; until then OffsetFetch with require_stable is told to wait.
-Before the first of a transaction the transaction coordinator is asked whether that partition
-belongs to it (KIP-890).  v2 brings the leader epoch of the last record, v3 the member (KIP-447).
+count once its commit marker is there; until then OffsetFetch with require_stable is told to wait.
+Before the first commit of a transaction the transaction coordinator is asked whether that partition
+belongs to it (KIP-890).  v2 has the leader epoch of the last record, v3 the member (KIP-447).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""UpdateMetadata, API 6, v0-6, control plane: the controller tells this broker of brokers and
-partitions.
+"""UpdateMetadata, API 6, v0-6, control plane: the controller's news of brokers and partitions.
 
-Incremental: partitions that are not named stay as they are; a leader of -2 removes one.  Refused
-with STALE_CONTROLLER_EPOCH from an older controller, and with STALE_BROKER_EPOCH where it was meant
-for an earlier life of this broker; not answered where its controller has sent something newer over
-another connection.  What waits for leaders or for a topic's end looks again.
+It is incremental: partitions that are not named stay as they are; a leader of -2 removes one.  An
+older controller's request is refused with STALE_CONTROLLER_EPOCH, and one meant for an earlier life
+of this broker with STALE_BROKER_EPOCH.  It is not answered if its controller has sent something
+newer over another connection.  Answers that wait for leaders or for a topic's end are tried again.
 """
 
 from __future__ import annotations

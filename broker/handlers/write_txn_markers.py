@@ -1,9 +1,9 @@
-"""WriteTxnMarkers, API 27, v0-1: a transaction coordinator has markers written by their leaders.
+"""WriteTxnMarkers, API 27, v0-1: partition leaders write markers for a transaction coordinator.
 
 A marker is a control batch.  It is appended with acks=all, whatever state the producer is in here:
-the coordinator has decided.  Refused are markers of an older coordinator (by coordinator epoch) and
-of an older producer epoch.  In a partition of __consumer_offsets the group coordinator hears of it,
-too, as the offsets of the transaction count from there on; while it is still loading, the answer is
+the coordinator has decided.  Markers of an older coordinator (by coordinator epoch) and of an older
+producer epoch are refused.  In a partition of __consumer_offsets the group coordinator is told,
+too, as the offsets of the transaction count from there on.  While it is still loading the answer is
 NOT_LEADER_OR_FOLLOWER, and the coordinator asks again.
 
 v1 is a flexible version of the same.
@@ -72,7 +72,7 @@ def _append(ctx: Context, entry: Any, tp: TopicPartition) -> Wait:
 
 
 class DelayedMarkers(DelayedOperation):
-    """Waits for the HW of each partition, as an acks=all Produce does."""
+    """Waits for the HW of each partition, like an acks=all Produce."""
 
     kind: ClassVar[str] = "Produce"
 
