@@ -1,7 +1,7 @@
-"""Reads a coordinator's partition from its start, in slices that give way to others.
+"""Reads a coordinator's partition from its start, in slices that let other tasks run.
 
 Records are replayed in the order of the log.  Those of a transaction (offset commits) count from
-its marker on; what is open at the end is handed over, to be decided by a marker yet to come.
+its marker on; those still open at the end are handed over, for a later marker to decide.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Replay = Callable[[R, int], None]
 
 
 class LoadError(Exception):
-    """The log does not give what its offsets promise."""
+    """The log does not hold the records that its offsets promise."""
 
 
 @dataclass(slots=True)
 class Loaded(Generic[R]):
     count: int = 0
     open: dict[int, list[tuple[R, int]]] = field(default_factory=dict)
-    """By producer id: records of transactions that are not decided, with their offsets."""
+    """By producer id: records of undecided transactions, with their offsets."""
 
 
 async def load(
@@ -50,10 +50,10 @@ async def load(
     replay: Replay[R],
     goes_on: Callable[[], bool],
 ) -> Loaded[R]:
-    """Replays all records below `end`.  Ends early when `goes_on` says no.
+    """Replays all records below `end`.  Ends early when `goes_on` returns False.
 
-    Raises LoadError, OSError or ApiError.  `decode` gives None for what is to be passed over, and
-    raises ValueError for what cannot be read.
+    Raises LoadError, OSError or ApiError.  `decode` returns None for a record to pass over, and
+    raises ValueError for one that cannot be read.
     """
     reader = _Reader(source.tp.topic, decode, replay)
     offset = source.log_start_offset
@@ -83,7 +83,7 @@ def _read(piece: LogSlice) -> bytes:
 
 
 class _Reader(Generic[R]):
-    """Records out of batches, transactional ones at their marker."""
+    """Takes records out of batches, transactional ones at their marker."""
 
     def __init__(self, topic: str, decode: Decode[R], replay: Replay[R]) -> None:
         self.topic = topic

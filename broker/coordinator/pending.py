@@ -17,7 +17,7 @@ _numbers = count()
 
 
 class Waiting(DelayedOperation):
-    """A ticket: a coordinator answers it, and `render` makes the API's response."""
+    """A ticket: a coordinator answers it, and `render` builds the API's response."""
 
     kind: ClassVar[str] = "Rebalance"
 

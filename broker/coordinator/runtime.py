@@ -1,14 +1,14 @@
-"""What the two coordinators have in common: partitions that come and go, and writes that wait.
+"""The base of both coordinators: partitions that come and go, and writes that wait.
 
 Each name (of a group, of a producer) belongs to one partition of the coordinator's topic, and the
 broker that leads that partition coordinates it.  For each term of leadership there is a Shard.  A
-broker that becomes leader reads the partition first.  It serves none of its names before it has
-read everything and the HW has reached the end that the log had at the election: below that end lies
-what an earlier leader may have acknowledged, and until the HW is there it is not known to be
-committed.  A broker that leads no more lets everything go at once.
+broker that becomes leader first reads the partition.  It serves none of its names before it has
+read everything and the HW has reached the log's end at the election: records below that end may
+have been acknowledged by an earlier leader, and are not known to be committed until the HW is
+there.  A broker that no longer leads drops the shard at once.
 
-What changes is appended with acks=all, and counts when the HW has passed it; then it is replayed by
-the same code that loads, and only then is anybody told.
+A change is appended with acks=all, and counts when the HW has passed it; then it is replayed by
+the same code that loads, and only then is any client told.
 
 Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, TransactionStateManager.
 """
@@ -55,7 +55,7 @@ class Coordinator(ABC, Generic[S, R]):
 
     topic: ClassVar[str]
     coordinates: ClassVar[str]
-    """What its names are called, in logs."""
+    """The plural for its names, in logs."""
 
     def __init__(
         self,
@@ -74,36 +74,36 @@ class Coordinator(ABC, Generic[S, R]):
         self._completed = completed
         self.shards: dict[int, S] = {}
         self.load_times: deque[int] = deque(maxlen=LOADS_REMEMBERED)
-        """Milliseconds that the latest loads took, for the metrics."""
+        """Milliseconds of the latest loads, for the metrics."""
         self._nursery: trio.Nursery | None = None
         replicas.on_role_change.append(self.role_changed)
 
     @property
     @abstractmethod
     def partitions(self) -> int:
-        """How many the topic gets when it is created."""
+        """The number of partitions with which the topic is created."""
 
     @abstractmethod
     def new_shard(self, partition: Partition) -> S: ...
 
     @abstractmethod
     def decode(self, key: bytes | None, value: bytes | None) -> R | None:
-        """None is passed over; raises ValueError for what cannot be read."""
+        """Returns None for a record to pass over; raises ValueError for one that cannot be read."""
 
     @abstractmethod
     def took_over(self, shard: S) -> None:
-        """It is loaded, and is served from now on."""
+        """The shard is loaded, and is served from now on."""
 
     @abstractmethod
     def gave_up(self, shard: S) -> None:
-        """Another broker coordinates it: nothing goes on here.  Pending writes are refused next."""
+        """Another broker coordinates the shard now.  Pending writes are refused next."""
 
     @abstractmethod
     def settled(self, shard: S, pending: PendingWrite[Any, Any], code: ErrorCode) -> None:
-        """This became of a write: carries out its `then`."""
+        """Carries out the `then` of a write whose result is known."""
 
     def committed_late(self, shard: S, pending: PendingWrite[Any, Any]) -> None:
-        """A write that had been answered with a time-out was replayed now."""
+        """Hears of a write that was answered with a time-out and replayed only now."""
 
     # ---------------------------------------------------------------- where a name belongs
 
@@ -126,7 +126,7 @@ class Coordinator(ABC, Generic[S, R]):
         return self.world.clock.wall_ms()
 
     def _wait_for_hw(self, shard: S, pending: PendingWrite[Any, Any], timeout_ms: int) -> None:
-        """Settles it once the HW has passed it, or with an error where that takes too long."""
+        """Settles the write once the HW has passed it, or with an error if that takes too long."""
         shard.pending.append(pending)
         delayed = DelayedWrite(
             shard.partition.tp,
@@ -138,7 +138,7 @@ class Coordinator(ABC, Generic[S, R]):
         self.purgatories.submit(delayed, lambda _: None)
 
     def advance(self, shard: S) -> None:
-        """Replays what the HW has passed, in order, and says so."""
+        """Replays in order what the HW has passed, and settles it."""
         while shard.leads:
             done = shard.take_committed()
             if done is None:
@@ -157,13 +157,13 @@ class Coordinator(ABC, Generic[S, R]):
         for ticket, answer in answers:
             assert isinstance(ticket, Waiting)
             ticket.answer = answer
-            # not at once: who has just asked hears first, then those that waited for it
+            # not at once: the latest requester hears first, then those that waited for it
             self._completed(Waiting.kind, ticket.keys)
 
     # ---------------------------------------------------------------- roles
 
     def role_changed(self, partition: Partition) -> None:
-        """The replica manager says that this broker's role for a partition may have changed."""
+        """The replica manager calls this where this broker's role may have changed."""
         tp = partition.tp
         if tp.topic != self.topic:
             return
@@ -205,7 +205,7 @@ class Coordinator(ABC, Generic[S, R]):
         )  # fmt: skip
 
     async def _read(self, shard: S) -> int:
-        """All records, until the HW is where the log ended; gives how many they were."""
+        """Reads all records, and waits for the HW to reach the log's end; returns their number."""
         source = shard.partition.leader_log()
         end = source.log_end_offset
         loaded: Loaded[R] = await load(

@@ -1,4 +1,4 @@
-"""One partition of a coordinator's topic, and which names (groups, producers) belong to it."""
+"""One partition of a coordinator's topic, and the names (groups, producers) that belong to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Appended(Protocol):
-    """Something of this shard that stands in the log and is not known to be committed."""
+    """An entry of this shard that stands in the log and is not known to be committed."""
 
     @property
     def end_offset(self) -> int:
-        """The HW has passed it once it is here."""
+        """The HW has passed the entry once it has reached this offset."""
 
 
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class PendingWrite(Generic[N, W]):
     """A write that was appended.  `settled`: its `then` was called, perhaps with a time-out."""
 
     named: N
-    """The group, or the transaction."""
+    """The group or the transaction."""
     write: W
     end_offset: int
     settled: bool = False
@@ -53,39 +53,39 @@ def partition_for(name: str, partitions: int) -> int:
 
 
 class Shard(ABC, Generic[R, P]):
-    """What one partition says, in one term of this broker as its leader.
+    """The contents of one partition, in one term of this broker as its leader.
 
-    R is a record's type.  What was appended waits in `pending`, in the order of its offsets, until
-    the HW has passed it; then it is replayed, and only then is anybody told.  A write that waited
-    for too long is answered with an error, and is replayed all the same when it is committed at
-    last: what the log says is true.
+    R is a record's type.  An appended write waits in `pending`, in the order of offsets, until the
+    HW has passed it.  Then it is replayed, and only then is a client told.  A write that waited too
+    long is answered with an error, and is replayed all the same if it is committed later: the log
+    decides.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.generation = partition.generation
-        """Of the term."""
+        """The leader epoch of the term."""
         self.pending: deque[P] = deque()
         self.loaded = False
         self.closed = False
 
     @property
     def leads(self) -> bool:
-        """Whether the term is not over."""
+        """Whether the term still lasts."""
         partition = self.partition
         return not self.closed and partition.is_leader and partition.generation == self.generation
 
     @property
     @abstractmethod
     def names(self) -> int:
-        """How many it knows."""
+        """The number of names it knows."""
 
     @abstractmethod
     def replay(self, record: R, offset: int) -> None:
-        """Applies a committed record: the only way in which what is stored changes."""
+        """Applies a committed record: stored state changes only here."""
 
     def take_committed(self) -> P | None:
-        """The oldest that the HW has passed since, replayed."""
+        """The oldest entry that the HW has passed, replayed."""
         if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
             return None
         done = self.pending.popleft()
@@ -94,12 +94,12 @@ class Shard(ABC, Generic[R, P]):
 
     @abstractmethod
     def replay_appended(self, done: P) -> None:
-        """It is committed."""
+        """Applies a committed entry."""
 
     @abstractmethod
     def undecided(self, loaded: Loaded[R]) -> None:
-        """Takes what a load found of transactions that have no marker yet."""
+        """Takes the records of transactions that had no marker at the end of a load."""
 
     @abstractmethod
     def forget(self) -> None:
-        """What was loaded so far is thrown away."""
+        """Throws away what was loaded so far."""

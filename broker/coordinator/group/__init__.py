@@ -1,9 +1,9 @@
 """The group coordinator: the members of consumer groups, and how far each group has come.
 
 Every group belongs to one partition of __consumer_offsets, and the broker that leads that partition
-coordinates it.  What must survive the broker is a record there (`records`); a group in memory
-(`group`) is what replaying those records gives, and the rebalance in progress besides, which is not
-stored and simply starts again elsewhere.
+coordinates it.  State that must survive the broker is a record there (`records`).  A group in
+memory (`group`) is the result of replaying those records, together with the rebalance in progress,
+which is not stored and simply starts again elsewhere.
 
     records      the stored keys and values                                              pure
     group        one group: members, offsets, `replay`                                   pure

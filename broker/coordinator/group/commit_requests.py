@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: offsets asked for, and errors told."""
+"""Shared parts of OffsetCommit and TxnOffsetCommit: the offsets in a request, errors in answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def offsets_of(
     request: Any, metadata: MetadataCache, longest: int, now_ms: int, expire_ms: int = NO_TIMESTAMP
 ) -> tuple[dict[TopicPartition, CommittedOffset], Errors]:
-    """What can be committed, and why the rest cannot.
+    """The offsets that can be committed, and an error for each of the others.
 
     `longest` is offset.metadata.max.bytes; the times are wall clock.
     """
@@ -42,7 +42,7 @@ def offsets_of(
 def answer(
     message: Any, topic: Any, partition: Any, request: Any, errors: Errors, code: ErrorCode
 ) -> Response:
-    """`code` at every partition that has no error of its own; the three classes are the API's."""
+    """Answers `code` at every partition without an error of its own; the classes are the API's."""
     topics = [
         topic(
             name=t.name,

@@ -1,8 +1,8 @@
 """The group coordinator of one broker: the shell around the groups.
 
-It finds the group, lets a pure step happen, and carries out what that wants: records are appended
-to the group's partition of __consumer_offsets with acks=all (and replayed when the HW has passed
-them), timers go on the purgatory's wheel, answers to whoever waits.
+It finds the group, runs a pure step, and carries out its outcome: records are appended to the
+group's partition of __consumer_offsets with acks=all (and replayed when the HW has passed them),
+timers go on the purgatory's wheel, and answers go to the waiting clients.
 
 Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
 """
@@ -89,7 +89,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             timer.cancel()
 
     def _named(self, group_id: str) -> GroupShard:
-        """For requests of members: a group has a name."""
+        """The shard of a group for requests of members, which must name a group."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         return self.shard_of(group_id)
@@ -123,7 +123,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             shard = self._named(group_id)
         except ApiError as e:
             if e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # the rebalance that this belongs to is lost: the member has to join again
+                # the rebalance of this member is lost: the member has to join again
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS) from e
             raise
         group = self._known(shard, group_id)
@@ -191,7 +191,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             raise ApiError(code)
 
     def partition_for_commit(self, group_id: str) -> Partition:
-        """The partition that a transaction's commit is verified for."""
+        """The partition for which a transaction's commit is verified."""
         return self.shard_of(group_id).partition
 
     def commit_in_transaction(
@@ -203,7 +203,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         ticket: Waiting,
         verification: Verification | None,
     ) -> None:
-        """`member` is its id, instance id and generation; `producer` id and epoch."""
+        """`member` is its id, instance id and generation; `producer` is its id and epoch."""
         shard = self._named(group_id)
         group = shard.groups.get(group_id)
         if group is None:
@@ -217,14 +217,14 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             raise ApiError(code)
 
     def takes_markers(self, tp: TopicPartition) -> bool:
-        """Not while it is loading: the load would pass the marker over."""
+        """False while the partition is loading: the load would miss the marker."""
         shard = self.shards.get(tp.partition)
         return shard is not None and shard.leads and shard.loaded
 
     def marker_appended(
         self, tp: TopicPartition, producer_id: int, commit: bool, end_offset: int
     ) -> None:
-        """A producer's transaction has ended in this partition, once the HW is there."""
+        """Ends a producer's transaction in this partition, once the HW has passed the marker."""
         self.shards[tp.partition].pending.append(PendingMarker(producer_id, commit, end_offset))
 
     def fetch(
@@ -241,7 +241,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
     def commits_on_their_way(
         self, group_id: str, tps: Sequence[TopicPartition] | None
     ) -> CommitsOnTheirWay | None:
-        """What a stable answer waits for, if for anything."""
+        """The commits that a stable answer must wait for, if any."""
         shard = self.shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is None or not offsets.on_their_way(group, tps):
@@ -262,7 +262,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         return errors
 
     def topics_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """Offsets of partitions that exist no more are taken back."""
+        """Takes back offsets of partitions that no longer exist."""
         if gone:
             self._each(lambda group: offsets.remove(group, gone))
 

@@ -1,19 +1,19 @@
 """One consumer group, as the records of __consumer_offsets and its members' requests make it.
 
-What is stored (generation, protocol, leader, members with their assignments; committed offsets)
-changes only in `replay`, which both loading and a committed write call.  What is not stored is the
-rebalance in progress: who has joined again, who waits for an assignment, who was told a member id
-and has not come back.  A coordinator that takes over knows nothing of that, and the members find
-out by their next request.
+Stored state (generation, protocol, leader, members with their assignments; committed offsets)
+changes only in `replay`, which both loading and a committed write call.  The rebalance in progress
+is not stored: the members that have joined again, those that wait for an assignment, and those that
+were given a member id and have not come back.  A coordinator that takes over knows nothing of it,
+and the members learn that from their next request.
 
     Empty                first join          -> PreparingRebalance
-    PreparingRebalance   all joined, time-out -> CompletingRebalance; nobody is left -> Empty
+        PreparingRebalance   all joined, time-out -> CompletingRebalance; no member is left -> Empty
     CompletingRebalance  leader's sync stored -> Stable
     the last two         a member joins, leaves, fails -> PreparingRebalance
-    Dead                 being deleted, or this broker coordinates the group no more
+        Dead                 being deleted, or this broker no longer coordinates the group
 
-A step returns an `Outcome`: answers to give, records to write, timers to set.  Nothing else is
-done.
+A step returns an `Outcome` (answers to give, records to write, timers to set) and does nothing
+else.
 
 Source: kafka.coordinator.group.GroupMetadata, MemberMetadata.
 """
@@ -38,7 +38,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 
 Ticket = Hashable
-"""Who waits for an answer; only the shell knows what is behind it."""
+"""Identifies a client that waits for an answer; only the shell knows what is behind it."""
 Timer = tuple[str, str]
 SESSION, REBALANCE, SYNC = "session", "rebalance", "sync"
 CONSUMER = "consumer"
@@ -54,7 +54,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step wants done.  A timer's value is its delay in ms; None stops it."""
+    """The effects that a step asks for.  A timer's value is its delay in ms; None stops it."""
 
     answers: list[tuple[Ticket, object]] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
@@ -63,14 +63,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records to be appended together; `then` is called once, with what became of it, and after
-    `replay` where they were committed.
+    """Records to be appended together; `then` is called once with the result, after `replay` if
+    they were committed.
     """
 
     records: tuple[GroupLogRecord, ...]
     then: Callable[[ErrorCode], Outcome]
     producer: tuple[int, int] | None = None
-    """Id and epoch, where they are part of a transaction: they count from its marker on."""
+    """Producer id and epoch of records in a transaction, which count from its marker on."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Member:
     joining: Ticket | None = None
     syncing: Ticket | None = None
     is_new: bool = False
-    """It has not yet had its first answer to JoinGroup, so it cannot send heartbeats."""
+    """True until its first answer to JoinGroup: before that it cannot send heartbeats."""
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -121,14 +121,14 @@ class Group:
         self.static_members: dict[str, str] = {}
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.offsets_at: dict[TopicPartition, int] = {}
-        """Where in the log the record of each stands."""
+        """The position in the log of each partition's record."""
         # not stored
         self.pending_members: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
         self.pending_offsets: dict[TopicPartition, int] = {}
-        """Of each partition, how many commits are appended, and not committed yet."""
+        """By partition, the number of commits that are appended and not yet committed."""
         self.open_offsets: dict[TopicPartition, int] = {}
-        """As `pending_offsets`, in transactions that are still open."""
+        """Like `pending_offsets`, for transactions that are still open."""
         self.pending_writes = 0
         self.new_member_added = False
         self.initial_delay_left_ms: int | None = None
@@ -152,7 +152,7 @@ class Group:
                 self._adopt(record.value)
 
     def _has_moved_on(self, stored: StoredGroup) -> bool:
-        """A rebalance began while the record was on its way: it is history by now."""
+        """Whether a rebalance began while the record was on its way, so that it is outdated."""
         if self.state in (State.PREPARING_REBALANCE, State.DEAD):
             return True
         if self.state is State.COMPLETING_REBALANCE:
@@ -173,14 +173,14 @@ class Group:
 
     def _forget(self) -> None:
         if self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
-            return  # somebody joined while the tombstone was on its way
+            return  # a member joined while the tombstone was on its way
         self.state = State.EMPTY
         self.generation, self.state_ms = 0, NO_TIMESTAMP
         self.protocol_type = self.protocol = self.leader = None
         self.members, self.static_members = {}, {}
 
     def hold(self, record: GroupLogRecord) -> None:
-        """An offset was committed in a transaction, whose end is awaited."""
+        """Holds an offset that a transaction committed, until the transaction ends."""
         if isinstance(record, OffsetRecord):
             one_more(self.open_offsets, record.tp)
 
@@ -189,7 +189,7 @@ class Group:
             one_less(self.open_offsets, record.tp)
 
     def stored(self, assignments: dict[str, bytes], now_ms: int) -> GroupRecord:
-        """The record of this generation, in which each member has this assignment."""
+        """The record of this generation, with these assignments of its members."""
         members = tuple(
             StoredMember(
                 m.member_id,
@@ -215,7 +215,7 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Nothing is stored, nobody is here or on the way."""
+        """Whether nothing is stored, and no member or write is here or on its way."""
         return (
             self.state in (State.EMPTY, State.DEAD)
             and self.generation == 0
@@ -229,7 +229,7 @@ class Group:
         return instance_id is not None and instance_id in self.static_members
 
     def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
-        """Another process has taken this group.instance.id over."""
+        """Whether another process has taken this group.instance.id over."""
         if instance_id is None or instance_id not in self.static_members:
             return False
         return self.static_members[instance_id] != member_id
@@ -257,7 +257,7 @@ class Group:
         return [name for name, count in counts.items() if count == len(self.members)]
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all speak."""
+        """The winner of a vote: each member votes for the first of its protocols that all speak."""
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():

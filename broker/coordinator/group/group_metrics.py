@@ -1,4 +1,4 @@
-"""How many groups and offsets this broker coordinates, by Kafka's names (GroupMetadataManager)."""
+"""Gauges of the groups and offsets of this broker, by Kafka's names (GroupMetadataManager)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
 
 
 def register_group_metrics(metrics: Registry, coordinator: GroupCoordinator) -> None:
-    """Gauges, looked up at the scrape."""
+    """Registers gauges, which are computed at the scrape."""
 
     def groups() -> list[Group]:
         return [g for shard in coordinator.shards.values() for g in shard.groups.values()]

@@ -1,4 +1,4 @@
-"""What members ask of a group, and what it answers, apart from any version of the API."""
+"""Requests of members to a group, and its answers, apart from any version of the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request; `new_id` is the member id that is given to a newcomer."""
+    """A JoinGroup request; `new_id` is the member id for a newcomer."""
 
     member_id: str
     instance_id: str | None

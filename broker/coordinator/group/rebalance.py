@@ -1,18 +1,18 @@
 """The rebalance protocol on one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and time-outs.
 
-A rebalance has two barriers.  At the first, members wait in JoinGroup until all have joined (or the
-largest of their rebalance time-outs has passed; who has not joined by then is out).  Then a new
-generation begins, a leader among them is told everybody's subscriptions, and assigns.  At the
-second they wait in SyncGroup for what the leader assigned, and get it once it is *stored*: nobody
-acts on an assignment that a new coordinator would not know.
+A rebalance has two barriers.  At the first, members wait in JoinGroup until all have joined, or
+until the largest of their rebalance time-outs has passed; a member that has not joined by then is
+out.  Then a new generation begins: its leader is told all subscriptions, and assigns.  At the
+second barrier the members wait in SyncGroup for their assignments, and get them once they are
+*stored*: no member acts on an assignment that a new coordinator would not know.
 
 The first rebalance of an empty group is held back by group.initial.rebalance.delay.ms, and again as
-long as new members come in, up to the rebalance time-out.
+long as new members arrive, up to the rebalance time-out.
 
 A dynamic member that joins for the first time is given an id and asked to come again with it
 (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up leaves no member behind.  A static
 member (group.instance.id, KIP-345) takes its old place under a new member id, without a rebalance
-where the protocol stays; whoever still uses the old id is fenced.
+where the protocol stays; a process that still uses the old id is fenced.
 
 Source: kafka.coordinator.group.GroupCoordinator.
 """
@@ -44,11 +44,11 @@ _STORE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told where their generation could not be stored."""
+"""By the error of the write: the error for members whose generation could not be stored."""
 
 
 class Rebalancing:
-    """The steps on one group.  `now_ms` is the wall clock, for what is stored."""
+    """The steps on one group.  `now_ms` is the wall clock, used for stored times."""
 
     def __init__(self, group: Group, limits: Limits) -> None:
         self.group = group
@@ -113,10 +113,10 @@ class Rebalancing:
         elif group.state is State.PREPARING_REBALANCE or member.protocols != request.protocols:
             self._update(member, request, ticket, out)
         elif group.state is State.STABLE and group.leader == member_id:
-            # a leader joins again where an assignment has to change though no subscription did
+            # a leader joins again when the assignment must change though no subscription did
             self._update(member, request, ticket, out)
         else:
-            # its answer was lost, or it only wants to sync again
+            # its answer was lost, or it only needs to sync again
             out.answers.append((ticket, self._joined(member)))
 
     def _add(self, request: Join, member_id: str, ticket: Ticket, out: Outcome) -> None:
@@ -145,7 +145,7 @@ class Rebalancing:
         self._prepare(out)
 
     def _update(self, member: Member, request: Join, ticket: Ticket, out: Outcome) -> None:
-        if member.joining is not None:  # an older request of the same member waits no more
+        if member.joining is not None:  # an older request of the same member no longer waits
             _refuse(out, member.joining, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -178,7 +178,7 @@ class Rebalancing:
         if request.may_skip_assignment:
             answer = replace(answer, skip_assignment=group.leader == new_id)
         else:
-            # an old client must not think that it leads: what it assigned would not be given out
+            # an old client must not think that it leads: its assignment would not be given out
             answer = replace(answer, leader=old_leader, members=())
 
         def then(error: ErrorCode) -> Outcome:
@@ -219,7 +219,7 @@ class Rebalancing:
     # ---------------------------------------------------------------- the first barrier
 
     def _prepare(self, out: Outcome) -> None:
-        """A rebalance begins, unless one is at this barrier already."""
+        """Begins a rebalance, unless one is at this barrier already."""
         group = self.group
         if group.state in (State.PREPARING_REBALANCE, State.DEAD):
             return
@@ -247,7 +247,7 @@ class Rebalancing:
             self._complete(out, now_ms)
 
     def rebalance_due(self, now_ms: int) -> Outcome:
-        """The time-out of the first barrier, or the initial delay, has passed."""
+        """Ends the first barrier: its time-out, or the initial delay, has passed."""
         out = Outcome()
         group = self.group
         if group.state is not State.PREPARING_REBALANCE:
@@ -264,7 +264,7 @@ class Rebalancing:
         return out
 
     def _complete(self, out: Outcome, now_ms: int) -> None:
-        """The next generation, of those who have joined (and the static members)."""
+        """Begins the next generation, of the members that have joined and the static ones."""
         group = self.group
         for member in list(group.members.values()):
             if member.joining is None and member.instance_id is None:
@@ -359,7 +359,7 @@ class Rebalancing:
                 out.timers[SESSION, member.member_id] = member.session_timeout_ms
 
     def sync_due(self, now_ms: int) -> Outcome:
-        """Members that joined this generation, and never asked for their assignment, are out."""
+        """Removes members that joined this generation but never asked for their assignment."""
         out = Outcome()
         group = self.group
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
@@ -421,7 +421,7 @@ class Rebalancing:
         return ErrorCode.NONE, out
 
     def session_expired(self, member_id: str, now_ms: int) -> Outcome:
-        """Nothing was heard of a member for session.timeout.ms."""
+        """Fails a member that was silent for session.timeout.ms."""
         out = Outcome()
         group = self.group
         if group.state is State.DEAD:
@@ -432,7 +432,7 @@ class Rebalancing:
                 self._forget_pending(member_id, out, now_ms)
         elif member.is_new or (member.joining is None and member.syncing is None):
             self._fail(member, out, now_ms)
-        # else it waits for an answer of ours, after which its session begins anew
+        # else the member waits for an answer, after which its session begins again
         return out
 
     def _forget_pending(self, member_id: str, out: Outcome, now_ms: int) -> None:
@@ -468,7 +468,7 @@ class Rebalancing:
     # ---------------------------------------------------------------- coming and going
 
     def loaded(self) -> Outcome:
-        """This broker coordinates the group from now on: every session begins anew."""
+        """This broker now coordinates the group: every session begins afresh."""
         out = Outcome()
         for member in self.group.members.values():
             out.timers[SESSION, member.member_id] = member.session_timeout_ms
@@ -477,7 +477,7 @@ class Rebalancing:
         return out
 
     def unloaded(self) -> Outcome:
-        """Another broker coordinates the group now: who waits here hears it at once."""
+        """Another broker now coordinates the group: every waiting client is told at once."""
         out = Outcome()
         group = self.group
         group.state = State.DEAD

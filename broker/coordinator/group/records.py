@@ -1,13 +1,13 @@
-"""What __consumer_offsets holds: keys and values in Kafka's own formats.
+"""The records of __consumer_offsets: keys and values in Kafka's own formats.
 
     key v0, v1   group, topic, partition   value v3   offset, leader epoch, metadata, commit time
     key v2       group                     value v3   protocol type, generation, protocol, leader,
                                                       since when in this state, members
 
-A value of null (a tombstone) takes back what the key named.  Older values are read, and the newest
-that inter.broker.protocol.version 2.6 knows are written; only a commit with an expiry of its own
-(OffsetCommit v2-4) is written as value v1, which has a field for it.  Keys of versions not known
-(newer group types) are passed over.
+A value of null (a tombstone) takes back what the key named.  Older values are read.  Values are
+written in the newest version that inter.broker.protocol.version 2.6 knows; only a commit with its
+own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  Keys of unknown
+versions (newer group types) are passed over.
 
 Source: kafka.coordinator.group.GroupMetadataManager.
 """
@@ -39,7 +39,7 @@ class CommittedOffset:
     metadata: str = ""
     commit_ms: int = NO_TIMESTAMP
     expire_ms: int = NO_TIMESTAMP
-    """-1: as offsets.retention.minutes says."""
+    """-1: offsets.retention.minutes decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StoredGroup:
     protocol: str | None
     leader: str | None
     state_ms: int
-    """Wall clock: since when the group is in its state.  -1: an old record does not say."""
+    """Wall clock: the time of the last change of state.  -1: an old record does not say."""
     members: tuple[StoredMember, ...]
 
 
@@ -90,7 +90,7 @@ GroupLogRecord = GroupRecord | OffsetRecord
 
 
 class BadRecordError(ValueError):
-    """Bytes that are no record of this topic."""
+    """Raised for bytes that are no record of this topic."""
 
 
 # ---------------------------------------------------------------------------------- writing
@@ -205,7 +205,7 @@ class _Reader:
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
-    """None for a key of a version that is not known; raises BadRecordError."""
+    """None for a key of an unknown version; raises BadRecordError."""
     if key is None:
         raise BadRecordError("a record without a key")
     try:

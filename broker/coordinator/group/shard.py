@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets, while this broker leads it.
 
-Offsets committed in a transaction are held apart until its marker is committed.  Then they count as
-if they stood where they were appended: a later plain commit of the same partition stays.
+Offsets committed in a transaction are kept apart until its marker is committed.  Then they count
+from the place where they were appended: a later plain commit of the same partition stays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CommitsOnTheirWay:
 
     @property
     def decided(self) -> bool:
-        """They are committed, or whoever coordinates the group now has to be asked."""
+        """Whether they are committed, or another broker coordinates the group now."""
         shard = self.shard
         return not shard.leads or shard.partition.high_watermark >= self.end_offset
 
@@ -51,7 +51,7 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         super().__init__(partition)
         self.groups: dict[str, Group] = {}
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
-        """By producer id: the offsets of its open transaction, and where they stand."""
+        """By producer id: the offsets of its open transaction, and their positions in the log."""
         self.timers: dict[tuple[str, str, str], TimerTask] = {}
 
     @property
@@ -83,7 +83,7 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
     # ---------------------------------------------------------------- transactions
 
     def hold(self, producer_id: int, records: Iterable[tuple[GroupLogRecord, int]]) -> None:
-        """Offsets were appended as part of a transaction."""
+        """Holds offsets that were appended as part of a transaction."""
         held = self.held.setdefault(producer_id, [])
         for record, offset in records:
             held.append((record, offset))
@@ -96,7 +96,7 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
     def _end_transaction(self, marker: PendingMarker) -> None:
         held = self.held.pop(marker.producer_id, [])
         later = [(record, offset) for record, offset in held if offset >= marker.end_offset]
-        if later:  # the next transaction has begun, as the marker was appended already
+        if later:  # the marker was appended already, and the next transaction has begun
             self.held[marker.producer_id] = later
         for record, offset in held[: len(held) - len(later)]:
             group = self.group(record.group_id)

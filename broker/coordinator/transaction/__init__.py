@@ -1,10 +1,10 @@
-"""The transaction coordinator: which partitions a producer's transaction has, and how it ended.
+"""The transaction coordinator: the partitions of a producer's transaction, and its outcome.
 
 Every transactional id belongs to one partition of __transaction_state, and the broker that leads
-that partition coordinates it.  A transaction ends in two steps: the decision is a record there
-(PrepareCommit, PrepareAbort), and from that moment it holds, whatever fails; then a marker is
-written into each partition of the transaction, by its leader, and when all are there the end is a
-record, too.  A coordinator that takes over reads the log and goes on where the last one was.
+that partition coordinates it.  A transaction ends in two steps.  First the decision is recorded
+there (PrepareCommit, PrepareAbort), and from that moment it holds, whatever fails.  Then the leader
+of each partition of the transaction writes a marker, and when all have, the end is recorded, too.
+A coordinator that takes over reads the log and goes on where the last one stopped.
 
     records      the stored keys and values                                       pure
     transaction  one transactional id: its state, `replay`                        pure

@@ -1,12 +1,12 @@
 """The transaction coordinator of one broker: the shell around the transactions.
 
-It finds the transactional id, lets a pure step happen, and carries out what that wants: a record is
-appended to the id's partition of __transaction_state with acks=all (and replayed when the HW has
-passed it), markers go to `markers`, answers to whoever waits.
+It finds the transactional id, runs a pure step, and carries out its outcome: a record is appended
+to the id's partition of __transaction_state with acks=all (and replayed when the HW has passed it),
+markers go to `markers`, and answers go to the waiting clients.
 
-When a partition has been loaded, markers are sent of every transaction that was decided and not
-finished.  They carry the leader epoch, by which partitions refuse those of a coordinator that was
-replaced.
+When a partition has been loaded, markers are sent for every transaction that is decided and not
+finished.  They carry the leader epoch, by which partitions refuse markers of a coordinator that has
+been replaced.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager.
 """
@@ -117,7 +117,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         fresh_id: int | None,
         ticket: Waiting,
     ) -> None:
-        """InitProducerId: the ticket's answer is an Identity or an error code."""
+        """InitProducerId: the ticket is answered with an Identity or an error code."""
         shard = self._named(transactional_id)
         txn = shard.transaction(transactional_id)
         now = self._wall_ms()
@@ -131,7 +131,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         partitions: Iterable[TopicPartition],
         ticket: Waiting,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn: the ticket's answer is an error code."""
+        """AddPartitionsToTxn, AddOffsetsToTxn: the ticket is answered with an error code."""
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         outcome = steps.add_partitions(txn, producer, partitions, self._wall_ms(), ticket)
@@ -145,7 +145,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         return steps.verify(txn, producer, partitions)
 
     def end(self, transactional_id: str, producer: Identity, commit: bool, ticket: Waiting) -> None:
-        """EndTxn: the ticket's answer is an error code."""
+        """EndTxn: the ticket is answered with an error code."""
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         self._apply(shard, txn, steps.end(txn, producer, commit, self._wall_ms(), ticket))
@@ -172,7 +172,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
     def marked(
         self, shard: TransactionShard, txn: Transaction, partitions: Sequence[TopicPartition]
     ) -> None:
-        """The sender says which partitions have their marker."""
+        """Called by the sender with the partitions that have their marker."""
         if shard.leads:
             self._apply(shard, txn, steps.marked(txn, partitions, self._wall_ms()))
 
@@ -236,7 +236,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         return info.last_offset + 1
 
     def committed_late(self, shard: TransactionShard, pending: TransactionWrite) -> None:
-        """Its producer was told that the outcome is unknown; the decision holds all the same."""
+        """The producer was told that the outcome is unknown; the decision holds all the same."""
         if pending.named.state.is_prepared:
             self._apply(shard, pending.named, Outcome(send_markers=True))
 

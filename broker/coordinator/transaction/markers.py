@@ -1,10 +1,10 @@
 """Sends transaction markers to the leaders of a transaction's partitions, until each has its own.
 
-One task for each broker that has ever led one, with one WriteTxnMarkers under way, which takes all
-that has been asked for since the last.  A partition whose leader is not known, or refuses, or does
-not answer, is asked for again a moment later, at whoever leads it by then.  A partition that was
-deleted needs no marker: that counts as known once this broker's metadata show its own election, as
-the controller tells of elections and deletions in the order in which they happened.
+There is one task for each broker that has ever led one of them.  It has one WriteTxnMarkers under
+way, which takes everything that was queued since the last.  If the leader of a partition is not
+known, refuses, or does not answer, the marker is sent again a moment later, to the leader of that
+time.  A deleted partition needs no marker.  A partition counts as deleted once this broker's
+metadata show its own election, as the controller tells of elections and deletions in order.
 
 Source: kafka.coordinator.transaction.TransactionMarkerChannelManager.
 """
@@ -69,7 +69,7 @@ class Wanted:
 
 
 class MarkerSender:
-    """`marked` hears of each transaction's partitions that need no marker any more."""
+    """`marked` is told which partitions of each transaction need no marker any more."""
 
     def __init__(
         self, config: Config, world: World, metadata: MetadataCache, marked: Marked
@@ -84,14 +84,14 @@ class MarkerSender:
         self._nursery: trio.Nursery | None = None
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """To all partitions that are still without."""
+        """Sends markers to all partitions that still lack one."""
         decision = transaction.stored
         assert decision is not None
         for tp in list(transaction.unmarked):
             self._route(Wanted(shard, transaction, decision, tp))
 
     def forget(self, shard: TransactionShard) -> None:
-        """This broker coordinates the shard no more."""
+        """Drops the shard's markers: this broker no longer coordinates it."""
         for waiting in (self._later, *(broker.waiting for broker in self._brokers.values())):
             for key in [key for key, wanted in waiting.items() if wanted.shard is shard]:
                 del waiting[key]
@@ -118,7 +118,7 @@ class MarkerSender:
         return known is not None and known.leader_epoch >= shard.partition.leader_epoch
 
     def again(self, wanted: Wanted) -> None:
-        """A moment later."""
+        """Sends the marker again a moment later."""
         self._later[wanted.key] = wanted
         self._news.set()
 
@@ -126,12 +126,12 @@ class MarkerSender:
         return Link(self._config, self._world, self._metadata, broker_id, "txn-markers")
 
     def leads_none(self, broker_id: int, markers: Iterable[Wanted]) -> bool:
-        """All of these partitions are led by others now (or the decision is no longer ours)."""
+        """Whether others lead all of these partitions now (or the decision is no longer ours)."""
         leader_of = self._metadata.leader_of
         return all(leader_of(m.tp) != broker_id or not m.is_current for m in markers)
 
     def answered(self, markers: dict[Key, Wanted], errors: dict[tuple[int, Any], int]) -> None:
-        """What a leader said of each (producer id, partition)."""
+        """Takes a leader's answer, by (producer id, partition)."""
         done: dict[str, tuple[Wanted, list[TopicPartition]]] = {}
         for wanted in markers.values():
             if not wanted.is_current:

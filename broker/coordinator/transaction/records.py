@@ -1,4 +1,4 @@
-"""What __transaction_state holds: keys and values in Kafka's own formats.
+"""The records of __transaction_state: keys and values in Kafka's own formats.
 
     key v0    transactional id
     value v0  producer id, epoch, time-out, state, partitions by topic, last update, start
@@ -30,7 +30,7 @@ _TIMES = Struct(">qq")
 
 
 class State(Enum):
-    """With the numbers under which they are stored."""
+    """States, with the numbers under which they are stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -41,7 +41,7 @@ class State(Enum):
 
     @property
     def label(self) -> str:
-        """As DescribeTransactions calls it."""
+        """The name in DescribeTransactions."""
         return self.name.title().replace("_", "")
 
     @property
@@ -51,7 +51,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoredTransaction:
-    """All that is known of a transactional id."""
+    """The stored state of a transactional id."""
 
     producer_id: int
     epoch: int
@@ -61,8 +61,8 @@ class StoredTransaction:
     updated_ms: int = NO_TIMESTAMP
     started_ms: int = NO_TIMESTAMP
     last_producer_id: int = NO_ID
-    """The id and epoch before the last InitProducerId: they have no place in the record, so that
-    a retry over a coordinator's end finds none."""
+    """The id and epoch before the last InitProducerId.  They have no place in the record: after
+    a change of coordinator a retry finds none."""
     last_epoch: int = NO_EPOCH
 
 
@@ -75,7 +75,7 @@ class TransactionRecord:
 
 
 class BadRecordError(ValueError):
-    """Bytes that are no record of this topic."""
+    """Raised for bytes that are no record of this topic."""
 
 
 def _string(text: str) -> bytes:
@@ -101,7 +101,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-    """None for a key of a version that is not known; raises BadRecordError."""
+    """None for a key of an unknown version; raises BadRecordError."""
     if key is None:
         raise BadRecordError("a record without a key")
     try:

@@ -27,7 +27,7 @@ class TransactionShard(Shard[TransactionRecord, TransactionWrite]):
 
     @property
     def coordinator_epoch(self) -> int:
-        """What markers carry: the leader epoch of this partition."""
+        """The leader epoch of this partition, which markers carry."""
         return int(self.partition.leader_epoch)
 
     def transaction(self, transactional_id: str) -> Transaction:
@@ -50,7 +50,7 @@ class TransactionShard(Shard[TransactionRecord, TransactionWrite]):
             self.transactions.pop(transaction.transactional_id, None)
 
     def undecided(self, loaded: Loaded[TransactionRecord]) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """Does nothing: this topic has no transactional records."""
 
     def forget(self) -> None:
         self.transactions.clear()

@@ -1,14 +1,14 @@
-"""What may happen to one transactional id: pure steps, each of which gives an `Outcome`.
+"""Pure steps on one transactional id, each of which returns an `Outcome`.
 
-At most one record of an id is under way.  Until its fate is known everybody else hears
-CONCURRENT_TRANSACTIONS and comes again, whatever they want: a step decides on what is committed,
-never on what may be.  A write that took too long is answered with an error, yet stays under way:
-the log will say.
+At most one record of an id is under way.  Until its fate is known every other request is answered
+CONCURRENT_TRANSACTIONS and must be repeated: a step decides on committed state alone.  A write that
+took too long is answered with an error, yet stays under way: the log decides.
 
-Who asks must be the producer with the id and epoch of the last InitProducerId.  That request raises
-the epoch, so that a producer taken for dead which comes back (a zombie) is refused, here and by
-every partition that has a marker of the higher epoch.  An open transaction of the zombie is aborted
-first, under a higher epoch of its own; the newcomer asks again meanwhile.
+The requester must be the producer with the id and epoch of the last InitProducerId.  That request
+raises the epoch, so that a producer which was taken for dead and comes back (a zombie) is refused,
+here and by every partition that has a marker of the higher epoch.  An open transaction of the
+zombie is aborted first, under a higher epoch of its own; meanwhile the new producer must repeat its
+request.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator.
 """
@@ -54,7 +54,7 @@ def _answer(ticket: Ticket, answer: object) -> Outcome:
 
 
 def _write(txn: Transaction, value: StoredTransaction | None, ticket: Ticket | None) -> Outcome:
-    """Stores `value`; the ticket hears the error, or NONE once it is committed."""
+    """Stores `value`; the ticket is answered with the error, or NONE once it is committed."""
 
     def then(error: ErrorCode) -> Outcome:
         out = Outcome()
@@ -83,8 +83,8 @@ def init(
     now_ms: int,
     ticket: Ticket,
 ) -> Outcome:
-    """The ticket is answered with an Identity, or an error.  `expected` is what a producer says
-    that it has been until now, when it goes on after an error (KIP-360).
+    """The ticket is answered with an Identity, or an error.  `expected` is the identity that a
+    producer claims when it goes on after an error (KIP-360).
     """
     if txn.pending:
         return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -121,7 +121,7 @@ def init(
 
 
 def _is_it(stored: StoredTransaction, expected: Identity) -> bool:
-    """Whether this producer id was the last one's; its epoch is looked at later."""
+    """Whether this producer id was the last one's; its epoch is checked later."""
     if expected.producer_id == stored.producer_id:
         return True
     exhausted = expected.epoch >= MAX_EPOCH - 1
@@ -167,7 +167,7 @@ def _become(
 def _fence(
     txn: Transaction, stored: StoredTransaction, now_ms: int, ticket: Ticket | None
 ) -> Outcome:
-    """Aborts an open transaction under a higher epoch, which nobody is ever given."""
+    """Aborts an open transaction under a higher epoch, which no producer is ever given."""
     value = replace(
         stored,
         epoch=min(stored.epoch + 1, MAX_EPOCH),
@@ -189,9 +189,9 @@ def _fence(
 def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
     """Aborts a transaction that has been open for longer than its producer asked for.
 
-    It is called again and again.  The stored start is by the wall clock of whoever coordinated
-    then; where that clock was ahead the transaction would stay open, so the time that it has been
-    seen here counts as well.
+    It is called repeatedly.  The stored start is by the wall clock of the coordinator of that time;
+    if that clock was ahead the transaction would stay open, so the time for which this broker has
+    seen it counts as well.
     """
     stored = txn.stored
     if stored is None or txn.pending or stored.state is not State.ONGOING:
@@ -208,7 +208,7 @@ def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
 
 
 def _of(txn: Transaction | None, producer: Identity) -> StoredTransaction | ErrorCode:
-    """What is stored for this producer, or why it is refused."""
+    """The stored state for this producer, or the error that refuses the producer."""
     if txn is None or txn.stored is None or txn.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if txn.epoch != producer.epoch:
@@ -291,7 +291,7 @@ def end(
 
 
 def marked(txn: Transaction, partitions: Iterable[TopicPartition], now_ms: int) -> Outcome:
-    """These partitions have the marker, or need none; with the last one the transaction is over."""
+    """Notes partitions that need no marker any more; with the last one the transaction is over."""
     for tp in partitions:
         txn.unmarked.pop(tp, None)
     return complete(txn, now_ms)
@@ -308,7 +308,7 @@ def complete(txn: Transaction, now_ms: int) -> Outcome:
 
 
 def expire(txn: Transaction, now_ms: int, expiration_ms: int) -> Outcome:
-    """Forgets an id that nobody has used for transactional.id.expiration.ms."""
+    """Forgets an id that was not used for transactional.id.expiration.ms."""
     stored = txn.stored
     if stored is None or txn.pending:
         return Outcome()

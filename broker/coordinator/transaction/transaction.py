@@ -7,10 +7,10 @@
     Prepare...       all markers written       -> CompleteCommit, CompleteAbort
     Empty, Complete  unused for long           -> gone (a tombstone)
 
-All of it is stored, and changes only in `replay`, which loading and a committed write both call.
-What is not stored is that a write is under way (`pending`: nothing else may begin until it is
-known), and which partitions still wait for their marker; a coordinator that takes over sends all of
-them again, which harms nothing: a second marker finds no transaction open.
+All of this is stored, and changes only in `replay`, which loading and a committed write both call.
+Two things are not stored: that a write is under way (`pending`: nothing else may begin until its
+fate is known), and the partitions that still wait for their marker.  A coordinator that takes over
+sends all markers again, which is harmless: a second marker finds no transaction open.
 
 Source: kafka.coordinator.transaction.TransactionMetadata.
 """
@@ -31,24 +31,24 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 
 Ticket = Hashable
-"""Who waits for an answer; only the shell knows what is behind it."""
+"""Identifies a client that waits for an answer; only the shell knows what is behind it."""
 MAX_EPOCH = 2**15 - 1
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step wants done: answers to give, a record to write, markers to send."""
+    """The effects that a step asks for: answers to give, a record to write, markers to send."""
 
     answers: list[tuple[Ticket, object]] = field(default_factory=list)
     write: Write | None = None
     send_markers: bool = False
-    """To `Transaction.unmarked`."""
+    """To the partitions in `Transaction.unmarked`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record to be appended; `then` is called once, with what became of it, and after `replay`
-    where it was committed.
+    """A record to be appended; `then` is called once with the result, after `replay` if it was
+    committed.
     """
 
     record: TransactionRecord
@@ -101,5 +101,5 @@ class Transaction:
 
     @property
     def epoch_is_exhausted(self) -> bool:
-        """The last epoch is kept for fencing whoever has the one before it."""
+        """The last epoch is reserved for fencing the producer with the epoch before it."""
         return self.epoch >= MAX_EPOCH - 1

@@ -1,9 +1,9 @@
 """Asks a transaction coordinator whether a partition belongs to a producer's open transaction.
 
-Where this broker is the coordinator the answer is there at once.  Others are asked by
-AddPartitionsToTxn v4 with verifyOnly: one request under way to each, with all that came meanwhile,
-a transactional id once.  A broker that does not know v4 (before 3.5) cannot be asked: what it
-coordinates is not protected.
+Where this broker is the coordinator the answer comes at once.  Other coordinators are asked by
+AddPartitionsToTxn v4 with verifyOnly.  Each has one request under way; the next takes all questions
+that have come meanwhile, one for each transactional id.  A broker that does not know v4 (before
+3.5) cannot be asked: transactions that it coordinates are not protected.
 
 Source: kafka.server.AddPartitionsToTxnManager; KIP-890.
 """
@@ -50,7 +50,7 @@ class Question(NamedTuple):
 
 
 class Knows(Protocol):
-    """This broker's own coordinator.  `verify` raises ApiError where another one is asked."""
+    """This broker's own coordinator.  `verify` raises ApiError if another one must be asked."""
 
     def partition_of(self, name: str) -> TopicPartition: ...
 
@@ -60,7 +60,7 @@ class Knows(Protocol):
 
 
 class Verifier:
-    """`done` of each question is called once, soon or at once."""
+    """`done` of each question is called once, perhaps at once."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Broker:
                 _answer(asked, answer)
 
     def _take(self) -> dict[str, Question]:
-        """The oldest of each transactional id; the others wait for the next request."""
+        """The oldest question of each transactional id; the others wait for the next request."""
         asked: dict[str, Question] = {}
         left: deque[Question] = deque()
         for question in self.questions:
@@ -153,7 +153,7 @@ class _Broker:
 
 
 def translated(code: ErrorCode) -> ErrorCode:
-    """As a producer that asked for nothing understands it."""
+    """The code as a producer that asked for nothing understands it."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE:
