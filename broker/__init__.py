@@ -1,3 +1,3 @@
-"""One broker: from the socket to the log.  `server` puts it together; `services` is what its rooms
-share.
+"""One broker, from the socket to the log.  `server` puts it together; `services` holds what its
+parts share.
 """

@@ -4,11 +4,11 @@ Without --config the environment configures it, as it does the apache/kafka imag
 over /mnt/shared/config/server.properties, where that exists; --environment applies them over files,
 too.
 
-SIGTERM and SIGINT mean a controlled shutdown, a second one ends it at once.  Exit codes: 0 stopped
-as it was told, 1 could not start or had to stop, 2 bad configuration.  Whatever ends it is one line
-on stderr.
+SIGTERM and SIGINT start a controlled shutdown; a second signal ends the process at once.  Exit
+codes: 0 stopped as told, 1 could not start or had to stop, 2 bad configuration.  The reason for a
+failure is one line on stderr.
 
-Imports are late: a bad configuration is told before anything heavy is loaded.
+Imports are late, so that a bad configuration is reported before anything heavy is loaded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("highwater.broker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a broker until it is told to stop; the process's exit code."""
+    """Runs a broker until it is told to stop; returns the process's exit code."""
     options = _parser().parse_args(arguments)
     _set_up_logging(options.log_level)
     from highwater.kafka.config.checks import ConfigError
@@ -96,12 +96,12 @@ def _set_up_logging(level: str) -> None:
     # as in Kafka's own configuration: the root's level does not turn the request log on
     logging.getLogger("kafka.request.logger").setLevel(logging.WARNING)
     _set_levels(os.environ.get("KAFKA_LOG4J_LOGGERS", ""))
-    # it warns of each attempt to connect, for as long as ZooKeeper is away; we say that once
+    # kazoo warns of each attempt to connect while ZooKeeper is away; this broker says it once
     logging.getLogger("kazoo").setLevel(max(logging.ERROR, logging.getLogger().level))
 
 
 def _set_levels(loggers: str) -> None:
-    """KAFKA_LOG4J_LOGGERS, as in "kafka.request.logger=DEBUG,broker.log=WARN"."""
+    """Applies KAFKA_LOG4J_LOGGERS, such as "kafka.request.logger=DEBUG,broker.log=WARN"."""
     for item in loggers.split(","):
         name, _, level = (part.strip() for part in item.partition("="))
         known = LEVELS.get(level.upper(), level.upper())
@@ -112,7 +112,7 @@ def _set_levels(loggers: str) -> None:
 
 
 def _configuration(options: argparse.Namespace) -> Config:
-    """The configuration that holds; raises ConfigError."""
+    """Reads the configuration in force; raises ConfigError."""
     from highwater.kafka.config.checks import ConfigError
     from highwater.kafka.config.sources import load
     from highwater.world.real.disk import RealDisk
@@ -145,7 +145,7 @@ def _run(config: Config) -> int:
     def stopped_early(*_: object) -> None:
         raise SystemExit(OK)
 
-    # until trio receives signals; as process 1 of a container it would not even be heard
+    # until trio receives signals; process 1 of a container would not even be given this one
     signal.signal(signal.SIGTERM, stopped_early)
     import trio
 
@@ -165,7 +165,7 @@ def _run(config: Config) -> int:
 
 
 def _prepare_codecs() -> None:
-    """Those with which a controller begins, and what clients ask first."""
+    """Prepares the codecs with which a controller begins, and those of clients' first requests."""
     from highwater.broker.handlers import metadata
     from highwater.kafka.wire import codec
     from highwater.kafka.wire import controller_messages as control
@@ -238,7 +238,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _report(config: Config, error: BaseException) -> int:
-    """One line for what was foreseen; for anything else the traceback, and one line."""
+    """Writes one line for an expected error; for any other, the traceback and one line."""
     from highwater.broker.membership.registration import BrokerError
     from highwater.kafka.config.checks import ConfigError
     from highwater.kafka.config.listeners import ListenerError

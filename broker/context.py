@@ -1,7 +1,7 @@
-"""What a request handler is given, and what it gives back.
+"""The arguments and results of request handlers.
 
-One handler file for each API key, all of one shape: `API` says which requests it takes, and
-`handle(ctx, request)` returns a `Reply` (or awaits one, where ZooKeeper has to be asked: that
+There is one handler file for each API key, all of one shape: `API` says which requests it takes,
+and `handle(ctx, request)` returns a `Reply` (or awaits one, where ZooKeeper must be asked: that
 occupies one of num.io.threads' tasks, as it occupies a thread in Kafka).
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Plane(Enum):
-    """Which of the two complete sets of queues and tasks a request belongs to (KIP-291)."""
+    """One of the two complete sets of queues and tasks; a request belongs to one (KIP-291)."""
 
     DATA = "data"
     CONTROL = "control"
@@ -28,7 +28,7 @@ class Plane(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its key, the versions answered (both ends included), the plane it may come in on.
+    """One API: its key, the versions answered (both ends included), the plane it may arrive on.
 
     `raw` hands the handler the body as a memoryview instead of a decoded message (Produce, Fetch).
     A CONTROL API is served on the data plane too where control.plane.listener.name is empty.
@@ -43,8 +43,8 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """The answer comes from a delayed operation: the purgatory of its kind watches its keys and
-    its time-out.
+    """The answer comes from a delayed operation; the purgatory of its kind watches its keys and its
+    time-out.
     """
 
     operation: DelayedOperation
@@ -55,7 +55,7 @@ Reply = Response | NoResponse | Delayed
 
 @dataclass(slots=True)
 class Context:
-    """Who asks, how, and the broker's services."""
+    """The requester, its connection, and the broker's services."""
 
     api: Api
     version: int

@@ -1,4 +1,4 @@
-"""How the handlers of the controller's requests ask the fence (`membership.controller_fence`)."""
+"""Asks the fence (`membership.controller_fence`) about the controller's requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def admission(ctx: Context, request: Any) -> Callable[[], None]:
-    """Asks the fence about this request each time that it is called; raises as `admit` does."""
+    """A function that asks the fence about this request at each call; raises as `admit` does."""
     sender = Sender(
         ControllerEpoch(request.controller_epoch),
         BrokerEpoch(request.broker_epoch),

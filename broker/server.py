@@ -4,13 +4,13 @@ Start: bind every listener (a port in use ends it here), open a ZooKeeper sessio
 the log directories, register, and only then accept connections, so that no client sees a broker
 that does not know its own partitions.
 
-A ZooKeeper session that expires takes with it the registration and the candidacy, and nothing else:
-the data plane goes on under the last known leadership, and a new session registers the broker anew,
-with a new broker epoch.
+A ZooKeeper session that expires takes the registration and the candidacy with it, and nothing else:
+the data plane goes on under the last known leadership, and a new session registers the broker
+again, with a new broker epoch.
 
-Stop: `shutdown` set means a controlled shutdown (leaders are moved first; requests end, and all
-else that writes to the logs; these are flushed, and the clean-shutdown mark left); cancellation
-means a crash, and does nothing at all.
+Stop: when `shutdown` is set, the shutdown is controlled.  Leaders are moved first, then requests
+and every other writer of the logs end, and the logs are flushed and the clean-shutdown mark left.
+Cancellation means a crash, and does none of this.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def serve(
     host_name: str = "localhost",
     task_status: trio.TaskStatus[Services] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Runs one broker until `shutdown` is set (controlled) or it is cancelled (a crash).
+    """Runs one broker until `shutdown` is set (controlled) or the task is cancelled (a crash).
 
     Raises BrokerError, OSError (a port in use) or ConfigError with one clear line.
     """
@@ -94,7 +94,7 @@ class Broker:
     def __init__(self, config: Config, world: World, host_name: str) -> None:
         self.config = config
         self._given = dataclasses.replace(config)
-        """As the broker was started with it: the controller reads itself what came later."""
+        """The configuration at the start: the controller itself reads what changed later."""
         self.world = world
         self.host_name = host_name
         self.broker_id = BrokerId(config.broker_id)
@@ -216,10 +216,10 @@ class Broker:
         self._served.set()
 
     async def _write(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Runs all that writes to the logs and is no request; ends before the logs are closed.
+        """Runs every writer of the logs that is no request; ends before the logs are closed.
 
-        What a fetcher appended while they are flushed would not be in their indexes, and a start
-        after a clean shutdown reads no batch: an aborted transaction would be shown.
+        Records that a fetcher appended during the flush would be missing from the indexes, and a
+        start after a clean shutdown reads no batch: an aborted transaction would be shown.
         """
         with self._writers:
             async with trio.open_nursery() as nursery:
@@ -236,9 +236,7 @@ class Broker:
         *,
         task_status: trio.TaskStatus[trio.Event],
     ) -> None:
-        """One ZooKeeper session after another; the first one has to come about for the broker to
-        start.
-        """
+        """One ZooKeeper session after another; the broker starts only once the first is open."""
         ready = trio.Event()
         task_status.started(ready)
         connect = self.config.zookeeper_connect
@@ -288,7 +286,7 @@ class Broker:
         log.warning("ZooKeeper session 0x%x %s", zk.session_id, why)
 
     async def _load(self, zk: ZooKeeper, nursery: trio.Nursery, writers: trio.Nursery) -> None:
-        """Everything that needs ZooKeeper once: the cluster id, and with it the log directories."""
+        """Loads what is needed from ZooKeeper once: the cluster id, then the log directories."""
         founded = await cluster_id(zk, self.world)
         self._loaded, self._state = True, BrokerState.RECOVERY
         self.services.cluster_id = self.metadata.cluster_id = founded
@@ -309,7 +307,7 @@ class Broker:
         ready: trio.Event,
         watch: SessionWatch,
     ) -> str:
-        """A member of the cluster for as long as the session lasts; gives why it ended."""
+        """Takes part in the cluster for as long as the session lasts; returns why it ended."""
         try:
             self.services.session, self.services.session_watch = zk, watch
             self.services.broker_epoch = await register(
@@ -357,7 +355,7 @@ class Broker:
             candidate.unclean_election_enabled(topic)
 
     def _entity_configured(self, path: str, properties: Mapping[str, str]) -> None:
-        """Anything but a topic; raises ValueError."""
+        """Applies the configuration of anything but a topic; raises ValueError."""
         kind, _, name = path.partition("/")
         if kind == "brokers":
             self.services.dynamic.configured(name, properties)
@@ -368,7 +366,7 @@ class Broker:
             self.services.quotas.configured(entity, properties)
 
     def _reconfigured(self, names: Sequence[str]) -> None:
-        """Dynamic broker configuration that somebody keeps a value of."""
+        """Applies dynamic broker configuration to the parts that keep a copy of a value."""
         self.server.reconfigure()
         if "num.replica.fetchers" in names:
             self.replicas.fetchers.resize()
@@ -406,5 +404,5 @@ class Broker:
 
 
 def _may_pass(error: ZkError) -> bool:
-    """What a ZooKeeper that was there a moment ago answers for a while."""
+    """True for the errors that a ZooKeeper which was reachable a moment ago gives for a while."""
     return isinstance(error, ConnectionLoss | SessionExpired)

@@ -1,4 +1,4 @@
-"""What the handlers of one broker share, and how they reach the controller without knowing it."""
+"""The parts that the handlers of one broker share, and their way to the controller."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class ControllerPort(Protocol):
     ) -> dict[TopicPartition, Reassignment]: ...
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """The partitions that the broker still leads; empty when it may go."""
+        """The partitions that the broker still leads; empty when it may stop."""
 
     def unclean_election_enabled(self, topic: str | None) -> None:
-        """It became true for a topic (None: by default): elect where that is what was missing.
-        Elsewhere than on the controller nothing happens."""
+        """It became true for a topic (None: by default): elect the leaders that it alone prevented.
+        Does nothing where this broker is not the controller."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Services:
     dynamic: DynamicBrokerConfig = field(init=False)
     fence: ControllerFence = field(default_factory=ControllerFence)
     metadata_lock: trio.Lock = field(default_factory=trio.Lock)
-    """Held while an UpdateMetadata is applied, which is done in steps."""
+    """Held while an UpdateMetadata is applied, which takes several steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)
     """Called after the levels of loggers have changed."""
 
@@ -98,7 +98,7 @@ class Services:
     def zk(self) -> ZooKeeper:
         """The live session; raises ApiError(REQUEST_TIMED_OUT) while ZooKeeper is away.
 
-        A handler that waited for it would keep others from Produce and Fetch, which go on.
+        A handler that waited for it would delay Produce and Fetch, which need no ZooKeeper.
         """
         away = self.session_watch is not None and not self.session_watch.connected
         if self.session is None or self.session.expired or away:

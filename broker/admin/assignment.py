@@ -1,4 +1,4 @@
-"""Which brokers get a new topic's replicas: evenly, and over as many racks as there are.
+"""Chooses the brokers for a new topic's replicas: evenly, over as many racks as there are.
 
 Brokers stand in a ring (with racks: alternating between them).  A partition's first replica, its
 preferred leader, is the next broker of the ring from a random start; the others follow at a shift
@@ -33,7 +33,7 @@ def assign_replicas(
     start_index: int = -1,
     first_partition: int = 0,
 ) -> Assignment:
-    """Replicas by partition, for brokers given with their racks; raises ApiError.
+    """Replicas by partition, for brokers with their racks; raises ApiError.
 
     `start_index` (in the ring) and `first_partition` let partitions be added to a topic.
     """
@@ -100,7 +100,7 @@ def _over_racks(
 
 
 def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
-    """Raises ApiError(INVALID_REPLICA_ASSIGNMENT) for one that a client gave and that cannot be."""
+    """Raises ApiError(INVALID_REPLICA_ASSIGNMENT) for a client's assignment that is impossible."""
 
     def refuse(detail: str) -> None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)

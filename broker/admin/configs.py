@@ -1,10 +1,9 @@
-"""Describing and changing configuration: what DescribeConfigs, AlterConfigs and its incremental
-form share.
+"""Describes and changes configuration, for DescribeConfigs, AlterConfigs and its incremental form.
 
 A value has a source: set on the topic, set for this broker or for all while they run, given in this
-broker's file, or a default; and synonyms: the other places that would give it, in order of
-precedence.  What of a broker can be changed while it runs is in `dynamic_broker_config`, the levels
-of its loggers in `broker_loggers`.
+broker's file, or a default.  It also has synonyms: the other places that would give it, in order of
+precedence.  `dynamic_broker_config` says which properties of a broker can change while it runs;
+`broker_loggers` has the levels of its loggers.
 
 Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server.ZkAdminManager.
 """
@@ -76,7 +75,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One property, as DescribeConfigs tells of it."""
+    """One property, as DescribeConfigs answers it."""
 
     name: str
     value: str | None
@@ -91,7 +90,7 @@ class Entry:
 def topic_entries(
     config: Config, overrides: Mapping[str, str], dynamic: DynamicBrokerConfig | None = None
 ) -> list[Entry]:
-    """Every property of a topic with those overrides."""
+    """Every property of a topic with these overrides."""
     values = effective(config, overrides)
     entries = []
     for name, row in TOPIC.items():
@@ -107,8 +106,8 @@ def topic_entries(
 def broker_synonyms(
     config: Config, names: Sequence[str], dynamic: DynamicBrokerConfig | None = None
 ) -> list[Synonym]:
-    """Dynamic values, given ones, then defaults, from the first that is of the foremost name (as
-    Kafka cuts them).
+    """Dynamic values, given ones, then defaults, beginning with the first one under the foremost
+    name (Kafka cuts them there).
     """
     found = []
     if dynamic is not None:
@@ -141,7 +140,7 @@ def _text(config: Config, name: str) -> str | None:
 
 
 def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
-    """Every property of this broker, and last what was given that Kafka does not know."""
+    """Every property of this broker, and last the given ones that Kafka does not know."""
     entries = []
     for name, row in KEPT.items():
         value = getattr(config, row.attribute)
@@ -187,7 +186,7 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
 
 
 def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
-    """What is set for all brokers."""
+    """The values that are set for all brokers."""
     source, types = Source.DYNAMIC_DEFAULT_BROKER_CONFIG, dict.fromkeys(RATES, Kind.LONG)
     entries = []
     for name, given in sorted(dynamic.default.items()):
@@ -211,7 +210,7 @@ def check_broker(services: Services, name: str) -> None:
 async def replace(
     services: Services, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool
 ) -> None:
-    """AlterConfigs: what is named is set, and everything else falls back.  Raises ApiError."""
+    """AlterConfigs: sets the named properties; all others fall back.  Raises ApiError."""
     check_changeable(services, kind, name)
     overrides = {}
     for key, value in configs.items():
@@ -267,13 +266,13 @@ async def alter(
             try:
                 await write_topic(zk, name, changed, version)
             except (BadVersion, NodeExists, NoNode):
-                continue  # another one changed it meanwhile
+                continue  # another writer changed it meanwhile
             break
     await _go_by(services, name)
 
 
 async def _go_by(services: Services, topic: str) -> None:
-    """This broker goes by the change at once; what keeps it from that, its watch will bring."""
+    """Applies the change on this broker at once; where that fails, its watch brings the change."""
     with suppress(ApiError, ZkError, ValueError):
         await services.topic_configs.look(services.zk, topic)
 
@@ -284,7 +283,7 @@ async def _alter_broker(
     operations: Sequence[tuple[str, int, str | None]],
     validate_only: bool,
 ) -> None:
-    """What is set is checked; taken back may be anything (an older or newer Kafka set it)."""
+    """Checks what is set.  Any name may be taken back (an older or newer Kafka may have set it)."""
     with zookeeper_errors():
         zk = services.zk
         while True:
@@ -305,7 +304,7 @@ async def _alter_broker(
             try:
                 await write_entity(zk, f"brokers/{entity}", properties | wanted, version)
             except (BadVersion, NodeExists):
-                continue  # another one changed it meanwhile
+                continue  # another writer changed it meanwhile
             return
 
 
@@ -360,7 +359,7 @@ def apply_operations(
 
 
 def check_changeable(services: Services, kind: int, name: str) -> None:
-    """Raises ApiError for a resource whose configuration cannot be changed."""
+    """Raises ApiError for a resource whose configuration cannot change."""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if name or kind == ResourceType.BROKER_LOGGER:
             check_broker(services, name)
@@ -387,8 +386,8 @@ async def write_topic(
 ) -> None:
     """Writes the overrides and tells all brokers.
 
-    `version` conditions the write: None where there was no znode (or any will do, for a
-    replacement).
+    `version` conditions the write; None means that there was no znode (or that any version will
+    do, for a replacement).
     """
     path, data = znodes.config_path("topics", topic), znodes.encode_config(overrides)
     if version is not None:

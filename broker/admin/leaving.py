@@ -1,9 +1,10 @@
-"""A broker that is about to stop asks the controller to move its leaders first (KafkaServer's
+"""A broker that is about to stop first asks the controller to move its leaders (KafkaServer's
 controlledShutdown).
 
 The controller answers with the partitions that it could not move (no other live member in their
-ISR).  The broker asks again, controlled.shutdown.max.retries times, and then goes anyway: their
-records are safe on its disk, as it flushes, but nobody serves them until it is back.
+ISR).  The broker asks again, controlled.shutdown.max.retries times, and then goes anyway.  The
+records of those partitions are flushed and safe on its disk, but no broker serves them until it is
+back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 async def leave_cluster(services: Services) -> None:
-    """Returns when no partition is led here any more, or when it is pointless to wait longer."""
+    """Returns when no partition is led here any more, or when waiting longer is pointless."""
     config = services.config
     for attempt in range(config.controlled_shutdown_max_retries + 1):
         if attempt:
@@ -46,7 +47,7 @@ async def leave_cluster(services: Services) -> None:
 
 
 async def _ask(services: Services) -> int:
-    """How many partitions are still led here."""
+    """The number of partitions still led here."""
     controller = services.metadata.controller_id
     if controller == services.broker_id:
         left = await services.controller.controlled_shutdown(

@@ -1,4 +1,4 @@
-"""What the administrative handlers share."""
+"""Shared parts of the administrative handlers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def repeated(names: Iterable[str]) -> set[str]:
 
 
 def by_topic(results: Mapping[TopicPartition, V]) -> dict[str, list[tuple[int, V]]]:
-    """Results by topic, in the order in which the topics come."""
+    """Results by topic, in the order in which the topics first occur."""
     grouped: dict[str, list[tuple[int, V]]] = {}
     for tp, value in results.items():
         grouped.setdefault(tp.topic, []).append((tp.partition, value))
@@ -43,13 +43,13 @@ def error_names(codes: Iterable[ErrorCode]) -> tuple[str, ...]:
 
 
 def mutation_quota(ctx: Context, *, strict: bool) -> MutationQuota:
-    """controller_mutation_rate, for the one who asks; strict for versions that know its error."""
+    """controller_mutation_rate of this client; strict for versions that know its error."""
     user, client = user_of(ctx.principal), ctx.client_id or ""
     return ctx.services.quotas.mutations(user, client, strict, ctx.now_ms)
 
 
 def throttled(ctx: Context, quota: MutationQuota, response: Response) -> Response:
-    """The answer; the client is muted for what it used too much."""
+    """The answer; the client is muted for what it used beyond its quota."""
     if not quota.throttle_ms:
         return response
     quota.told()

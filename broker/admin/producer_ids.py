@@ -1,9 +1,9 @@
 """Producer ids, unique in the cluster and never used twice.
 
-A broker takes a block of a thousand at once by setting /latest_producer_id_block on the condition
-of the version it read; of two brokers that try together one fails and reads again.  Where the
-outcome is unknown (the connection was lost) the znode is read again: the block is ours where it
-holds exactly what we wrote.
+A broker takes a block of a thousand by setting /latest_producer_id_block on the condition of the
+version that it read.  Of two brokers that try together one fails and reads again.  Where the
+outcome is unknown (the connection was lost) the znode is read again: the block is this broker's if
+the znode holds exactly what this broker wrote.
 
 Source: kafka.coordinator.transaction.ProducerIdManager, ZkProducerIdManager.
 """
@@ -25,7 +25,7 @@ BLOCK_SIZE = 1000
 
 
 class ProducerIds:
-    """Hands out producer ids; `zk` gives the live session, or raises."""
+    """Hands out producer ids; `zk` returns the live session, or raises."""
 
     def __init__(self, broker_id: BrokerId, zk: Callable[[], ZooKeeper]) -> None:
         self._broker_id = broker_id
@@ -35,7 +35,7 @@ class ProducerIds:
         self._lock = trio.Lock()
 
     async def generate(self) -> ProducerId:
-        """One more; raises ApiError where ZooKeeper gives no block."""
+        """The next producer id; raises ApiError where ZooKeeper gives no block."""
         if self._next > self._end:
             async with self._lock:
                 if self._next > self._end:  # else another task fetched a block meanwhile

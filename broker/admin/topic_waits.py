@@ -1,11 +1,11 @@
-"""Waiting until the metadata cache shows what was asked for: leaders of new partitions, a topic's
+"""Waits until the metadata cache shows the change asked for: leaders of new partitions, a topic's
 absence.
 
 The controller does the work and tells every broker by UpdateMetadata, whose handler then looks into
 this purgatory (kind "topic", keys are topic names; kind "ElectLeader", keys are partitions).  At
-the time-out the answer says REQUEST_TIMED_OUT for what is not there yet; it will still happen.
+the time-out the answer is REQUEST_TIMED_OUT for each change not seen yet; it will still happen.
 
-Once this broker shows it, the others are asked (`agreement`), and only then is the answer given.
+Once this broker shows the change it asks the others (`agreement`), and only then answers.
 
 Source: kafka.server.DelayedCreatePartitions, DelayedDeleteTopics, DelayedElectLeader.
 """
@@ -29,12 +29,12 @@ Outcome = tuple[ErrorCode, str | None]
 SUCCESS: Outcome = (ErrorCode.NONE, None)
 TIMED_OUT: Outcome = (ErrorCode.REQUEST_TIMED_OUT, None)
 Answer = Callable[[Mapping[str, Outcome]], Response]
-"""Makes the answer of the outcome of each topic."""
+"""Makes the answer from the outcome of each topic."""
 
 
 class TopicWait(DelayedOperation):
-    """Waits for several topics: for the leaders of these partitions of each, or, where there are
-    none, until it is gone.
+    """Waits for several topics: for the leaders of each topic's partitions, or, where none are
+    given, until the topic is gone.
     """
 
     kind: ClassVar[str] = "topic"
@@ -83,7 +83,7 @@ GONE: tuple[int, ...] = ()
 
 
 class ConfigWait(DelayedOperation):
-    """Waits until every broker goes by the topics' configurations as they are now.
+    """Waits until every broker applies the topics' configurations as they are now.
 
     The requests have no time-out of their own.
     """

@@ -1,11 +1,11 @@
 """Topics in ZooKeeper: creating them, adding partitions, marking them for deletion.
 
-A topic exists from the moment that /brokers/topics/T holds its assignment; its configuration is
-written before that, so that whoever learns of the topic finds it.  Everything else (leaders,
-directories, the deletion itself) is the controller's work, which watches these znodes.  Whoever
-asked then waits until the metadata cache shows the outcome (`topic_waits`).
+A topic exists from the moment that /brokers/topics/T holds its assignment.  Its configuration is
+written before that, so that a broker that learns of the topic finds it.  Everything else (leaders,
+directories, the deletion) is the work of the controller, which watches these znodes.  The
+handler then waits until the metadata cache shows the outcome (`topic_waits`).
 
-A connection lost in the middle leaves the outcome unknown, and that is what the answer says.
+A connection lost in the middle leaves the outcome unknown, and the answer says so.
 
 Source: kafka.zk.AdminZkClient, kafka.server.ZkAdminManager.
 """
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 DEFAULT = -1
 Charge = Callable[[int], None]
-"""Is told how many partitions are about to be created; may raise ApiError (a quota)."""
+"""Is given the number of partitions about to be created; may raise ApiError (a quota)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What a client asks for; -1 is the default, and an assignment excludes both numbers."""
+    """A topic as a client asks for it; -1 means the default, and an assignment excludes both."""
 
     name: str
     partitions: int = DEFAULT
@@ -68,7 +68,7 @@ def racks(services: Services) -> dict[int, str | None]:
 
 
 def plan(services: Services, topic: NewTopic) -> tuple[Assignment, dict[str, str]]:
-    """The assignment and the overrides of a new topic; raises ApiError.  Asks nobody."""
+    """The assignment and the overrides of a new topic; raises ApiError.  Reads memory alone."""
     if services.metadata.has_topic(topic.name):
         detail = f"topic {topic.name!r} already exists"
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, detail)
@@ -107,7 +107,7 @@ async def check_new(
 
 
 def free_of_charge(partitions: int) -> None:
-    """For what no quota is for."""
+    """The charge for partitions that no quota covers."""
 
 
 async def create(
@@ -131,7 +131,7 @@ async def create(
 async def write(
     zk: ZooKeeper, name: str, assignment: Assignment, overrides: Mapping[str, str]
 ) -> None:
-    """Configuration first, then the assignment, which is what makes the topic exist."""
+    """Writes the configuration first, then the assignment, which makes the topic exist."""
     await set_or_create(zk, znodes.config_path("topics", name), znodes.encode_config(overrides))
     try:
         await zk.create(znodes.topic_path(name), znodes.encode_topic(_state(assignment)))
@@ -160,9 +160,9 @@ async def set_or_create(zk: ZooKeeper, path: str, data: bytes) -> None:
 
 
 async def auto_create(services: Services, name: str) -> ErrorCode:
-    """Creates a topic that a Metadata request named (auto.create.topics.enable); its error for now.
+    """Creates a topic that a Metadata request named (auto.create.topics.enable); returns its error.
 
-    Any broker does this.  Racks that only some of the brokers have are passed over here.
+    Any broker does this.  Racks are ignored here if only some of the brokers have one.
     """
     try:
         topic = _internal_topic(services, name) or NewTopic(name)
@@ -221,7 +221,7 @@ def _internal_topic(services: Services, name: str) -> NewTopic | None:
 
 
 async def delete(services: Services, name: str) -> None:
-    """Marks a topic for deletion; raises ApiError.  Marked already is as good as marked."""
+    """Marks a topic for deletion; raises ApiError.  A topic already marked is no error."""
     with zookeeper_errors():
         zk = services.zk
         if await zk.exists(znodes.topic_path(name)) is None:
@@ -242,10 +242,10 @@ async def add_partitions(
     validate_only: bool = False,
     charge: Charge = free_of_charge,
 ) -> list[int]:
-    """Grows a topic to `count` partitions; the ids of all of its partitions.  Raises ApiError.
+    """Grows a topic to `count` partitions; returns the ids of all of them.  Raises ApiError.
 
-    The znode is set on the condition of the version that was read, so that two that grow at once
-    cannot undo each other.
+    The write names the version that was read, so that two clients that grow a topic at once cannot
+    undo each other.
     """
     with zookeeper_errors():
         zk = services.zk
