@@ -1,6 +1,6 @@
-"""What dashboards ask about a broker's replicas, logs, sessions and controller, read at the scrape.
+"""Dashboards' numbers of a broker's replicas, logs, sessions and controller, read at the scrape.
 
-Nothing is counted here: every number is looked up where it is kept, when somebody asks.
+Nothing is counted here: every number is looked up where it is kept, at the time of the scrape.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _register_logs(services: Services) -> None:
 
 @lru_cache(maxsize=16384)
 def _labels_of(tp: TopicPartition) -> Labels:
-    """Made once: ten families have a number of every partition."""
+    """Made once: ten families have a number for every partition."""
     return labels(topic=tp.topic, partition=tp.partition)
 
 
@@ -155,7 +155,7 @@ def _lag_labels(number: int, leader: int, tp: TopicPartition) -> Labels:
 
 
 def _each(services: Services, read: Counted) -> Callable[[], Iterator[tuple[Labels, float]]]:
-    """A number of every partition whose log is there, read when it is written down."""
+    """A number for every partition with a log, read when it is written to the page."""
 
     def values() -> Iterator[tuple[Labels, float]]:
         partitions: Iterable[Partition] = tuple(services.replicas.partitions.values())
@@ -198,6 +198,6 @@ def _fetcher_families(services: Services) -> Iterable[Family]:
 
 
 def _of_loads(times: Iterable[int], what: Callable[[list[int]], float]) -> float:
-    """Milliseconds, of the latest partitions that a coordinator has loaded."""
+    """A figure in milliseconds over the latest partitions that a coordinator has loaded."""
     found = list(times)
     return what(found) if found else 0.0

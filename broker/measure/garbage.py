@@ -1,14 +1,14 @@
-"""Python's garbage collector, kept from stopping the broker for long.
+"""Keeps Python's garbage collector from stopping the broker for long.
 
-Nearly everything is freed when its last reference goes.  What is left are cycles, and to find them
-a full collection walks through all objects there are: modules, codecs, every partition's state.
-With some thousands of partitions that takes 50 ms and more, in which the loop stands still, and no
-thread can take it, as it holds the interpreter.
+Nearly everything is freed when its last reference goes.  Only cycles are left, and to find them a
+full collection walks through all objects: modules, codecs, every partition's state.  With some
+thousands of partitions that takes 50 ms and more.  The loop stands still meanwhile, and a thread
+would not help, as the collection holds the interpreter.
 
-So what has survived a long full collection is *frozen*: later ones pass it over, and take as long
-as what came since is large.  A cycle that was frozen alive and has died is garbage nobody sees;
-therefore everything is thawed from time to time, for one collection that is long again.  It is
-counted among the loop's steps, by its name.
+So objects that survive a long full collection are *frozen*: later collections pass them over, and
+take time only for what is newer.  A cycle that was frozen alive and dies later is garbage that no
+collection sees.  Therefore everything is thawed from time to time, for one collection that is long
+again.  It is counted among the loop's steps, by its name.
 
 Many new partitions stay for long, too: they are frozen at once (`grown`).
 """
@@ -40,14 +40,14 @@ class Collector:
         self._thawed = 0
 
     def begin(self) -> None:
-        """What a start leaves behind stays for good."""
+        """Freezes what the start leaves behind, which stays for good."""
         gc.collect()
         gc.freeze()
         self._thawed = self._perf_ns()
         gc.callbacks.append(self.collecting)
 
     def grown(self) -> None:
-        """The broker has just got what it keeps for long."""
+        """Freezes what the broker has just made to keep for long."""
         gc.freeze()
 
     def end(self) -> None:
@@ -63,7 +63,7 @@ class Collector:
                 gc.unfreeze()
             return
         took = now - self._began
-        if self._in_loop():  # the loop waits for another thread's, and that counts as blocked
+        if self._in_loop():  # during another thread's the loop waits, which counts as blocked
             self._note(f"garbage collection, generation {info['generation']}", took)
         if oldest and took > LONG_NS:
             gc.freeze()

@@ -1,14 +1,14 @@
-"""/metrics, /healthz, /readyz and /trace on highwater.metrics.port: as much HTTP as is needed.
+"""/metrics, /healthz, /readyz and /trace on highwater.metrics.port, with a minimum of HTTP.
 
-It binds highwater.metrics.host, which is the host of the broker's first listener where nothing else
-is given: what is served to this machine alone tells of itself to this machine alone.
+It binds highwater.metrics.host.  By default that is the host of the broker's first listener: a
+broker that serves this machine alone shows its numbers to this machine alone.
 
-One request a connection, GET or HEAD, answered and closed.  /healthz says that the loop turns;
-/readyz whether the broker serves: 503 until it is registered, and when it is leaving.
+There is one request a connection, GET or HEAD, answered and closed.  /healthz says that the loop
+turns; /readyz whether the broker serves: 503 until it is registered, and when it is leaving.
 
 A broker of thousands of partitions has a page of tens of thousands of lines, and making it takes as
-long as thousands of requests: it is made some lines at a time, and the requests go on in between.
-So the numbers of a page are not all of the same instant.
+long as thousands of requests.  So it is made some lines at a time, with requests served in between,
+and the numbers of a page are not all of the same instant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OpenTrace = Callable[[str], AbstractAsyncContextManager[AsyncIterator[str]]]
-"""Of a query: lines to be streamed, for as long as the context lasts (see `tracing`)."""
+"""For a query: lines to be streamed, as long as the context lasts (see `tracing`)."""
 _MAX_REQUEST_BYTES = 8192
 _REQUEST_S = 5.0
 _ENOUGH_CONNECTIONS = 16
@@ -73,7 +73,7 @@ class MetricsServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """What is bound."""
+        """The bound address."""
         assert self._listener is not None, "bind first"
         return self._listener.address
 
@@ -109,7 +109,7 @@ class MetricsServer:
             connection.close()
 
     async def _stream(self, connection: Connection, head: bytes) -> None:
-        """Lines of JSON as they come, until the trace or the connection ends."""
+        """Sends lines of JSON as they come, until the trace or the connection ends."""
         assert self._trace is not None
         query = head.split(b" ", 2)[1].partition(b"?")[2].decode("latin-1")
         async with self._trace(query) as lines, trio.open_nursery() as nursery:
@@ -130,7 +130,7 @@ class MetricsServer:
             nursery.cancel_scope.cancel()
 
     async def _answer(self, head: bytes) -> list[bytes]:
-        """In pieces, with others' turns in between."""
+        """The answer in pieces, with other tasks' turns in between."""
         method, _, rest = head.partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode("latin-1")
         status, kind, text, page = 200, "text/plain; charset=utf-8", "", None
@@ -157,8 +157,8 @@ class MetricsServer:
         return [answer] if method == b"HEAD" else [answer, *body]
 
     async def _page(self) -> list[bytes]:
-        """In pieces.  Each family becomes text as soon as it is made: its numbers would be a
-        hundred thousand objects for the garbage collector to look at.
+        """The page in pieces.  Each family becomes text at once: its numbers would be a hundred
+        thousand objects for the garbage collector to look at.
         """
         pieces: dict[str, list[bytes]] = {}
         for family in self._registry.collect(self._world.clock.perf_ns()):
@@ -177,7 +177,7 @@ async def open_metrics_server(
     ready: Callable[[], bool],
     trace: OpenTrace | None = None,
 ) -> MetricsServer | None:
-    """Bound and ready to run; None where no port is configured."""
+    """A server, bound and ready to run; None if no port is configured."""
     if config.highwater_metrics_port < 0:
         return None
     dialect = config.highwater_metrics_dialect
@@ -187,7 +187,7 @@ async def open_metrics_server(
 
 
 async def _read_head(connection: Connection) -> bytes | None:
-    """A request up to its empty line; None where it ends early or is too long."""
+    """A request up to its empty line; None if it ends early or is too long."""
     buffer = bytearray(_MAX_REQUEST_BYTES)
     view = memoryview(buffer)
     have = 0

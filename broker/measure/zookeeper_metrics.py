@@ -1,4 +1,4 @@
-"""What Kafka tells of its ZooKeeper session: how often it was lost, and how long requests take."""
+"""Kafka's numbers of a ZooKeeper session: how often it was lost, and how long requests take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LISTENER = "kafka_server_sessionexpirelistener_zookeeper"
 _LATENCY = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"
 _NEVER = ("authfailures", "readonlyconnects", "saslauthentications")
-"""No session of ours asks for any of these; dashboards want to see that it is none."""
+"""No session of ours asks for any of these; dashboards expect to see zero."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class ZooKeeperMetrics:
 
 
 class _Measured:
-    """A session, and the time of each of its requests that was answered."""
+    """A session that measures the time of each answered request."""
 
     def __init__(
         self, session: ZooKeeper, latency: TimeHistogram, perf_ns: Callable[[], int]

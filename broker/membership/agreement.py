@@ -1,16 +1,16 @@
-"""Who has been told that something is done finds it done on every broker.
+"""Delays an answer "done" until every broker shows the change.
 
-A topic is made, grown or deleted by the controller, which tells each broker by UpdateMetadata; a
-topic's configuration is followed under /config/changes.  Both reach some brokers a little later
-than others, and a client that was answered in between met "unknown partition", or the old
+The controller makes, grows or deletes a topic, and tells each broker by UpdateMetadata; a topic's
+configuration is followed under /config/changes.  Both reach some brokers a little later than
+others, and a client that was answered in between would meet "unknown partition", or the old
 configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
 Kafka's own requests, until they show the same.
 
 A broker that does not answer is passed over: it delays an answer by `PATIENCE_S` at most.  One that
-answers and does not come to agree delays it by `LIMIT_MS`, or by three quarters of the request's
-time-out where that is less: a client that gave up at the time-out would ask once more, and be told
-that the topic exists.  Apache Kafka's brokers are asked like ours.  Deviation
-from Apache Kafka, which answers as soon as the answering broker itself shows it.
+answers but does not agree delays it by `LIMIT_MS`, or by three quarters of the request's time-out
+if that is less: a client that gave up at the time-out would ask once more, and be told that the
+topic exists.  Apache Kafka's brokers are asked like ours.  Deviation from Apache Kafka, which
+answers as soon as the answering broker itself shows the change.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIMIT_MS = 5000
-"""For an answer as a whole; less where the request's own time-out is nearer."""
+"""The limit for an answer as a whole; less if the request's own time-out is nearer."""
 PATIENCE_S = 1.0
-"""So long a broker may leave one question without an answer."""
+"""The time in which a broker must answer one question."""
 MOST_ASKED = 100
-"""Questions under way at once; what comes on top is answered without asking."""
+"""Questions under way at once; further answers go out without asking."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 _METADATA_VERSION, _CONFIGS_VERSION = 5, 1
 _TOPIC, _TOPIC_CONFIG = 2, 1  # a kind of resource, and a source of values
@@ -52,7 +52,7 @@ _TOPIC, _TOPIC_CONFIG = 2, 1  # a kind of resource, and a source of values
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`agrees` says of one broker's answer whether it shows what is to be seen."""
+    """`agrees` says of one broker's answer whether it shows the change."""
 
     request: Any
     version: int
@@ -60,7 +60,7 @@ class Question:
 
 
 def about_topics(wanted: Mapping[str, tuple[int, ...]]) -> Question:
-    """By topic, the partitions that must have leaders; none at all: the topic must be gone."""
+    """By topic, the partitions that must have leaders; with none the topic must be gone."""
 
     async def agrees(answer: Any) -> bool:
         return all(_shows(topic, wanted[topic.name]) for topic in answer.topics)
@@ -80,8 +80,8 @@ def _shows(topic: Any, partitions: tuple[int, ...]) -> bool:
 
 
 def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
-    """Whether a broker shows the overrides that these topics have now: meanwhile another one may
-    change them.
+    """Whether a broker shows the overrides that these topics have at that moment: another client
+    may change them meanwhile.
     """
 
     async def agrees(answer: Any) -> bool:
@@ -110,7 +110,7 @@ def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
 
 
 def _as_shown(overrides: Mapping[str, str]) -> dict[str, str]:
-    """As DescribeConfigs tells of them: each value as its type spells it."""
+    """The form of DescribeConfigs: each value as its type spells it."""
     return {name: text_of(value) for name, value in typed(overrides).items()}
 
 
@@ -141,8 +141,8 @@ class Agreement:
             self._nursery = None
 
     def begin(self, question: Question, timeout_ms: int, settled: Callable[[], None]) -> Asking:
-        """Asks every registered broker but this one; calls `settled` when that is over, unless it
-        is at once.
+        """Asks every other registered broker; calls `settled` at the end, unless it is over at
+        once.
         """
         limit_s = min(LIMIT_MS, timeout_ms * 3 / 4) / 1000
         others = sorted(b for b in self._metadata.brokers() if b != self._config.broker_id)

@@ -1,4 +1,4 @@
-"""The fence that the controller's requests pass: LeaderAndIsr, StopReplica and UpdateMetadata."""
+"""The fence for the controller's requests: LeaderAndIsr, StopReplica and UpdateMetadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent a request: which controller, to which life of this broker, over which connection."""
+    """The sender of a request: the controller, the broker's life it meant, and the connection."""
 
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
@@ -27,15 +27,15 @@ class Sender:
 class ControllerFence:
     """The newest controller that this broker has heard of, and its newest connection.
 
-    Only this object changes the two.  A request asks when it arrives, and again after each wait
-    before it changes anything.
+    Only this object changes the two.  A request is checked when it arrives, and again after each
+    wait before it changes anything.
     """
 
     def __init__(self) -> None:
         self.controller_epoch = ControllerEpoch(0)
         """At least that of every request admitted so far: it never falls."""
         self._connection = -1
-        """The newest connection that the controller of that epoch has used: rises within it."""
+        """The newest connection of the controller of that epoch: rises within the epoch."""
 
     def admit(self, sender: Sender, broker_epoch: BrokerEpoch) -> None:
         """`broker_epoch` is this broker's own.
@@ -45,12 +45,12 @@ class ControllerFence:
         later broker epoch than ours is admitted: the answer to our own registration may still be
         on its way.  -1 comes from controllers that know no broker epochs.
 
-        Raises Overtaken where the same controller has sent something over a newer connection.  It
-        gave this one up, and what was still on its way here is older than what came since: taken
-        now, the metadata would name a leader of before until the next change (Kafka takes it), and
-        a topic of the same name would be deleted again.  A controller that still uses the
-        connection (connections may be accepted in another order than they were opened) sends again
-        over a new one.
+        Raises Overtaken if the same controller has sent something over a newer connection.  It gave
+        this connection up, and requests left in it are older than those that came since.  Taken
+        now, the metadata would name an earlier leader until the next change (Kafka takes it), and a
+        new topic of the same name would be deleted.  A controller that still uses the connection
+        (connections may be accepted in another order than they were opened) sends again over a new
+        one.
         """
         if sender.broker_epoch != UNKNOWN_BROKER_EPOCH and sender.broker_epoch < broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)

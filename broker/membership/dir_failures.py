@@ -1,10 +1,10 @@
-"""What follows when a log directory fails: one line, news for the controller, and perhaps the end.
+"""Reports the failure of a log directory: one line, news for the controller, and perhaps the end.
 
 The partitions in it are offline from that moment (`ReplicaManager.dir_failed`).  The controller
-learns of it by a sequential znode in /log_dir_event_notification; it sends this broker a
+learns of it by a sequential znode in /log_dir_event_notification.  It sends this broker a
 LeaderAndIsr of everything, sees by the answers which partitions are lost here, and elects other
-leaders for them.  A broker without any directory is of no use to anybody: it halts, without the
-mark of a clean shutdown, and its leaders move because it is gone.
+leaders for them.  A broker without any directory is useless: it halts, without the mark of a clean
+shutdown, and its leaders move because it is gone.
 
 Source: kafka.server.ReplicaManager.handleLogDirFailure, LogDirFailureHandler.
 """
@@ -28,7 +28,7 @@ RETRY_S = 0.2
 
 
 class DirFailures:
-    """`run` tells them, and raises HaltError when no directory is left."""
+    """`run` reports failures, and raises HaltError when no directory is left."""
 
     def __init__(
         self, broker_id: BrokerId, log_dirs: Sequence[str], zk: Callable[[], ZooKeeper | None]
@@ -41,7 +41,7 @@ class DirFailures:
         self._last = trio.Event()
 
     def add(self, log_dir: str, error: OSError, partitions: int) -> None:
-        """A directory is offline now, with so many partitions."""
+        """Notes that a directory with so many partitions is offline now."""
         self._failed[log_dir] = error
         if self.none_left is None:
             log.error(
@@ -57,7 +57,7 @@ class DirFailures:
 
     @property
     def none_left(self) -> str | None:
-        """The line for people, where every directory has failed."""
+        """The line for the log, if every directory has failed."""
         if len(self._failed) < len(self._log_dirs):
             return None
         each = "; ".join(f"{path}: {_cause(e)}" for path, e in self._failed.items())
@@ -78,7 +78,7 @@ class DirFailures:
                 await trio.sleep(RETRY_S)
 
     async def _told(self) -> bool:
-        """One znode stands for all that failed so far; a second one for the same does no harm."""
+        """Creates one znode for all failures so far; a second one for the same does no harm."""
         zk = self._zk()
         if zk is None:
             return False

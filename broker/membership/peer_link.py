@@ -1,4 +1,4 @@
-"""One connection to another broker, opened when it is needed and again after it was lost."""
+"""One connection to another broker, opened when it is needed and again after a loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONNECT_S = 5.0
 
 
 class Link:
-    """Raises OSError where the broker cannot be reached, and is closed then."""
+    """Raises OSError if the broker cannot be reached, and is closed then."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Link:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """To the inter-broker listener; the time-out of a request is request.timeout.ms, where no
-        other is given.
+        """Connects to the inter-broker listener; the default time-out of a request is
+        request.timeout.ms.
         """
         self.broker_id = broker_id
         self.timeout_s = (timeout_ms or config.request_timeout_ms) / 1000
@@ -52,7 +52,7 @@ class Link:
         return await connection.call(request, version, self.timeout_s)
 
     async def newest_version(self, api_key: int) -> int:
-        """Of an API that the broker speaks; -1 where it does not know it."""
+        """The newest version of an API that the broker speaks; -1 if it does not know it."""
         if not self._connection.is_open or self._versions is None:
             answer = await self.call(ApiVersionsRequest(), 0)
             self._versions = {entry.api_key: entry.max_version for entry in answer.api_keys}
@@ -65,5 +65,5 @@ class Link:
         endpoint = self._metadata.endpoint_of(self.broker_id, self._listener)
         if endpoint is None:
             raise ConnectionLost(f"broker {self.broker_id} is not alive")
-        self._versions = None  # another version of the broker may run there by now
+        self._versions = None  # the broker may run another version by now
         return endpoint.host, endpoint.port

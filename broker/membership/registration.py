@@ -1,12 +1,11 @@
-"""A broker's ephemeral /brokers/ids/N, and the take-over of one that a dead predecessor left
-behind.
+"""A broker's ephemeral /brokers/ids/N, and the take-over of one that a dead predecessor left.
 
 A process that is killed leaves its registration until its ZooKeeper session ends, seconds later.
 Apache Kafka refuses to start meanwhile.  Here the same broker, started again, takes the stale znode
-over by one multi that deletes and creates it. It may, because it is beyond doubt that broker: it
+over by one multi that deletes and creates it.  It may, because it is certainly that broker: it
 holds the lock on its log directories, their meta.properties name this cluster and this broker id
 (both checked before), and it has bound the very endpoints that the znode names, so that no other
-process can be serving there.  Anything else ends the start with one clear line.
+process can be serving there.  In any other case the start ends with one clear line.
 
 The czxid of the znode is the broker epoch (KIP-380): it tells the controller's requests for this
 life from earlier ones.
@@ -33,7 +32,7 @@ Stored = tuple[str, str] | None
 
 
 class BrokerError(Exception):
-    """Ends the broker; the message is the one line for people, with the cause and the remedy."""
+    """Ends the broker; the message is one line for the user, with the cause and the remedy."""
 
 
 class StartError(BrokerError):
@@ -41,11 +40,11 @@ class StartError(BrokerError):
 
 
 class HaltError(BrokerError):
-    """The broker cannot go on: it stops as if it were killed, and nothing is signed as clean."""
+    """The broker cannot go on: it stops as if killed, and marks nothing as clean."""
 
 
 async def make_paths(zk: ZooKeeper) -> None:
-    """Creates Kafka's persistent znodes, with their parents, where they are missing."""
+    """Creates Kafka's persistent znodes, with their parents, if they are missing."""
     for path in znodes.PERSISTENT_PATHS:
         await make_path(zk, path)
 
@@ -72,7 +71,7 @@ async def cluster_id(zk: ZooKeeper, world: World) -> str:
 
 
 async def existing_cluster_id(zk: ZooKeeper) -> str | None:
-    """/cluster/id, or None where no cluster was founded here."""
+    """/cluster/id, or None if no cluster was founded here."""
     try:
         data, _ = await zk.get(znodes.CLUSTER_ID)
     except NoNode:
@@ -83,8 +82,8 @@ async def existing_cluster_id(zk: ZooKeeper) -> str | None:
 async def check_cluster(zk: ZooKeeper, connect: str, running_in: str, stored: Stored) -> None:
     """Refuses a ZooKeeper that does not know this broker's cluster, before anything is written.
 
-    It has lost its data, or is another one.  Founding a new cluster would shut out every broker
-    whose logs belong to the old one.
+    It has lost its data, or is another ZooKeeper.  Founding a new cluster would shut out every
+    broker whose logs belong to the old one.
     """
     known = running_in or (stored[1] if stored else "")
     if not known:
@@ -115,7 +114,7 @@ def stored_cluster(disk: Disk, log_dirs: Sequence[str]) -> Stored:
                 if cluster:
                     return log_dir, cluster
         except OSError:
-            continue  # loading tells which directory cannot be used
+            continue  # loading reports which directory cannot be used
     return None
 
 
@@ -126,7 +125,7 @@ async def register(
     endpoints: Sequence[Endpoint],
     rack: str | None,
 ) -> BrokerEpoch:
-    """Creates /brokers/ids/N, gives the broker epoch; raises StartError where another holds it."""
+    """Creates /brokers/ids/N, returns the broker epoch; raises StartError if another holds it."""
     path = znodes.broker_path(broker_id)
     data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms())
     while True:

@@ -1,11 +1,11 @@
-"""When a ZooKeeper session is over.
+"""Decides when a ZooKeeper session is over.
 
-Mostly the server says so: it has expired.  There is one case in which no server says anything.  One
-that has lost its data refuses clients that have seen later transactions than it has, by closing the
-connection, for ever.  So a session that could not be resumed for as long as it lasts is given up
-when a second one can be had and the first one still cannot: the next session then finds out what
-has become of the cluster.  While no server answers at all the session is kept, since it goes on
-where ZooKeeper comes back with its data.
+Mostly the server says so: it has expired.  In one case no server says anything.  A server that has
+lost its data refuses clients that have seen later transactions than it has, by closing the
+connection, for ever.  So a session that could not be resumed within its time-out is given up when
+a second session can be opened and the first one still cannot be resumed: the next session then
+finds out what has become of the cluster.  While no server answers at all the session is kept, since
+it goes on if ZooKeeper comes back with its data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_AGAIN_S = 1.0
 
 
 class SessionWatch:
-    """One session; also says, by one line each, when ZooKeeper goes away and when it is back."""
+    """One session; also logs one line when ZooKeeper goes away, and one when it is back."""
 
     def __init__(self, zk: ZooKeeper, config: Config, world: World) -> None:
         self.expired = False
@@ -52,7 +52,7 @@ class SessionWatch:
         self._changed = trio.Event()
 
     async def over(self) -> str:
-        """Returns why, when the session is over."""
+        """Returns the reason when the session is over."""
         while not self.expired:
             if self.connected:
                 await self._changed.wait()
@@ -61,7 +61,7 @@ class SessionWatch:
         return "has expired"
 
     async def _resumed(self) -> bool:
-        """Waits as long as a session lasts; False where it is still not connected then."""
+        """Waits as long as a session lasts; False if it is still not connected then."""
         with trio.move_on_after(self._zk.session_timeout_ms / 1000):
             while not (self.connected or self.expired):
                 await self._changed.wait()

@@ -1,1 +1,1 @@
-"""What this broker knows of the cluster, as the controller tells it: brokers, leaders, topics."""
+"""This broker's copy of the cluster's metadata, from the controller: brokers, leaders, topics."""

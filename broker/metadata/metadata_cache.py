@@ -1,33 +1,33 @@
-"""What this broker knows of the cluster: live brokers, and each partition's leader, ISR and
+"""This broker's copy of the cluster's metadata: live brokers, and each partition's leader, ISR and
 replicas.
 
 The controller is the only source: it sends UpdateMetadata to every broker, incrementally, so this
-is a copy that lags a little, on every broker alike.  Nothing here decides anything; a leader learns
-that it leads from LeaderAndIsr, never from here.
+is a copy that lags a little, on every broker alike.  Nothing is decided here; a leader learns that
+it leads from LeaderAndIsr, never from here.
 
-Metadata requests are frequent and their answers large, so that answers are kept as bytes.  Two
-levels: each topic's part (for one version and listener) is thrown away when UpdateMetadata names
-that topic, or when the set of live brokers changes, as that changes which leaders count as
-available; a whole answer is thrown away at any change.  A change of one partition among thousands
-therefore costs one topic's encoding and a join of bytes, and never a copy of the whole state.
+Metadata requests are frequent and their answers large, so answers are kept as bytes, on two levels.
+Each topic's part (for one version and listener) is thrown away when UpdateMetadata names that
+topic, or when the set of live brokers changes, as that changes which leaders count as available.
+A whole answer is thrown away at any change.  A change of one partition among thousands therefore
+costs one topic's encoding and a join of bytes, and never a copy of the whole state.
 
 A broker that goes is named in answers for a few seconds more, as Kafka's brokers name a dead one
-until its session ends: where suspicion moves its leaders at once, and a client would learn in one
-answer that its partition is elsewhere and that its broker is no more, librdkafka gives the
-partition to the new leader, then takes it back with the old one, and finds it again a second later.
+until its session ends.  Here suspicion moves its leaders at once, and a client would learn in one
+answer that its partition has moved and that its broker is gone.  librdkafka then gives the
+partition to the new leader, takes it back with the old one, and finds it again a second later.
 
 A leader's death is seen here by the broken connection of the fetcher, some ten milliseconds before
-the controller tells of another leader.  A client sees it at the same moment, and asks at once; told
-of the old leader it would try that one again, and ask next after a back-off (librdkafka: up to a
-second).  So such a leader is *in doubt* for half a second at most, and Metadata waits for the news.
-Once in ten seconds only, as a connection may break again and again to a broker that stays; but one
-that had gone, and is back, may be doubted anew at once.
-The same between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
+the controller names another leader.  A client sees it at the same moment, and asks at once.  If the
+answer were the old leader, the client would try that one again, and ask next after a back-off
+(librdkafka: up to a second).  So such a leader is *in doubt* for half a second at most, and
+Metadata waits for the news.  A broker is doubted only once in ten seconds, as the connection to a
+broker that stays may break repeatedly; but one that was gone and is back may be doubted at once.
+The same holds between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
 
-A broker that has just started knows nothing until the controller's first UpdateMetadata, and
-Metadata waits for that too, five seconds at most: to librdkafka a topic that is not named is no
-more.  Told of no brokers, librdkafka gives up every one it had, and has nobody left to ask, so an
-answer names this broker where the controller has named none.
+A broker that has just started knows nothing until the controller's first UpdateMetadata.  Metadata
+waits for that too, five seconds at most: librdkafka takes a topic that is not named for deleted.
+Told of no brokers, librdkafka drops all it had and can ask none, so an answer names this broker if
+the controller has named none.
 
 Source: kafka.server.metadata.ZkMetadataCache.
 """
@@ -51,7 +51,7 @@ DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
 FIRST_NEWS_MS = 5000
 FIRST_NEWS = ""
-"""What waits for the first UpdateMetadata is watched under this name, which no topic has."""
+"""Waits for the first UpdateMetadata are watched under this name, which no topic has."""
 
 
 class MetadataCache:
@@ -66,16 +66,16 @@ class MetadataCache:
         self.local: BrokerInfo | None = None
         """This broker, for answers given before the controller has named any."""
         self.told = False
-        """Whether an UpdateMetadata was applied, whole."""
+        """Whether an UpdateMetadata was completely applied."""
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._partitions = 0
         self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
-        """Brokers that are named a little longer, each until when."""
+        """Brokers that are named a little longer, each with its end."""
         self._doubts: dict[int, int] = {}
-        """Since when a broker is in doubt."""
+        """By broker: the time since when it is in doubt."""
         self._expected: dict[str, dict[int, tuple[int, int]]] = {}
-        """By topic and partition: a leader epoch that is to come, and since when."""
+        """By topic and partition: a leader epoch that is to come, and since when it is awaited."""
         self._encoded: dict[tuple[int, str], EncodedTopics] = {}
         self._answers: dict[tuple[object, ...], bytes] = {}
 
@@ -101,19 +101,19 @@ class MetadataCache:
         return topic in self._topics
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionMetadata]:
-        """By partition id; empty where the topic is not known."""
+        """By partition id; empty if the topic is not known."""
         return self._topics.get(topic, _NOTHING)
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         return self._topics.get(tp.topic, _NOTHING).get(tp.partition)
 
     def leader_of(self, tp: TopicPartition) -> BrokerId:
-        """NO_BROKER where there is none, or the partition is not known."""
+        """NO_BROKER if there is none, or the partition is not known."""
         found = self.partition(tp)
         return NO_BROKER if found is None else found.leader
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where that listener of a live broker is reached."""
+        """The address of that listener of a live broker."""
         broker = self._brokers.get(BrokerId(broker_id))
         return None if broker is None else broker.endpoint(listener)
 
@@ -123,26 +123,26 @@ class MetadataCache:
                 yield TopicPartition(topic, index), state
 
     def __len__(self) -> int:
-        """How many partitions are known."""
+        """The number of known partitions."""
         return self._partitions
 
     # ---- doubt
 
     def doubt(self, broker_id: int, now_ms: int) -> None:
-        """This broker's connection to that one broke: who leads where it led will be known soon."""
+        """The connection to that broker broke: its partitions will soon have known leaders."""
         since = self._doubts.get(broker_id)
         if since is None or now_ms - since >= DOUBT_AGAIN_MS:
             self._doubts[broker_id] = now_ms
 
     def expect(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
-        """LeaderAndIsr named a leader, and UpdateMetadata is to follow at once."""
+        """LeaderAndIsr named a leader, and UpdateMetadata will follow at once."""
         known = self.partition(tp)
         if known is not None and known.leader_epoch < leader_epoch:
             self._expected.setdefault(tp.topic, {})[tp.partition] = leader_epoch, now_ms
 
     def doubted(self, topics: Iterable[str] | None, now_ms: int) -> list[str]:
-        """Those of the topics (None: of all) with a leader that is in doubt, and for live still, or
-        that is known to be another by now.
+        """Those of the topics (None: of all) with a leader in doubt that still counts as live, or
+        with a leader that is known to have changed.
         """
         brokers = {
             b for b, since in self._doubts.items() if now_ms - since < DOUBT_MS and self.is_alive(b)
@@ -170,7 +170,7 @@ class MetadataCache:
     # ---- the controller's updates
 
     def apply(self, update: MetadataUpdate, now_ms: int | None = None) -> list[TopicPartition]:
-        """Applies an UpdateMetadata whose epochs were checked; the partitions that it deleted.
+        """Applies an UpdateMetadata whose epochs were checked; returns the partitions it deleted.
 
         Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
         """
@@ -179,8 +179,8 @@ class MetadataCache:
     def steps(
         self, update: MetadataUpdate, now_ms: int | None
     ) -> Generator[None, None, list[TopicPartition]]:
-        """The same, by STEP partitions or one topic at a time: the state of the whole cluster takes
-        as long as many requests, which are served between the steps.
+        """Like `apply`, by STEP partitions or one topic at a time: the state of the whole cluster
+        takes as long as many requests, which are served between the steps.
         """
         self.generation += 1
         self._answers.clear()
@@ -189,7 +189,7 @@ class MetadataCache:
         if brokers != self._brokers:
             returned = brokers.keys() - self._brokers.keys()
             for broker_id in returned & self._doubts.keys():
-                del self._doubts[broker_id]  # its next death is another one
+                del self._doubts[broker_id]  # its next death is a new one
             if now_ms is not None:
                 until = now_ms + GONE_NAMED_MS
                 gone = {b: (info, until) for b, info in self._brokers.items() if b not in brokers}
@@ -213,7 +213,7 @@ class MetadataCache:
         changes: Mapping[int, PartitionMetadata | None],
         deleted: dict[TopicPartition, None],
     ) -> None:
-        """All of a topic at once: clients take the partitions that an answer lacks as not there."""
+        """Applies a whole topic at once: clients take partitions not in an answer for absent."""
         partitions = self._topics.setdefault(topic, {})
         before = len(partitions)
         for index, state in changes.items():
@@ -247,8 +247,8 @@ class MetadataCache:
     ) -> bytes:
         """The body of a Metadata answer; `topics` None means all of them.
 
-        Unknown names are answered with the error for them; whoever wants them created does that
-        first.
+        Unknown names are answered with the error for them; a caller that wants them created does
+        that first.
         """
         if self._gone and any(until <= now_ms for _, until in self._gone.values()):
             self._gone = {b: g for b, g in self._gone.items() if g[1] > now_ms}

@@ -5,9 +5,9 @@ time; v5 offline replicas; v7 leader epoch; v8 authorized operations of topics, 
 cluster; v9 compact forms and tagged fields; v10 topic ids (all zero here: none are kept below
 inter.broker.protocol.version 2.8).
 
-Errors of a partition: LEADER_NOT_AVAILABLE where its leader is not alive; LISTENER_NOT_FOUND
-(before v6 LEADER_NOT_AVAILABLE) where the leader has no listener of the name that the question came
-in on; and in v0 alone REPLICA_NOT_AVAILABLE where a replica is down, which v0 then leaves out.
+Errors of a partition: LEADER_NOT_AVAILABLE if its leader is not alive; LISTENER_NOT_FOUND (before
+v6 LEADER_NOT_AVAILABLE) if the leader has no listener of the name on which the request came in; and
+in v0 alone REPLICA_NOT_AVAILABLE if a replica is down, which v0 then leaves out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FLEXIBLE = 9
 NO_TOPIC_ID = bytes(16)
 NOT_ASKED = -(1 << 31)
 TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
-"""What may be done to a topic where no authorizer is: Kafka's AclOperation codes as bits."""
+"""The operations on a topic without an authorizer: Kafka's AclOperation codes as bits."""
 CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 
 
 class EncodedTopics:
-    """The parts of answers that tell of one topic each, for one version and one listener."""
+    """The parts of answers that each describe one topic, for one version and one listener."""
 
     __slots__ = ("_listener", "_parts", "_version")
 
@@ -93,7 +93,7 @@ def operations_of_topic(version: int, asked: bool) -> bytes:
 def encode_topic(
     version: int, topic: str | None, code: ErrorCode, partitions: Sequence[bytes]
 ) -> bytes:
-    """A topic but for its authorized operations."""
+    """A topic without its authorized operations."""
     parts = [pack(">h", code), string(version, topic)]
     if version >= 10:
         parts.append(NO_TOPIC_ID)
@@ -189,6 +189,6 @@ def string(version: int, text: str | None) -> bytes:
 
 
 def unknown_topic_id(version: int, topic_id: bytes) -> bytes:
-    """The answer (v12) to a topic id that nobody has: null name, the id, no partitions."""
+    """The answer (v12) to an unknown topic id: null name, the id, no partitions."""
     head = pack(">h", ErrorCode.UNKNOWN_TOPIC_ID) + string(version, None) + topic_id
     return head + b"\0" + count(version, 0) + operations_of_topic(version, False)

@@ -1,4 +1,4 @@
-"""UpdateMetadata as the metadata cache takes it: one shape for all versions."""
+"""UpdateMetadata in the form for the metadata cache: one shape for all versions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from highwater.kafka.types import (
 from highwater.kafka.wire.controller_messages import states_of
 
 STEP = 200
-"""Partitions that are decoded, or applied, before others get their turn: less than 1 ms."""
+"""Partitions that are decoded, or applied, before other tasks run: less than 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """What one UpdateMetadata request says; partitions that it does not name stay as they are."""
+    """The content of one UpdateMetadata; partitions that it does not name stay as they are."""
 
     controller_id: BrokerId
-    """NO_BROKER where there is none."""
+    """NO_BROKER if there is none."""
     brokers: Mapping[BrokerId, BrokerInfo]
-    """All that are live; their `epoch` is unknown here."""
+    """All live brokers; their `epoch` is unknown here."""
     topics: Mapping[str, Mapping[int, PartitionMetadata | None]]
     """By topic and partition; None: it is being deleted."""
 
@@ -41,7 +41,7 @@ class MetadataUpdate:
 
 
 def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
-    """Of any version; pauses after each STEP partitions, and returns the whole."""
+    """Decodes any version; pauses after each STEP partitions, and returns the whole."""
     topics: dict[str, dict[int, PartitionMetadata | None]] = {}
     for decoded, (topic, state) in enumerate(states_of(request), 1):
         topics.setdefault(topic, {})[state.partition_index] = _partition(state)

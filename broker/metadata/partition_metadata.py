@@ -1,4 +1,4 @@
-"""One partition as UpdateMetadata describes it: what the metadata cache keeps and answers show."""
+"""One partition as UpdateMetadata describes it, for the metadata cache and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a topic may have.
+"""The rules for names of topics.
 
 Names end up as directory names and in metric names, where a dot reads as an underscore: two names
 that differ in those alone collide.
@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def problem_with(name: str) -> str | None:
-    """Why it cannot be a topic's name, or None."""
+    """The reason why it cannot be a topic's name, or None."""
     if not name:
         return "a topic name cannot be empty"
     if name in (".", ".."):
@@ -45,7 +45,7 @@ def check_name(name: str) -> None:
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Raises ApiError where an existing topic differs from it in '.' and '_' only."""
+    """Raises ApiError if an existing topic differs from it in '.' and '_' only."""
     if "." not in name and "_" not in name:
         return
     key = name.replace(".", "_")

@@ -1,25 +1,25 @@
-"""One client's connection as its processor sees it: bytes in, frames out, and back.
+"""One client's connection on its processor: bytes in, frames out, and back.
 
 Reading.  The processor has one scratch buffer for all its connections.  A system call fills it, and
 a frame found there is copied into a buffer of its own, which belongs to the request (Produce
 patches offsets into it in place).  So an idle connection holds no buffer at all.  The rest of a
-frame larger than the scratch buffer is read straight into its own buffer, one of the processor's
-pool, which grows with what has really arrived: a client that announces 100 MiB and sends nothing
-costs little.  After a large frame the next one is expected to be as large, and is read where it is
-to stay from its first byte on.
+frame larger than the scratch buffer is read straight into its own buffer, from the processor's
+pool, which grows with the bytes that have arrived: a client that announces 100 MiB and sends
+nothing costs little.  After a large frame the next one is expected to be as large, and is read into
+its own buffer from its first byte on.
 
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
-gathered, and file slices go by sendfile, kept together with what stands before them (MSG_MORE).
-Sendfile waits for the disk where records are not in the page cache any more, which would hold up
-everybody (in Kafka, all connections of a network thread: KAFKA-7504); so those are read into it
-first, elsewhere, a megabyte at a time.
+gathered, and file slices go by sendfile, together with the buffers before them (MSG_MORE).  For
+records that are no longer in the page cache, sendfile would wait for the disk, and with it
+everybody (in Kafka, all connections of a network thread: KAFKA-7504).  So a worker thread first
+loads those, a megabyte at a time.
 
 Order.  Answers leave in the order of the requests, and handlers see one request of a connection at
-a time: bytes of the next ones wait here (`leftover`) or in the socket.  One thing overlaps: a
-Produce that was appended and waits for its replicas (it sits in the purgatory) no longer holds up
-the next request, up to PIPELINE of them.  The order of appends is kept all the same, and one round
-of follower fetches then serves all that a producer has in flight; Kafka mutes the connection and
-pays a round for each.
+a time: bytes of the next ones wait here (`leftover`) or in the socket.  There is one exception: a
+Produce that was appended and waits for its replicas (in the purgatory) does not hold up the next
+request, up to PIPELINE of them.  The order of appends stays the same, and one round of follower
+fetches then serves all that a producer has in flight; Kafka mutes the connection and pays a round
+for each.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ Frame = bytearray | memoryview
 
 
 class ListenerInfo(NamedTuple):
-    """What every connection of a listener has in common."""
+    """Facts shared by every connection of a listener."""
 
     name: str
     security_protocol: str
 
 
 class FrameError(Exception):
-    """What arrived is no frame; the message is the line for the log."""
+    """Raised for bytes that are no frame; the message is the line for the log."""
 
 
 class PeerClosed(Exception):
@@ -73,9 +73,9 @@ class Sent(Enum):
     ALL = "all"
     BLOCKED = "blocked"
     BUDGET = "budget"
-    """More could be sent now, but it is others' turn."""
+    """More could be sent now, but other connections have their turn first."""
     COLD = "cold"
-    """What comes next is on the disk alone: `load` it."""
+    """The next bytes are on the disk alone: `load` them."""
 
 
 class BrokerConnection:
@@ -140,28 +140,28 @@ class BrokerConnection:
         """How many of them, from the first on, have their answers in `out`."""
         self.last_active = 0
         self.reserved = 0
-        """Bytes of the channel's memory for a request of which a part has come."""
+        """Bytes of the channel's memory held for a request that has arrived in part."""
         self.throttled = False
         self.leftover: memoryview | None = None
         self.out: deque[Part] = deque()
         self._frame: bytearray | None = None
-        """The buffer of a frame that is half here: it stands at `_begin`, is to have `_size` bytes,
-        and has come as far as `_filled`."""
+        """The buffer of an incomplete frame: it begins at `_begin`, will have `_size` bytes, and is
+        filled up to `_filled`."""
         self._begin = 0
         self._size = 0
         self._filled = 0
         self._expect = 0
-        """The size of the last frame, where it was large."""
+        """The size of the last frame, if it was large."""
         self._file_sent = 0
         self._loaded = 0
-        """Up to there, from its beginning on, the slice that is being sent was just loaded."""
+        """The end, in the slice that is being sent, of what was just loaded."""
         self.loading = False
-        """Whether somebody is about to `load`, or does."""
+        """Whether a task is about to `load`, or does."""
         self._id: str | None = None
 
     @property
     def id(self) -> str:
-        """As Kafka writes it: local address, remote address, and the processor's count."""
+        """In Kafka's form: local address, remote address, and the processor's count."""
         if self._id is None:
             local, peer = self.connection.local, self.peer
             self._id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{self.index}"
@@ -169,7 +169,7 @@ class BrokerConnection:
 
     @property
     def in_flight(self) -> Request | None:
-        """The request that keeps the connection from being read; None where none does."""
+        """The request that keeps the connection from being read, if any."""
         pending = self.pending
         if not pending or (pending[-1].overlaps and len(pending) < PIPELINE):
             return None
@@ -181,7 +181,7 @@ class BrokerConnection:
 
     @property
     def unfinished(self) -> str | None:
-        """What is half through, for the log; None between a request's answer and the next one."""
+        """The incomplete work, for the log; None between a request's answer and the next one."""
         if self.out:
             return "its answer is not fetched"
         if self._frame is not None:
@@ -192,13 +192,13 @@ class BrokerConnection:
 
     @property
     def awaited(self) -> int:
-        """The size of the request that has come in part; 0 where its size is not known either."""
+        """The size of the request that has arrived in part; 0 if the size is not known either."""
         return self._size if self._frame is not None else 0
 
     # --- reading
 
     def next_frame(self, scratch: bytearray, view: memoryview) -> Frame | None:
-        """The next whole frame, or None where more has to arrive.
+        """The next whole frame, or None if more must arrive.
 
         Raises FrameError, PeerClosed or OSError.
         """
@@ -233,7 +233,7 @@ class BrokerConnection:
         return frame if frame is not None else self._continue_frame()
 
     def _receive(self, view: memoryview, offset: int) -> int:
-        """One system call; where what is in the buffer ends after it."""
+        """Makes one system call; returns the end of the bytes in the buffer."""
         n = self.connection.recv_into(view[offset:] if offset else view)
         if n is None:
             self.readable = False
@@ -242,11 +242,11 @@ class BrokerConnection:
             self.leftover = memoryview(bytes(view[:offset])) if offset else None
             raise PeerClosed
         if n < len(view) - offset and not self.hung_up:
-            self.readable = False  # drained; the poller tells when more has come
+            self.readable = False  # drained; the poller reports when more has arrived
         return offset + n
 
     def _read_large(self) -> Frame | None:
-        """Reads into a buffer for a frame as large as the last one; it may turn out otherwise."""
+        """Reads into a buffer for a frame as large as the last one; the real size may differ."""
         buffer = self.processor.buffers.take(self._expect + 4)
         whole = memoryview(buffer)
         end = self._receive(whole[: self._expect + 4], 0)
@@ -281,7 +281,7 @@ class BrokerConnection:
         return None
 
     def _begin_frame(self, size: int, start: memoryview) -> bytearray:
-        """A buffer for a frame that is half here: for no more than seems to come."""
+        """A buffer for an incomplete frame, no larger than what seems to be coming."""
         have = len(start)
         buffer = self.processor.buffers.take(min(size, max(_FIRST_BYTES, 2 * have)))
         with memoryview(buffer) as whole:
@@ -334,7 +334,7 @@ class BrokerConnection:
     # --- writing
 
     def flush(self) -> Sent:
-        """Sends what the socket takes; raises OSError or SegmentChanged."""
+        """Sends as much as the socket takes; raises OSError or SegmentChanged."""
         out = self.out
         budget = _SEND_BUDGET_BYTES
         while out:
@@ -380,7 +380,7 @@ class BrokerConnection:
         return n
 
     def _in_memory(self, part: FileSlice) -> int:
-        """How many of the slice's next bytes can be sent at once; 1 where there are none left."""
+        """How many of the slice's next bytes can be sent at once; 1 if none are left."""
         left = part.size - self._file_sent
         if not left:
             return 1
@@ -389,7 +389,7 @@ class BrokerConnection:
         return part.file.cached(part.position + self._file_sent, left)
 
     async def load(self) -> None:
-        """What is to be sent next, into memory; it is sent then, even if it is gone again."""
+        """Loads the next bytes into memory; they are sent then, even if they are gone again."""
         part, sent = self.out[0], self._file_sent
         assert isinstance(part, FileSlice)
         n = min(part.size - sent, _LOAD_BYTES)

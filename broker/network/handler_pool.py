@@ -1,8 +1,8 @@
-"""The handler pool: takes requests from the channel, calls their API, makes answers of replies.
+"""The handler pool: takes requests from the channel, calls their API, turns replies into answers.
 
-num.io.threads handlers are tasks of one thread.  A handler that does not wait runs alone anyway;
-the number says how many requests may wait for something outside (ZooKeeper, a worker thread) at
-once before the others of the plane have to wait for them.  A handler yields after a millisecond,
+num.io.threads handlers are tasks of one thread.  A handler that does not wait runs alone anyway.
+The number limits how many requests may wait for something outside (ZooKeeper, a worker thread) at
+once, before the plane's other requests must wait for them.  A handler yields after a millisecond,
 so that the other plane and the sockets get their turn.
 
 Everything that happens once for every request happens here: versions, errors, times.
@@ -43,14 +43,14 @@ _PRODUCE, _FETCH = 0, 1
 _CONSUMER, _FOLLOWER = -1, -2
 _FETCH_NAMES = {_CONSUMER: "FetchConsumer", _FOLLOWER: "FetchFollower"}
 _EXEMPT = frozenset((4, 5, 6, 7, 27, 56))
-"""What brokers ask of each other is not throttled: LeaderAndIsr and its kin, WriteTxnMarkers ..."""
+"""Requests between brokers are not throttled: LeaderAndIsr and its kin, WriteTxnMarkers ..."""
 _REPLIES = (Response, Delayed, NoResponse)
 
 ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
 
 
 class HandlerEntry(NamedTuple):
-    """One API as the pool calls it; `error_response` makes an answer of an error."""
+    """One API as the pool calls it; `error_response` turns an error into an answer."""
 
     api: Api
     handle: Handler
@@ -99,7 +99,7 @@ class HandlerPool:
         """Begun by `work`, for the handler that was woken to wait for it."""
         channel.work = self.work
         self.start: Callable[[Request], Awaitable[None] | None] = self.handle
-        """`handle`, or that with somebody looking on (see `tracing`)."""
+        """`handle`, or a wrapper of it that observes (see `tracing`)."""
         self._labels: dict[int, tuple[ApiMetrics, ...]] = {}
 
     async def run(self, size: Callable[[], int]) -> None:
@@ -109,7 +109,7 @@ class HandlerPool:
             await trio.sleep_forever()
 
     def resize(self, size: int) -> None:
-        """num.io.threads, while running: new handlers start, superfluous ones end when idle."""
+        """Applies num.io.threads: new handlers start, superfluous ones end when idle."""
         if self._nursery is None:
             return  # `run` asks for the size
         before, self._size = self._size, size
@@ -119,7 +119,7 @@ class HandlerPool:
             self._channel.wake_all()
 
     def work(self) -> None:
-        """An idle handler's work, done on a processor's task, for a millisecond."""
+        """Does an idle handler's work on a processor's task, for a millisecond."""
         channel, perf_ns = self._channel, self._perf_ns
         started = now = perf_ns()
         channel.started()
@@ -180,7 +180,7 @@ class HandlerPool:
         self._metrics.steps.note(f"handler {api_name(request.api_key)}", ns)
 
     def handle(self, request: Request) -> Awaitable[None] | None:
-        """Handles a request, but for what has to be awaited: that is given back."""
+        """Handles a request up to its first wait, and returns the rest to be awaited."""
         entry = self._handlers.get(request.api_key)
         version = request.api_version
         if entry is None or not entry.api.versions[0] <= version <= entry.api.versions[1]:
@@ -238,7 +238,7 @@ class HandlerPool:
         message: Any,
         waiting: Awaitable[Reply],
     ) -> None:
-        # its steps are known by the request until the handler has nothing to do
+        # its steps carry the name of the request until the handler is idle
         trio.lowlevel.current_task().name = f"handler {entry.api.name}"
         try:
             self._reply(entry, ctx, request, message, await waiting)
@@ -285,7 +285,7 @@ class HandlerPool:
         self._done(request)
 
     def _throttled(self, request: Request, response: Response) -> Response:
-        """The answer of a client that took more than its quota says for how long it is muted."""
+        """The answer to a client that took more than its quota says how long it is muted."""
         quotas, key = self._services.quotas, request.api_key
         ns = request.handled - request.taken
         follower = key == _FETCH and request.metrics is self._labels.get(_FOLLOWER)
@@ -372,7 +372,7 @@ class HandlerPool:
         return Response(message=cls(error_code=int(code)), error_names=(code.name,))
 
     def _unsupported(self, request: Request, entry: HandlerEntry | None) -> None:
-        """ApiVersions says what it speaks; anything else cannot be answered."""
+        """ApiVersions is answered with its own range; other APIs cannot be answered."""
         if entry is not None and request.api_key == API_VERSIONS:
             request.handled = self._perf_ns()
             request.set_body([api_versions_error(35, entry.api.versions)])

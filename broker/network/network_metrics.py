@@ -19,7 +19,7 @@ Gauge = Callable[..., None]
 
 
 def register_network_metrics(server: SocketServer) -> None:
-    """Registers everything that can be read off a socket server."""
+    """Registers everything that can be read from a socket server."""
     gauge = server.metrics.gauge
     channel = "kafka_network_requestchannel_"
     pool = "kafka_server_kafkarequesthandlerpool_"
@@ -156,7 +156,7 @@ def _totals(server: SocketServer, attribute: str) -> Mapping[Labels, float]:
 
 
 def _rates(server: SocketServer, attribute: str) -> Callable[[], Mapping[Labels, float]]:
-    """Of counts that grow: by second since the last scrape (of at least a second)."""
+    """For growing counts: the rate a second since the last scrape (of at least a second)."""
     at, before = server.perf_ns(), _totals(server, attribute)
     rates: Mapping[Labels, float] = {}
 
@@ -183,7 +183,7 @@ def _handlers_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], flo
 
 
 def _share(server: SocketServer, spent_ns: Callable[[], float]) -> Callable[[], float]:
-    """The share of the time since the last scrape (at least a second) that was spent so."""
+    """The share of the time since the last scrape (at least a second) that was spent this way."""
     before = [server.perf_ns(), spent_ns(), 0.0]
 
     def read() -> float:

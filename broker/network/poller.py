@@ -1,17 +1,17 @@
-"""How a processor waits for all of its connections at once.
+"""Lets a processor wait for all of its connections at once.
 
-A task for each connection would be the plain trio way, and costs a task switch and a system call
+A task for each connection would be the plain trio way, but costs a task switch and a system call
 (re-arming epoll) for each request, and kilobytes for each idle connection.  A poller has the shape
 of Kafka's Selector instead: add a connection once, then ask which ones had news.
 
 News is *edge-triggered*: a connection is reported when something arrives or drains, and not again
-until then.  So the processor remembers `readable` itself, and may leave bytes in the socket (the
-channel is full, a request is in flight) without being told of them over and over.  After it has
-drained a socket it calls `want_read`, and after a send would block `want_write`; a poller that the
-kernel reminds by itself ignores both.
+until then.  So the processor itself remembers `readable`, and may leave bytes in the socket (the
+channel is full, a request is in flight) without repeated reports of them.  After it has drained a
+socket it calls `want_read`, and after a send would block `want_write`; a poller to which the kernel
+itself reports again ignores both.
 
 `RealNetwork.poller()` is one on epoll.  `TaskPoller` works with any Network, by waiting in
-short-lived tasks: that is what a simulation, and a system without epoll, gets.
+short-lived tasks; a simulation and a system without epoll use it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Poller(Protocol):
         """From now on `wait` reports the token of this connection."""
 
     def remove(self, connection: Connection, token: Any) -> None:
-        """Before the connection is closed."""
+        """Called before the connection is closed."""
 
     def want_read(self, connection: Connection, token: Any) -> None: ...
 
@@ -87,7 +87,7 @@ class TaskPoller:
             else:
                 await connection.wait_writable()
         except (OSError, trio.ClosedResourceError):
-            pass  # the next system call tells
+            pass  # the next system call reports it
         armed = self._armed.get(token)
         if armed is not None:
             self._armed[token] = armed & ~bit

@@ -1,16 +1,17 @@
 """A processor: the sockets of its connections, and its own response queue.
 
 num.network.threads processors are tasks of one thread here, not threads: more of them do not read
-faster.  The number is how many sets of connections take turns, each with its own response queue;
-after a round of its set, and after each millisecond of a long one, a processor makes a checkpoint.
+faster.  The number is how many sets of connections take turns, each with its own response queue.
+After a round of its set, and after each millisecond of a long round, a processor makes a
+checkpoint.
 
-Two tasks.  The *reader* waits at the poller, reads the connections that had news, and puts whole
-requests into the request channel.  The *writer* empties the response queue where it became long:
-usually the queue is empty, and an answer leaves as soon as it was put there, without a task switch.
-Where a socket takes no more, the rest waits until the poller says that there is room: a slow client
-holds up nobody.  Nor does one that reads what is no longer in memory: a task of its own waits for
-the disk.  Answers leave in the order of the requests: one that is ready before its predecessors
-waits for them (`connection` says when requests overlap at all).
+There are two tasks.  The *reader* waits at the poller, reads the connections that had news, and
+puts whole requests into the request channel.  The *writer* empties the response queue where it has
+become long: usually it is empty, and an answer leaves as soon as it was put there, without a task
+switch.  If a socket takes no more, the rest waits until the poller reports room: a slow client
+delays no other.  Nor does one that reads what is no longer in memory: a separate task waits for the
+disk.  Answers leave in the order of the requests: one that is ready before its predecessors waits
+for them (`connection` says when requests overlap at all).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Processor:
         """Time spent reading and, in the writer, sending."""
         self.created: dict[str, int] = {}
         self.ended: dict[str, int] = {}
-        """Connections so far, by listener."""
+        """By listener, the number of connections so far."""
         self.reading = True
         self._channel = channel
         self._perf_ns = perf_ns
@@ -79,7 +80,7 @@ class Processor:
         self._view = memoryview(self._scratch)
         self.buffers = BufferPool()
         self._ready: dict[BrokerConnection, None] = {}
-        """Those with answers that may leave now, in the order in which they came to be."""
+        """Connections with answers that may leave now, in order."""
         self._again: deque[BrokerConnection] = deque()
         self._unsent: deque[BrokerConnection] = deque()
         self._writer = Waker()
@@ -87,7 +88,7 @@ class Processor:
         self._draining = False
 
     def add(self, connection: BrokerConnection) -> None:
-        """A connection that an acceptor hands over."""
+        """Takes a connection from an acceptor."""
         assert self._poller is not None
         connection.last_active = self._perf_ns()
         self.connections[connection] = None
@@ -112,7 +113,7 @@ class Processor:
     async def run(
         self, network: Network, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Both tasks, until cancelled or stopped."""
+        """Runs both tasks, until cancelled or stopped."""
         async with trio.open_nursery() as nursery:
             self._running = nursery.cancel_scope
             await nursery.start(self.read_loop, network)
@@ -121,7 +122,7 @@ class Processor:
             task_status.started()
 
     def stop(self) -> None:
-        """One processor too many: its connections are closed, and its tasks end."""
+        """Ends a superfluous processor: its connections are closed, and its tasks end."""
         for connection in list(self.connections):
             self.close(connection)
         self._running.cancel()
@@ -163,7 +164,7 @@ class Processor:
             channel.go()
 
     async def _give_way(self, began: int) -> int:
-        """Where many connections send much a round is long: others get their turn within it."""
+        """Lets other tasks run within a round, which is long if many connections send much."""
         self.busy_ns += self._perf_ns() - began
         self._channel.go()
         await trio.lowlevel.checkpoint()
@@ -186,7 +187,7 @@ class Processor:
         self._read_again(connection)
 
     def read(self, connection: BrokerConnection) -> None:
-        """Reads one request where one is there, and puts it into the channel."""
+        """Reads one request, if there is one, and puts it into the channel."""
         if not self.reading or connection.throttled:
             return
         if self._channel.full and self._channel.closed_to(connection):
@@ -228,7 +229,7 @@ class Processor:
         self._channel.put(request)
 
     def _reserve(self, connection: BrokerConnection, size: int) -> None:
-        """A request counts from the moment that its size is known, until nobody needs its bytes."""
+        """A request counts from when its size is known until its bytes are no longer needed."""
         if size != connection.reserved:
             before, connection.reserved = connection.reserved, size
             self._channel.reserve(size - before)
@@ -250,7 +251,7 @@ class Processor:
     # --- writing
 
     def respond(self, request: Request) -> None:
-        """Into the response queue; a processor that is not sending already sends at once."""
+        """Puts the answer into the response queue; an idle processor sends it at once."""
         self.responses.append(request)
         if self._draining:
             return
@@ -261,11 +262,11 @@ class Processor:
 
     @property
     def unsent_answers(self) -> int:
-        """How long the response queue is; a connection whose answers are ready counts once."""
+        """The length of the response queue; a connection with ready answers counts once."""
         return len(self.responses) + len(self._ready)
 
     def hold(self) -> None:
-        """Until `go`, answers are collected: those of one connection leave by one system call."""
+        """Collects answers until `go`: those of one connection leave by one system call."""
         self._draining = True
 
     def go(self) -> None:
@@ -274,7 +275,7 @@ class Processor:
             self._drain()
 
     def _drain(self) -> None:
-        """Sends what the response queue holds, for a millisecond."""
+        """Sends the contents of the response queue, for a millisecond."""
         responses, ready = self.responses, self._ready
         self._draining = True
         started = now = self._perf_ns()
@@ -348,7 +349,7 @@ class Processor:
             self._finish(connection)
         elif sent is Sent.BLOCKED:
             assert self._poller is not None
-            connection.last_active = self._round  # it took something, or has only begun to wait
+            connection.last_active = self._round  # it took bytes, or has only begun to wait
             self._poller.want_write(connection.connection, connection)
         elif sent is Sent.COLD:
             assert self._nursery is not None
@@ -360,7 +361,7 @@ class Processor:
             self._writer.wake()
 
     async def _load(self, connection: BrokerConnection) -> None:
-        """The disk may take long: nobody else waits for it."""
+        """Waits for the disk, which may take long, in a task of its own."""
         if connection.closed:
             return
         await connection.load()
@@ -369,7 +370,7 @@ class Processor:
             self._writer.wake()
 
     def _finish(self, connection: BrokerConnection) -> None:
-        """Answers have left: account for them, and read the connection's next request."""
+        """Accounts for answers that have left, and reads the connection's next request."""
         now = self._perf_ns()
         was_blocked = connection.in_flight is not None
         connection.last_active = now

@@ -1,4 +1,4 @@
-"""One request on its way, and the seven times that Kafka measures of it.
+"""One request on its way, with the seven times that Kafka measures.
 
 A time is the difference of two stamps, and neighbours share a stamp, so that queue, local, remote,
 response queue and send add up to the total exactly:
@@ -82,7 +82,7 @@ class Request:
         self.error_names: tuple[str, ...] = ()
         self.metrics: tuple[ApiMetrics, ...] = ()
         self.logged: dict[str, Any] | None = None
-        """Its line in the request log, where that is on."""
+        """Its line in the request log, if that is on."""
 
     def __str__(self) -> str:
         name = api_name(self.api_key)
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def waits(self) -> bool:
-        """In the purgatory."""
+        """Whether it is in the purgatory."""
         return bool(self.handled) and not self.answered
 
     def set_response(self, response: Response) -> None:

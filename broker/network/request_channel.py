@@ -1,22 +1,22 @@
 """The request channel: the one bounded queue between a plane's processors and its handlers.
 
 It never drops and never grows.  When it is full (queued.max.requests, or queued.max.request.bytes),
-processors leave the bytes in the sockets: TCP tells the clients.  A connection that had something
-to read stands in `stalled`, in order, and is read again when there is room.
+processors leave the bytes in the sockets: TCP tells the clients.  A connection with bytes to read
+stands in `stalled`, in order, and is read again when there is room.
 
-A request's bytes count from the moment that its size is known until the API needs their buffer no
-more: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's memory pool
-a request is let in while anything is left, so one request may pass the bound; and one that was let
-in is read to its end while the pool is empty, because its bytes come back only then.  What a client
-pipelines beyond that waits in its socket, but for the end of one read (64 KiB).
+A request's bytes count from the moment that its size is known until the API no longer needs their
+buffer: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's memory
+pool a request is let in while anything is left, so one request may pass the bound.  A request that
+was let in is read to its end while the pool is empty, because its bytes come back only then.
+Further bytes of a client wait in its socket, but for the end of one read (64 KiB).
 
 Unlike Kafka's processor, which blocks with one request in its hand and sends no answers meanwhile,
 this one goes on sending: a full channel never delays an answer that is ready.
 
 Handlers sleep only when the queue is empty, and one runs at a time: as all share one thread, a
 second is of use only while the first waits for something outside (ZooKeeper, a worker thread).
-Where a handler is idle when a processor has ended a round of reading, its work is done at once, on
-the processor's task (`work`): the two queues stay, and what a task switch costs is saved.
+If a handler is idle when a processor has ended a round of reading, its work is done at once, on
+the processor's task (`work`): the two queues stay, and the cost of a task switch is saved.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class RequestChannel:
         self.capacity = capacity
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNBOUNDED
         self.bytes_in_flight = 0
-        """Of requests queued, and of those handled that still hold their buffer."""
+        """Bytes of queued requests, and of handled ones that still hold their buffer."""
         self._queue: deque[Request] = deque()
         self._stalled: deque[BrokerConnection] = deque()
         self._halfway: deque[BrokerConnection] = deque()
-        """Stalled too, but these have their memory, and need a place in the queue alone."""
+        """Stalled, too, but these have their memory, and need only a place in the queue."""
         self._idle: list[Waker] = []
         self._running = 0
         self._held = False
@@ -52,7 +52,7 @@ class RequestChannel:
         """Handles requests for a moment; set by the pool."""
 
     def resize(self, capacity: int, capacity_bytes: int) -> None:
-        """While running; what is in it stays in it."""
+        """Changes the bounds while running; queued requests stay."""
         self.capacity = capacity
         self.capacity_bytes = capacity_bytes if capacity_bytes > 0 else UNBOUNDED
         self._resume()
@@ -65,24 +65,24 @@ class RequestChannel:
         return len(self._queue) >= self.capacity or self.bytes_in_flight >= self.capacity_bytes
 
     def closed_to(self, connection: BrokerConnection) -> bool:
-        """Of a full channel: it lets go on what is in the midst of a request."""
+        """For a full channel: one in the middle of a request may go on."""
         return not connection.reserved or len(self._queue) >= self.capacity
 
     def reserve(self, size: int) -> None:
-        """Memory for a request that comes bit by bit; a negative size gives it back."""
+        """Counts memory for a request that arrives in parts; a negative size gives it back."""
         self.bytes_in_flight += size
         if size < 0 and self._stalled:
             self._resume()
 
     def put(self, request: Request) -> None:
-        """The caller has seen that it is not `full`."""
+        """The caller has checked that it is not `full`."""
         self._queue.append(request)
         self.bytes_in_flight += request.size
         if not self._held and not self._running and self._idle:
             self.wake_one()
 
     def hold(self) -> None:
-        """A processor's round begins, and ends with `go`: nobody has to be woken in between."""
+        """A processor's round begins, and ends with `go`: no handler need be woken in between."""
         self._held = True
 
     def go(self) -> None:
@@ -94,7 +94,7 @@ class RequestChannel:
             self.wake_one()
 
     def stall(self, connection: BrokerConnection) -> None:
-        """To be read again when there is room; once, however often this is called."""
+        """Has the connection read again when there is room; once, however often this is called."""
         if not connection.stalled:
             connection.stalled = True
             (self._halfway if connection.reserved else self._stalled).append(connection)
@@ -106,7 +106,7 @@ class RequestChannel:
     # --- the handlers' side
 
     def take(self) -> Request | None:
-        """The oldest request, or None where there is none (then `sleep`)."""
+        """The oldest request, or None (then `sleep`)."""
         if not self._queue:
             return None
         request = self._queue.popleft()
@@ -123,7 +123,7 @@ class RequestChannel:
                 self._resume()
 
     def wake_one(self) -> None:
-        """Of the handlers that are idle; there is one."""
+        """Wakes one of the idle handlers; there is one."""
         self._running += 1
         self._idle.pop().wake()
 
@@ -132,7 +132,7 @@ class RequestChannel:
         return bool(self._idle)
 
     async def sleep(self, waker: Waker) -> None:
-        """A handler waits for a request; afterwards it counts as running again."""
+        """Waits for a request; afterwards the handler counts as running again."""
         self._running -= 1
         self._idle.append(waker)
         try:
@@ -140,7 +140,7 @@ class RequestChannel:
         except BaseException:
             if waker in self._idle:
                 self._idle.remove(waker)
-                self._running += 1  # as if woken: whoever ends counts itself out
+                self._running += 1  # as if woken: a handler that ends counts itself out
             raise
 
     def started(self) -> None:
@@ -154,7 +154,7 @@ class RequestChannel:
             self.wake_one()
 
     def wake_all(self) -> None:
-        """So that handlers beyond a lowered num.io.threads notice it and end."""
+        """Wakes handlers above a lowered num.io.threads, so that they end."""
         while self._idle:
             self.wake_one()
 

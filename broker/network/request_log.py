@@ -2,11 +2,11 @@
 
 Off unless that logger is at DEBUG: by KAFKA_LOG4J_LOGGERS=kafka.request.logger=DEBUG, or while the
 broker runs by IncrementalAlterConfigs of its BROKER_LOGGER resource (`kafka-configs --entity-type
-broker-loggers`).  The request's side is made when a handler takes it, because a Produce gives up
-its buffer before it is answered; record batches are told by size alone.
+broker-loggers`).  The request's part is made when a handler takes it, because a Produce gives up
+its buffer before it is answered; of record batches only the size is logged.
 
-Configuration values may be secrets.  A value is shown only where its property is known and is no
-password: whatever is not known is hidden, as in Kafka.
+Configuration values may be secrets.  A value is shown only if its property is known and is no
+password: an unknown one is hidden, as in Kafka.
 
 Source: kafka.network.RequestConvertToJson, kafka.server.KafkaConfig.loggableValue.
 """
@@ -40,17 +40,17 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 
 
 class RequestLog:
-    """Whether requests are logged, and the lines."""
+    """Makes the lines, while requests are logged."""
 
     def __init__(self) -> None:
         self.enabled = log.isEnabledFor(logging.DEBUG)
 
     def refresh(self) -> None:
-        """The logger's level may have changed."""
+        """Reads the logger's level, which may have changed."""
         self.enabled = log.isEnabledFor(logging.DEBUG)
 
     def taken(self, request: Request) -> None:
-        """A handler has it, and its body is there still."""
+        """Makes the request's part: a handler has it, and its body is still there."""
         line: dict[str, Any] = {
             "isForwarded": False,
             "requestHeader": {
@@ -114,17 +114,17 @@ class RequestLog:
 
 
 def _ms(ns: int) -> float:
-    """To the microsecond."""
+    """Milliseconds, to the microsecond."""
     return ns // 1000 / 1000
 
 
 def _enum_name(name: str) -> str:
-    """JoinGroup is JOIN_GROUP."""
+    """JoinGroup becomes JOIN_GROUP."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 def _joined(parts: Sequence[Part]) -> bytearray:
-    """A body whose records, which go from file to socket, are zeros."""
+    """A body in which zeros stand for records, which go from file to socket."""
     whole = bytearray()
     for part in parts:
         whole += bytes(part.size) if isinstance(part, FileSlice) else part
@@ -140,7 +140,7 @@ def _hide(body: dict[str, Any]) -> None:
 
 
 def loggable(resource_type: int, name: str, value: str) -> str:
-    """The value of a configuration, or a mask where it may be a secret."""
+    """A configuration's value, or a mask if it may be a secret."""
     if resource_type in (_BROKER_LOGGER, _CLIENT_METRICS):
         return value
     if resource_type == _TOPIC:

@@ -5,12 +5,12 @@
 
 The data plane serves every listener but one: it has num.network.threads processors, a channel of
 queued.max.requests and num.io.threads handlers.  The control plane (KIP-291) is a second, complete
-set with one processor, a channel of 20 and one handler, on control.plane.listener.name: what the
-controller says never waits behind what clients send.  Where that name is empty there is no second
+set with one processor, a channel of 20 and one handler, on control.plane.listener.name: the
+controller's requests never wait behind those of clients.  If that name is empty there is no second
 set, and control requests share the data plane, as in Kafka.
 
-All of it runs in one thread, so a full data plane could still hold up the control plane by the time
-its steps take: no task of either keeps the loop for more than about a millisecond.
+All of it runs in one thread, so each step of a full data plane still delays the control plane.
+Therefore no task of either keeps the loop for more than about a millisecond.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class PlaneServer:
         self._starting = 0
 
     def next_processor(self) -> Processor:
-        """Round robin."""
+        """The next one, round robin."""
         processor = self.processors[self._next % len(self.processors)]
         self._next += 1
         return processor
 
     @property
     def busy(self) -> bool:
-        """Whether a request is on its way; one that waits in the purgatory may wait for long."""
+        """Whether a request is on its way, not counting those that wait in the purgatory."""
         return len(self.channel) > 0 or any(
             processor.unsent_answers
             or any(
@@ -118,8 +118,8 @@ class PlaneServer:
         self.pool.resize(size)
 
     def resize_processors(self, size: int) -> None:
-        """New ones take part as soon as they run; one that goes closes its connections, as in
-        Kafka: their clients connect again.
+        """Sets the number: new processors take part as soon as they run; one that goes closes its
+        connections, as in Kafka, and their clients connect again.
         """
         if self._nursery is None:
             fresh = range(size - len(self.processors))
@@ -158,7 +158,7 @@ class SocketServer:
         self.request_log = RequestLog()
         self.tracers: dict[Tracer, None] = {}
         self.expired = dict.fromkeys(Plane, 0)
-        """Connections that were closed because nothing came for connections.max.idle.ms."""
+        """Connections closed because nothing arrived for connections.max.idle.ms."""
         self.network = world.network
         self.limits = ConnectionLimits(
             config.max_connections,
@@ -169,7 +169,7 @@ class SocketServer:
         )
         listeners = config.parsed_listeners
         self.blocked_ns = {endpoint.listener: 0 for endpoint in listeners.bound}
-        """How long each acceptor had to wait, for room or for the creation rate."""
+        """By acceptor, how long it had to wait, for room or for the creation rate."""
         self._protected = {listeners.inter_broker, listeners.control_plane}
         self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
         self._accepting = trio.Event()
@@ -184,7 +184,7 @@ class SocketServer:
         register_network_metrics(self)
 
     async def bind(self) -> dict[str, tuple[str, int]]:
-        """Opens every listener, and gives their addresses by name; raises BindError."""
+        """Opens every listener, and returns their addresses by name; raises BindError."""
         for plane in self.planes.values():
             for endpoint in plane.endpoints:
                 try:
@@ -199,7 +199,7 @@ class SocketServer:
         return {name: entry[0].address for name, entry in self._listeners.items()}
 
     def start_accepting(self) -> None:
-        """Clients wait in the listen queues until this is called."""
+        """Accepts connections; until this is called clients wait in the listen queues."""
         self._accepting.set()
 
     async def run(self) -> None:
@@ -220,7 +220,7 @@ class SocketServer:
                 plane.close_connections()
 
     def hold(self) -> None:
-        """Answers are collected until `go`: what is answered together leaves together."""
+        """Collects answers until `go`, so that they leave together."""
         for plane in self.planes.values():
             for processor in plane.processors:
                 processor.hold()
@@ -278,7 +278,7 @@ class SocketServer:
     def _take(self, connection: Connection, info: ListenerInfo, plane: PlaneServer) -> None:
         ip = connection.peer[0]
         delay_ms = self.limits.ip_delay_ms(ip, monotonic_ms())
-        if delay_ms:  # held for a while, so that a client that tries again at once gains nothing
+        if delay_ms:  # kept open for a while: a client that tries again at once gains nothing
             log.debug(
                 "a connection of %s is closed in %d ms: connection_creation_rate", ip, delay_ms
             )
@@ -323,8 +323,8 @@ class SocketServer:
         ]
 
     async def _close_idle(self) -> None:
-        """Connections on which nothing came for connections.max.idle.ms; one that waits for its
-        answer only where it does not fetch what is there of it.
+        """Closes connections on which nothing arrived for connections.max.idle.ms; one that waits
+        for its answer is closed only if it does not read the part that is there.
         """
         idle_ms = self.config.connections_max_idle_ms
         if idle_ms < 0:
@@ -360,7 +360,7 @@ class SocketServer:
         )
 
     def reconfigure(self) -> None:
-        """Dynamic broker configuration: numbers of tasks, limits, and the size of the queue."""
+        """Applies dynamic broker configuration: numbers of tasks, limits, the size of the queue."""
         config, data = self.config, self.planes[Plane.DATA]
         data.channel.resize(config.queued_max_requests, config.queued_max_request_bytes)
         data.resize_handlers(config.num_io_threads)
@@ -388,7 +388,7 @@ class SocketServer:
         return self._listeners[connection.listener.name][2]
 
     def trace_changed(self) -> None:
-        """Pools tell of each request for as long as somebody listens."""
+        """Has pools report each request while a trace listens."""
         for plane in self.planes.values():
             if self.tracers:
                 plane.pool.start = tracing(self, plane.pool.handle)
@@ -409,7 +409,7 @@ class SocketServer:
 
 
 def bind_problem(endpoint: Endpoint, exc: OSError) -> str:
-    """One line: which listener, what is wrong, what to do."""
+    """One line: the listener, the problem, the remedy."""
     where = f"listener {endpoint.listener} cannot bind {endpoint.host or '*'}:{endpoint.port}"
     if exc.errno == errno.EADDRINUSE:
         return f"{where}: the port is in use; stop what uses it, or change listeners"

@@ -1,13 +1,13 @@
-"""What happens to one request, told while it happens; and who opens and closes connections.
+"""Reports the steps of one request as they happen, and the opening and closing of connections.
 
 The metrics port streams it: GET /trace follows the next Produce with acks=all (or ?api=NAME: the
-next request of that API), GET /trace?connections follows connections.  One line of JSON for each
-thing that happens, with the microseconds since the first.  While nobody listens this costs nothing:
-the handler pool's way to start a request is replaced only for the time of a trace.
+next request of that API), GET /trace?connections follows connections.  Each event is one line of
+JSON, with the microseconds since the first.  Without a listener this costs nothing: the handler
+pool's way to start a request is replaced only for the time of a trace.
 
-To see a Produce wait, the trace looks at what it waits for: the log's end and the HW of its
-partitions, before and after each request that the broker handles meanwhile.  A follower's fetch
-that moves the HW is thus seen at the moment at which it lets the Produce go.
+For a Produce that waits, the trace looks at the log's end and the HW of its partitions, before and
+after each request that the broker handles meanwhile.  So it sees a follower's fetch that moves the
+HW at the moment when that lets the Produce go.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Line = dict[str, Any]
 
 
 class Tracer:
-    """One listener's; `lines` gives what it is told, until it has been told all."""
+    """The tracer of one listener; `lines` yields its events until the trace is complete."""
 
     def __init__(self, server: SocketServer, *, api: str = "Produce", connections: bool) -> None:
         self._server = server
@@ -53,7 +53,7 @@ class Tracer:
         self._waits = False
 
     async def lines(self) -> AsyncIterator[str]:
-        """As JSON, each with its end of line."""
+        """Lines of JSON, each with its end of line."""
         with self._receiver:
             async for line in self._receiver:
                 if line is None:
@@ -84,12 +84,12 @@ class Tracer:
     # --- one request
 
     def before(self, request: Request) -> None:
-        """A handler is about to start a request, any request."""
+        """Called when a handler is about to start any request."""
         if self._request is None and self._wanted(request):
             self._follow(request)
 
     def after(self, request: Request) -> None:
-        """It has done what it could at once."""
+        """Called when the handler has done what it could at once."""
         if self._request is None:
             return
         if request is self._request:
@@ -165,7 +165,7 @@ class Tracer:
             pass
 
     def _ends(self, tp: TopicPartition) -> tuple[int, int]:
-        """LEO and HW; -1 for both where there is no replica of it."""
+        """LEO and HW; -1 for both if there is no replica."""
         try:
             partition = self._server.services.replicas.partition(tp)
         except ApiError:
@@ -217,7 +217,7 @@ def _who(connection: BrokerConnection) -> dict[str, object]:
 
 
 def tracing(server: SocketServer, start: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """A pool's way to start requests, with tracers looking on."""
+    """Wraps a pool's way to start requests, so that tracers see them."""
 
     def traced(request: Request) -> Any:
         tracers = [tracer for tracer in server.tracers if not tracer.connections]
@@ -226,7 +226,7 @@ def tracing(server: SocketServer, start: Callable[[Request], Any]) -> Callable[[
         body = request.body
         waiting = start(request)
         if request.body is None and tracers:
-            request.body = body  # for the description alone: who fetches
+            request.body = body  # only to describe which replica fetches
             for tracer in tracers:
                 tracer.after(request)
             request.body = None

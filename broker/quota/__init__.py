@@ -1,1 +1,1 @@
-"""Rates and what they cost: quotas of clients and users, limits of connections, throttling."""
+"""Rates and their limits: quotas of clients and users, limits of connections, throttling."""

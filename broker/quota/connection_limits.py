@@ -1,11 +1,11 @@
-"""How many connections there may be, and how fast new ones may come.
+"""Limits the number of connections, and the rate of new ones.
 
-max.connections.per.ip (with overrides by address): one too many is closed at once.
-max.connections: the acceptor waits until another one closed, so that clients wait in the listen
-queue; the listener between brokers and the control plane are never made to wait, and close the
-client that was idle for longest instead.  max.connection.creation.rate: acceptors wait until the
-average over the last second is below it.  connection_creation_rate, a quota on an address
-(KIP-612): what comes too fast is accepted, held for a while, and closed.
+max.connections.per.ip (with overrides by address): a connection too many is closed at once.
+max.connections: the acceptor waits until another connection closes, so clients wait in the listen
+queue; the listener between brokers and the control plane never wait, and close the client that was
+idle for longest instead.  max.connection.creation.rate: acceptors wait until the average over the
+last second is below it.  connection_creation_rate, a quota on an address (KIP-612): connections
+that come too fast are accepted, kept open for a while, and closed.
 
 Pure: the caller brings the time.
 """
@@ -21,11 +21,11 @@ _HELD_MS = 1000
 
 
 class TooManyConnections(Exception):
-    """This address has as many as it may have."""
+    """This address has as many connections as it may have."""
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """max.connections.per.ip.overrides, as in "127.0.0.1:200,host2:100"."""
+    """Parses max.connections.per.ip.overrides, such as "127.0.0.1:200,host2:100"."""
     found: dict[str, int] = {}
     for item in text.split(","):
         address, _, count = item.strip().rpartition(":")
@@ -59,14 +59,14 @@ class ConnectionLimits:
     def configure(
         self, max_connections: int, per_ip: int, overrides: str, creation_rate: int
     ) -> None:
-        """For what comes from now on; connections that are open stay."""
+        """Applies to new connections; open ones stay."""
         self.max_connections = max_connections
         self.per_ip = per_ip
         self.overrides = parse_overrides(overrides)
         self.creation_rate = creation_rate
 
     def limit_ip(self, ip: str, rate: float | None) -> None:
-        """connection_creation_rate of an address, or of each one that has none of its own."""
+        """connection_creation_rate of an address, or the default for all others."""
         self._created.clear()
         if rate is None:
             self._ip_rates.pop(ip, None)
@@ -74,7 +74,7 @@ class ConnectionLimits:
             self._ip_rates[ip] = rate
 
     def ip_delay_ms(self, ip: str, now_ms: int) -> int:
-        """0 counts a new connection; else it is one too many, and to be closed after so long."""
+        """0 counts a new connection; otherwise it is one too many, to be closed after this time."""
         if not self._ip_rates:
             return 0
         bound = self._ip_rates.get(ip, self._ip_rates.get(DEFAULT))
@@ -96,7 +96,7 @@ class ConnectionLimits:
         return self.total >= self.max_connections
 
     def add(self, ip: str) -> None:
-        """Counts a new connection; raises TooManyConnections, and then has not counted it."""
+        """Counts a new connection; raises TooManyConnections and does not count it."""
         have = self._by_ip.get(ip, 0)
         allowed = self.overrides.get(ip, self.per_ip)
         if have >= allowed:
@@ -115,7 +115,7 @@ class ConnectionLimits:
             del self._by_ip[ip]
 
     def delay_ms(self, now_ms: int) -> int:
-        """How long to wait before the next accept; 0 counts one connection as created."""
+        """The time to wait before the next accept; 0 counts one connection as created."""
         rate = self.creation_rate
         if rate >= INT_MAX:
             return 0

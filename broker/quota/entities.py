@@ -1,4 +1,4 @@
-"""Whom a quota is for: the most specific entity that has one.  Pure.
+"""Chooses the quota for a request: that of the most specific entity that has one.  Pure.
 
 Quotas are set for users, for client ids, and for pairs of both, by name or by default.  For a
 request the first of these that has the quota decides (KIP-55):
@@ -7,11 +7,11 @@ request the first of these that has the quota decides (KIP-55):
     any user + client, any user + any client, any user,
     client, any client
 
-One that is set for a user alone is shared by all of the user's clients; one set by default counts
-each name apart.
+A quota set for a user alone is shared by all of the user's clients; one set by default counts each
+name separately.
 
-Entities are stored under names that are safe in paths and in names of metrics, as Java's URL
-encoding makes them (`Sanitizer`); `<default>` is never a name of one.
+Entities are stored under names that are safe in paths and in names of metrics, in Java's URL
+encoding (`Sanitizer`); `<default>` is never the name of one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT = "<default>"
 
 
 class Quota(NamedTuple):
-    """A bound, and who shares it: "" where it is for all users, or for all clients of a user."""
+    """A bound, and its owner: "" where all users, or all clients of a user, share it."""
 
     bound: float
     user: str
@@ -32,7 +32,7 @@ class Quota(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """None where the entity does not say; DEFAULT for the default one."""
+    """None for what the entity does not name; DEFAULT for the default one."""
 
     user: str | None
     client: str | None
@@ -47,7 +47,7 @@ def desanitize(name: str) -> str:
 
 
 def entity_of_path(path: str) -> Entity | None:
-    """Of what stands after /config/: users/U, clients/C or users/U/clients/C; else None."""
+    """The entity in a path after /config/: users/U, clients/C or users/U/clients/C; else None."""
     match path.split("/"):
         case ["users", user]:
             return Entity(_name(user), None)
@@ -93,11 +93,11 @@ class QuotaTable:
             self._bounds[entity] = bound
 
     def find(self, user: str, client: str) -> Quota | None:
-        """The quota that holds for this user and client, if any does."""
+        """The quota in force for this user and client, if any."""
         key = (user, client)
         if key not in self._found:
             if len(self._found) >= 10_000:
-                self._found.clear()  # client ids are whatever clients say
+                self._found.clear()  # client ids are chosen by clients
             self._found[key] = self._look_up(user, client)
         return self._found[key]
 

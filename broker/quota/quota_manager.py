@@ -1,8 +1,8 @@
-"""A broker's quotas: records what clients take, and says for how long they are to be muted.
+"""A broker's quotas: records clients' use, and says how long clients are muted.
 
 Without any quota set, nothing is measured (`active` is False): that is the hot path's only cost.
-request_percentage is of one thread's time: in Kafka a broker has (num.io.threads +
-num.network.threads) * 100 percent to give away, here all run in one thread and it has 100.
+request_percentage is a share of one thread's time: in Kafka a broker has (num.io.threads +
+num.network.threads) * 100 percent in all, here everything runs in one thread and it has 100.
 Deviation: a Fetch throttled for request_percentage alone is answered with its records, not empty.
 
 Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
@@ -29,7 +29,7 @@ _MANY = 1000
 
 
 class Sensor:
-    """What one owner of a quota takes."""
+    """The use by one owner of a quota."""
 
     __slots__ = ("bucket", "rate", "throttled", "throttled_ms")
 
@@ -37,12 +37,12 @@ class Sensor:
         self.rate = SampledRate(samples, window_ms)
         self.bucket = TokenBucket(samples, window_ms)
         self.throttled = SampledRate(samples, window_ms)
-        """How often it was throttled; with the next one, the average throttle time."""
+        """The number of throttlings; with the next field, the average throttle time."""
         self.throttled_ms = SampledRate(samples, window_ms)
 
 
 class RateQuota:
-    """One kind of quota: its bounds, and what each owner takes."""
+    """One kind of quota: its bounds, and each owner's use."""
 
     def __init__(self, name: str, samples: int, window_ms: int) -> None:
         self.name = name
@@ -62,13 +62,13 @@ class RateQuota:
         return found
 
     def _purge(self, now_ms: int) -> None:
-        """Client ids come and go; one that has been idle for all windows starts anew anyway."""
+        """Drops owners that were idle for all windows: they would start at zero anyway."""
         for key in [key for key, s in self._sensors.items() if s.rate.idle(now_ms)]:
             del self._sensors[key]
         self._purge_at = max(_MANY, 2 * len(self._sensors))
 
     def record(self, user: str, client: str, amount: float, now_ms: int) -> int:
-        """Records, and gives the milliseconds for which the client is to be muted."""
+        """Records, and returns the milliseconds for which the client is muted."""
         quota = self.table.find(user, client)
         if quota is None:
             return 0
@@ -82,14 +82,14 @@ class RateQuota:
             self.sensor(quota, now_ms).rate.record(-amount, now_ms)
 
     def most(self, user: str, client: str) -> float | None:
-        """More than this at once is throttled, whatever was before."""
+        """An amount above this is throttled, whatever came before."""
         quota = self.table.find(user, client)
         if quota is None:
             return None
         return quota.bound * max(self._samples - 1, 1) * self._window_ms / 1000
 
     def throttled(self, user: str, client: str, ms: int, now_ms: int) -> None:
-        """It was this quota for which a client was muted."""
+        """Notes that this quota was the one that muted a client."""
         quota = self.table.find(user, client)
         if quota is not None:
             sensor = self.sensor(quota, now_ms)
@@ -97,7 +97,7 @@ class RateQuota:
             sensor.throttled_ms.record(ms, now_ms)
 
     def families(self, kind: str, measure: str, now_ms: int) -> Iterable[Family]:
-        """Kafka's series of one kind: what each owner takes, and its average throttle time."""
+        """Kafka's series of one kind: each owner's use, and its average throttle time."""
         rates, throttles = [], []
         for (user, client), sensor in sorted(self._sensors.items()):
             key = labels(user=sanitize(user), client_id=client)
@@ -114,8 +114,8 @@ class RateQuota:
 class MutationQuota:
     """controller_mutation_rate for one request.
 
-    A strict one (of clients that know the error) refuses what comes while there is a debt, and
-    throttles nobody else; a permissive one accepts everything and throttles.
+    A strict one (for clients that know the error) refuses requests while there is a debt, and
+    throttles no other client; a permissive one accepts everything and throttles.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class MutationQuota:
         self._now_ms = now_ms
 
     def charge(self, partitions: int) -> None:
-        """Raises ApiError(THROTTLING_QUOTA_EXCEEDED) where the quota is strict and used up."""
+        """Raises ApiError(THROTTLING_QUOTA_EXCEEDED) if the quota is strict and used up."""
         quota = self._quota
         if quota is None:
             return
@@ -146,7 +146,7 @@ class MutationQuota:
             self.throttle_ms = sensor.bucket.throttle_ms(quota.bound, now_ms)
 
     def told(self) -> None:
-        """The client is muted."""
+        """Notes that the client is muted."""
         self._quotas.throttled(*self._who, self.throttle_ms, self._now_ms)
 
 
@@ -170,17 +170,17 @@ class Quotas:
         self.produce, self.fetch = kinds[PRODUCE], kinds[FETCH]
         self.request, self.mutation = kinds[REQUEST], kinds[MUTATION]
         self.exempt_ns = 0
-        """Time spent on what no quota is for: brokers' requests."""
+        """Time spent on requests of brokers, which have no quota."""
 
     def configured(self, entity: Entity, config: Mapping[str, str]) -> None:
-        """An entity's configuration, as it is now.  Raises ValueError for what is no number."""
+        """Applies an entity's present configuration.  Raises ValueError for what is no number."""
         bounds = {name: bound_of(name, config) for name in KEYS}
         for name, bound in bounds.items():
             self._kinds[name].table.set(entity, bound)
         self.active = any(len(kind.table) for kind in self._kinds.values())
 
     def request_time(self, user: str, client: str, ns: int, now_ms: int) -> int:
-        """The time one request took; muted for a window at most, as Kafka bounds it."""
+        """Records the time of one request; the client is muted for a window at most."""
         percent = ns * 100 / 1e9
         return min(self.request.record(user, client, percent, now_ms), self._window_ms)
 

@@ -1,7 +1,7 @@
-"""What quotas measure with: a rate over sliding windows, and a bucket of tokens.  Pure.
+"""The measures for quotas: a rate over sliding windows, and a bucket of tokens.  Pure.
 
-The rate is Kafka's: samples of one window each, quota.window.num of them.  It counts as if all
-windows but the last were full, so that the first request after a pause is not taken for a burst.
+The rate is Kafka's: quota.window.num samples of one window each.  It counts as if all windows but
+the last were full, so that the first request after a pause is not taken for a burst.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 
 
 class SampledRate:
-    """Amounts by second over the last `samples` windows."""
+    """Amount a second over the last `samples` windows."""
 
     __slots__ = ("_last", "_samples", "_starts", "_sums", "_window_ms")
 
@@ -36,14 +36,14 @@ class SampledRate:
         return sum(self._sums) / (self.span_ms(now_ms) / 1000)
 
     def span_ms(self, now_ms: int) -> int:
-        """The time that the rate is over: at least all windows but one."""
+        """The time that the rate covers: at least all windows but one."""
         self._forget(now_ms)
         passed = now_ms - self._starts[0] if self._starts else 0
         missing = self._samples - 1 - passed // self._window_ms
         return max(passed + max(missing, 0) * self._window_ms, 1)
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may come for the rate to be down at the bound; 0 where it is."""
+        """How long nothing may come until the rate is down at the bound; 0 if it is."""
         rate = self.rate(now_ms)
         if rate <= bound:
             return 0
@@ -62,7 +62,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens come at a rate and gather up to a burst; what is taken may go below zero once."""
+    """Tokens come at a rate and gather up to a burst; taking some may make them negative once."""
 
     __slots__ = ("_at_ms", "_tokens", "_windows_s")
 

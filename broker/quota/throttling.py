@@ -1,8 +1,8 @@
-"""An answer that says for how long its client is muted.
+"""Puts into an answer how long its client is muted.
 
 Produce, Fetch and Metadata pack their answers by hand, so the number is put into the packed bytes;
-in any other answer it is a field, where the version has it.  (ApiVersions, which has it behind the
-list of all APIs, does not say it.)
+in any other answer it is a field, if the version has it.  (ApiVersions, which has it behind the
+list of all APIs, does not report it.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def throttled(response: Response, api_key: int, version: int, throttle_ms: int) 
     parts = list(response.parts)
     if api_key == PRODUCE:
         body = cast("bytes", parts[0])
-        # v10 may have its tags in a part of their own
+        # v10 may have its tags in a separate part
         tags = b"\0" if version >= _FLEXIBLE_PRODUCE and len(parts) == 1 else b""
         parts[0] = body[: len(body) - 4 - len(tags)] + packed + tags
     elif api_key == FETCH or (api_key == METADATA and version >= _METADATA_SAYS):
