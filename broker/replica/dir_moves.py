@@ -1,18 +1,18 @@
 """Moves of replicas between the log directories of one broker (AlterReplicaLogDirs, KIP-113).
 
-A move is a copy that catches up, and then takes the place of what it was made of.  One task fills
-all future logs (`log/futures`) in turn, a piece at a time: batches go over as they are, leader and
-followers notice nothing.  When a copy has everything, and has it as safe on the disk as the current
-log does, the two are exchanged in one step of the event loop, so that no append falls between: the
-partition has another log object, of the same offsets, epochs and producers, and nothing else of it
+A move is a copy that catches up, and then replaces its original.  One task fills all future logs
+(`log/futures`) in turn, a piece at a time: batches are copied unchanged, and leader and followers
+notice nothing.  When a copy has everything, and has it as safe on the disk as the current log, the
+two are exchanged in one step of the event loop, so that no append falls between.  The partition
+then has another log object, with the same offsets, epochs and producers, and nothing else of it
 changes (role, HW, ISR).
 
-As safe: a follower's fetch, and with flush.messages=1 the HW, say that records would survive a
-power loss; the exchange must not take that back.  The current log's flushes are held up for the
-last piece, so that this end is reached under load too.
+As safe: a follower's fetch, and with flush.messages=1 the HW, promise that records would survive a
+power loss; the exchange must not break that promise.  The current log's flushes are held up for the
+last piece, so that the copy catches up under load too.
 
-A restart finds the future log, and the move goes on: after a crash the copy may hold what the
-current log lost, so it is brought in line by epochs first, as a follower is with its leader.
+After a restart the future log is found, and the move goes on.  After a crash the copy may hold what
+the current log lost, so it is first brought in line by epochs, like a follower with its leader.
 
 Source: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -46,7 +46,7 @@ _FUTURE_SUFFIX = len(".") + 32 + len("-future")
 
 
 class DirMoves:
-    """One broker's."""
+    """The moves of one broker."""
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
@@ -56,10 +56,10 @@ class DirMoves:
         self.moved = 0
 
     def alter(self, tp: TopicPartition, path: str) -> None:
-        """Has the replica live in this log directory; raises ApiError.
+        """Moves the replica to this log directory; raises ApiError.
 
-        Asking again is no error, and asking for another directory, or for the one where it is, ends
-        the move that was under way.
+        Asking again is no error.  Asking for another directory, or for the present one, ends the
+        move that was under way.
         """
         logs, futures = self._manager.logs, self._futures
         if len(str(tp)) + _FUTURE_SUFFIX > LONGEST_NAME:
@@ -107,7 +107,7 @@ class DirMoves:
             await trio.sleep(0 if progress else WAIT_S)
 
     async def _advance(self, tp: TopicPartition) -> bool:
-        """One piece of one move; False where there is nothing to do for it just now."""
+        """One piece of one move; False if there is nothing to do for it at the moment."""
         partition, future = self._manager.partitions.get(tp), self._futures.logs.get(tp)
         if partition is None or partition.log is None or future is None:
             return False
@@ -130,9 +130,9 @@ class DirMoves:
         return False
 
     def _copy(self, partition: Partition, future: Log) -> int:
-        """The next batches, from the current log to the future one; gives their bytes.
+        """Copies the next batches from the current log to the future one; returns their bytes.
 
-        Raises OSError where the future log's disk fails; the current one's is dealt with here.
+        Raises OSError if the future log's disk fails; that of the current one is handled here.
         """
         current = partition.require_log()
         offset, start = future.log_end_offset, current.log_start_offset
@@ -152,7 +152,7 @@ class DirMoves:
         return len(data)
 
     async def _finish(self, partition: Partition, future: Log) -> bool:
-        """The copy has (nearly) everything: makes it safe, and exchanges the two."""
+        """Completes a copy that has (nearly) everything: makes it safe, and exchanges the two."""
         current = partition.require_log()
         async with current.flusher.lock:
             for _ in range(LAST_PIECES):
@@ -189,7 +189,7 @@ class DirMoves:
             moved = self._futures.replace_current(tp, partition.high_watermark)
         except OSError as e:
             log.error("%s: could not be moved: %s", tp, e)
-            if current.deleted:  # neither of the two is there any more
+            if current.deleted:  # both are gone
                 manager.partition_lost(partition)
             return
         partition.log_moved(moved)
@@ -200,7 +200,7 @@ class DirMoves:
 
 
 def _bring_in_line(current: Log, future: Log) -> None:
-    """After a restart: what the future log holds beyond the current one's history goes."""
+    """After a restart: cuts what the future log holds beyond the current one's history."""
     while future.epochs.latest >= 0:
         epoch, end = current.epochs.end_offset_for(future.epochs.latest, current.log_end_offset)
         step = truncation_step(future, 0, epoch, end)

@@ -1,10 +1,10 @@
-"""The leader's side of incremental fetch sessions (KIP-227).  Pure; the broker's clock and random
-come in as values.
+"""The leader's side of incremental fetch sessions (KIP-227).  Pure; the caller passes in the time
+and random numbers.
 
 A session remembers what its client asked for and what it was last told, so that requests carry only
 changes and answers only partitions with news.  The cache is bounded
-(max.incremental.fetch.session.cache.slots): a new session replaces the one that was unused longest,
-if that has been idle for two minutes, or one of a client when a follower asks; otherwise the fetch
+(max.incremental.fetch.session.cache.slots).  A new session replaces the one that was unused longest
+if that has been idle for two minutes, or a client's session if a follower asks; otherwise the fetch
 is served without a session (id 0).
 """
 
@@ -32,7 +32,7 @@ class FetchSession:
     """(HW, LSO, log start offset) as last answered."""
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
-        """Those with records, an error, or offsets that the client has not been told.
+        """Results with records, an error, or offsets that the client has not been told.
 
         Partitions with records move to the end of the order, so that none starves the others
         (KIP-74).
@@ -50,7 +50,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The cache.  `new_id` gives a random positive int32."""
+    """The cache.  `new_id` returns a random positive int32."""
 
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
@@ -62,17 +62,17 @@ class FetchSessions:
         return len(self._sessions)
 
     def partitions(self) -> int:
-        """Of all sessions."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def close(self, session: FetchSession) -> None:
-        """Its client will not be told of it."""
+        """Closes a session of which its client will not be told."""
         self._sessions.pop(session.id, None)
 
     def enter(
         self, request: FetchRequest, now_ms: int
     ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
-        """The session (None: without one), what to read, and whether the answer names all of it.
+        """The session (or None), the partitions to read, and whether the answer names all of them.
 
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH).
         """

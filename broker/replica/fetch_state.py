@@ -1,11 +1,11 @@
-"""A follower's view of the partitions that it fetches from one leader, and how it brings its log in
-line.  Pure.
+"""A follower's state of the partitions that it fetches from one leader, and the rule by which it
+truncates its log.  Pure.
 
-Before it appends anything from a new leader, a follower asks where the leader's history of its own
-last epoch ended (OffsetsForLeaderEpoch) and cuts its log there.  Cutting at its own HW instead, as
-Kafka did before KIP-101, loses records that were committed while the HW had not reached the
-follower, and lets two logs differ for ever. `truncation_step` is that rule, with KIP-279's
-repetition where the leader names an epoch that this log never saw.
+Before it appends anything from a new leader, a follower asks for the end of its own last epoch in
+the leader's history (OffsetsForLeaderEpoch) and cuts its log there.  Cutting at its own HW instead,
+as Kafka did before KIP-101, loses records that were committed while the HW had not reached the
+follower, and lets two logs differ for ever.  `truncation_step` is that rule, with KIP-279's
+repetition if the leader names an epoch that this log never saw.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ UNDEFINED_OFFSET = -1
 
 @dataclass(slots=True)
 class FetchState:
-    """`ready_at` (trio's clock) delays a partition after an error; `truncating` until it is in
-    line.
+    """`ready_at` (trio's clock) delays a partition after an error; it is `truncating` until it
+    is in line with the leader.
     """
 
     leader_epoch: LeaderEpoch
@@ -33,15 +33,15 @@ class FetchState:
     truncating: bool = True
     ready_at: float = 0.0
     failures: int = 0
-    """In a row; what was delayed is asked for again sooner or later by their number."""
+    """Failures in a row; the delay grows with them."""
     in_sync: bool = False
-    """It had all below the HW at its last fetch: no throttle holds it back."""
+    """It had everything below the HW at its last fetch: no throttle holds it back."""
     lag: int = 0
-    """How far it was behind the leader's HW then."""
+    """How far it was behind the leader's HW at that fetch."""
 
 
 class Truncation(NamedTuple):
-    """Cut to `offset`; `done` is False where another round must ask about an older epoch."""
+    """Cut to `offset`; `done` is False if another round must ask about an older epoch."""
 
     offset: int
     done: bool
@@ -50,11 +50,11 @@ class Truncation(NamedTuple):
 def truncation_step(
     log: Log, high_watermark: int, leader_epoch: int, leader_end_offset: int
 ) -> Truncation:
-    """What the leader's answer (epoch, end offset) means for this log.
+    """The truncation of this log after the leader's answer (epoch, end offset).
 
-    The leader answers with the largest epoch that it knows at or below the one asked for, and where
-    that epoch ended.  Undefined answers come from leaders without epochs (message formats before
-    v2): then the HW is all there is.
+    The leader answers with the largest epoch that it knows at or below the one asked for, and with
+    the end of that epoch.  Undefined answers come from leaders without epochs (message formats
+    before v2): then only the HW is left.
     """
     end = log.log_end_offset
     if leader_end_offset == UNDEFINED_OFFSET:

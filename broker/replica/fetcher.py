@@ -1,13 +1,13 @@
 """Replica fetchers: the tasks that keep followers' logs equal to their leaders'.
 
-One fetcher for each leader broker (num.replica.fetchers of them), each with one connection and one
-long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).
-Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A fetch that
-waits at the leader is given up, with its connection, when partitions are added: a failover must not
-wait for a long poll to end.
+There is one fetcher for each leader broker (num.replica.fetchers of them), each with one connection
+and one long-polling Fetch in flight for all its partitions, in an incremental fetch session
+(KIP-227).  Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A
+fetch that waits at the leader is given up, with its connection, when partitions are added: a
+failover must not wait for a long poll to end.
 
-An answer is used only for partitions that still stand where they stood when it was asked for: a
-LeaderAndIsr may have come meanwhile.
+An answer is used only for partitions whose state is still that of the request: a LeaderAndIsr may
+have come meanwhile.
 
 Source: AbstractFetcherThread, ReplicaFetcherThread; KIP-101, KIP-279, KIP-320.
 """
@@ -51,12 +51,12 @@ LATEST, EARLIEST = -1, -2
 FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
 AT_ONCE = 100
-"""Partitions in one OffsetsForLeaderEpoch, and of an answer before others have their turn."""
+"""Partitions in one OffsetsForLeaderEpoch, and those of an answer before other tasks run."""
 CUTS_AT_ONCE = 10
 BYTES_AT_ONCE = 1 << 20
-"""Of an answer, appended before others have their turn: a few milliseconds."""
+"""Bytes of an answer that are appended before other tasks run: a few milliseconds."""
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
-"""Of the fetches that metrics tell of: about a minute."""
+"""The window of the fetch rate in the metrics: about a minute."""
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -81,11 +81,11 @@ class FetcherManager:
         return len(self._fetchers)
 
     def at_work(self) -> list[ReplicaFetcher]:
-        """Those that have partitions."""
+        """Fetchers that have partitions."""
         return [fetcher for fetcher in self._fetchers.values() if fetcher.states]
 
     def follow(self, partitions: dict[TopicPartition, Address | None]) -> None:
-        """Starts fetching; each partition's leader and epoch are read from the partition itself."""
+        """Starts fetching; each partition's leader and epoch are read from the partition."""
         for tp, address in partitions.items():
             partition = self._manager.partitions.get(tp)
             if partition is None or address is None:
@@ -105,7 +105,7 @@ class FetcherManager:
                 self._owner[tp] = fetcher
 
     async def follow_all(self, partitions: dict[TopicPartition, Address | None]) -> None:
-        """The same, of a LeaderAndIsr, which may name thousands."""
+        """Like `follow`, for a LeaderAndIsr, which may name thousands."""
         items = list(partitions.items())
         for first in range(0, len(items), AT_ONCE):
             self.follow(dict(items[first : first + AT_ONCE]))
@@ -113,7 +113,7 @@ class FetcherManager:
                 await trio.lowlevel.checkpoint()
 
     def resize(self) -> None:
-        """num.replica.fetchers has changed: every partition goes to the fetcher that has it now."""
+        """Applies num.replica.fetchers: every partition goes to the fetcher with its new number."""
         addresses: dict[TopicPartition, Address | None] = {
             tp: fetcher.address for tp, fetcher in self._owner.items()
         }
@@ -121,7 +121,7 @@ class FetcherManager:
         self.follow(addresses)
 
     def stop(self, tps: Iterable[TopicPartition]) -> None:
-        """From here on no answer changes these logs."""
+        """Stops fetching: from here on no answer changes these logs."""
         for tp in tps:
             fetcher = self._owner.pop(tp, None)
             if fetcher is not None:
@@ -153,11 +153,11 @@ class ReplicaFetcher:
         self._connection: ClientConnection | None = None
 
     def add(self, partition: Partition, address: Address) -> None:
-        """Takes over a partition; whatever is under way for the others is interrupted."""
+        """Takes over a partition, and interrupts what is under way for the others."""
         follower_log = partition.require_log()
         state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
         if follower_log.epochs.latest < 0:
-            # nothing that epochs could judge: an empty log, or one older than epochs
+            # epochs say nothing of an empty log, or of one older than epochs
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
             state.offset, state.truncating = follower_log.log_end_offset, False
         self.states[partition.tp] = state
@@ -219,7 +219,7 @@ class ReplicaFetcher:
             await self._wait_added(max(min(s.ready_at for s in self.states.values()) - now, 0.001))
 
     def _hold_back(self, ready: dict[TopicPartition, FetchState], now: float) -> None:
-        """What the throttle stops is left out of this fetch, and looked at again in a while."""
+        """Leaves out of this fetch what the throttle stops; it is looked at again soon."""
         quota, now_ms = self.manager.throttles.follower, int(now * 1000)
         for tp, state in list(ready.items()):
             if not state.in_sync and quota.holds_back(tp, now_ms):
@@ -235,8 +235,8 @@ class ReplicaFetcher:
         state.ready_at = trio.current_time() + self._backoff_s(state.failures)
 
     def _backoff_s(self, failures: int) -> float:
-        """Up to replica.fetch.backoff.ms, and short at first: a follower often hears of a leader
-        before that one does, and acks=all waits for it."""
+        """Up to replica.fetch.backoff.ms, and short at first: a follower often learns of a leader
+        before the leader itself does, and acks=all waits for it."""
         longest = self.manager.config.replica_fetch_backoff_ms / 1000
         return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 10), longest)
 
@@ -260,7 +260,7 @@ class ReplicaFetcher:
         topics: dict[str, list[object]] = {}
         for tp, state in todo.items():
             if self.states.get(tp) is not state:
-                continue  # taken away while others were asked for
+                continue  # removed during a request for others
             partition = self.manager.partitions[tp]
             topics.setdefault(tp.topic, []).append(
                 request.OffsetForLeaderTopic.OffsetForLeaderPartition(
@@ -286,7 +286,7 @@ class ReplicaFetcher:
                 tp = TopicPartition(topic.topic, p.partition)
                 if self.states.get(tp) is todo.get(tp) is not None:
                     self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
-        # no checkpoint may say more than the cut logs hold when the first append follows
+        # no checkpoint may name more than the cut logs hold when the first append follows
         await self.manager.logs.settle()
 
     def _truncate(
@@ -328,7 +328,7 @@ class ReplicaFetcher:
             if n % AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             if self.states.get(tp) is not state:
-                continue  # taken away meanwhile
+                continue  # removed meanwhile
             asked[tp] = FetchPartition(
                 tp,
                 state.leader_epoch,
@@ -338,7 +338,7 @@ class ReplicaFetcher:
                 config.replica_fetch_max_bytes,
             )
         if not asked or self._adds != adds:
-            return  # what was added in between would have to wait for this fetch to end
+            return  # a partition added in between would wait for this fetch
         request = self._session.request(
             asked,
             replica_id=self.manager.broker_id,
@@ -401,7 +401,7 @@ class ReplicaFetcher:
         await self._flush_due(ready)
 
     async def _flush_due(self, fetched: Iterable[TopicPartition]) -> None:
-        """The next fetch says what this broker holds: with flush.messages=1, on the disk."""
+        """Flushes first, with flush.messages=1: the next fetch says what this broker has."""
         for tp in fetched:
             partition = self.manager.partitions.get(tp)
             if partition is None or partition.log is None or not partition.log.flush_due:
@@ -448,8 +448,8 @@ class ReplicaFetcher:
             quota.record(fetched.size, monotonic_ms())
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
-        """Our LEO is outside the leader's log: above its end after an unclean election, else below
-        its start.
+        """Finds a new place: our LEO is outside the leader's log, above its end after an unclean
+        election, else below its start.
         """
         state, partition = self.states.get(tp), self.manager.partitions.get(tp)
         if state is None or partition is None:

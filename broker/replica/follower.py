@@ -1,9 +1,9 @@
-"""What a leader knows of one follower: how far it has read, and when it was last caught up.
+"""A leader's view of one follower: how far it has read, and when it was last caught up.
 
-A follower's LEO is the offset that it asks for: to fetch from offset o is to say that everything
-below o is on its log.  It is caught up at a time t when it had read up to the LEO that the leader
-had at t; a follower that reads steadily but is always one fetch behind counts as caught up at its
-previous fetch (Kafka's Replica.scala).
+A follower's LEO is the offset that it asks for: a fetch from offset o says that everything below o
+is in its log.  It is caught up at a time t when it had read up to the LEO that the leader had at t.
+A follower that reads steadily but is always one fetch behind counts as caught up at its previous
+fetch (Kafka's Replica.scala).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Follower:
     last_fetch_leader_end: int = 0
 
     def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:
-        """It asked for `offset` while the leader's LEO was `leader_end`."""
+        """Notes a fetch from `offset` while the leader's LEO was `leader_end`."""
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end:
@@ -37,8 +37,8 @@ class Follower:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
 
     def new_term(self, new_leader: bool, in_isr: bool, leader_end: int, now_ms: int) -> None:
-        """A new leader epoch.  A member of the ISR gets its full time to show up; any other must
-        not hold the HW back.  What the log holds is known only to a leader that goes on."""
+        """Begins a new leader epoch.  A member of the ISR gets its full time to show up; any other
+        must not hold the HW back.  Only a leader that goes on knows what the log holds."""
         self.last_caught_up_ms = now_ms if in_isr else -(1 << 60)
         if new_leader:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET

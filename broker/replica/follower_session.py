@@ -1,8 +1,8 @@
 """The follower's side of an incremental fetch session (KIP-227).  Pure.
 
-The first request names every partition; the leader answers with a session id, and from then on only
-what changed is sent, in either direction.  Any error, or an id of 0, means starting over with all
-partitions.
+The first request names every partition.  The leader answers with a session id, and from then on
+only changes are sent, in either direction.  After any error, or an id of 0, the session starts over
+with all partitions.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The ISR of one partition, seen by its leader: committed in ZooKeeper, or pending there.
 
-Theory of operation.  The leader proposes a new ISR and writes it to the partition's state znode
-under the version that it last knew; until that write is settled, nobody can say which of the two
-ISRs is true.  So while a change is pending the HW counts the *union* of both, the maximal ISR
-(KIP-497's rule, kept here for ZooKeeper): a replica that may already be in the ISR can be elected,
-and must not miss what was acknowledged.  min.insync.replicas counts the committed ISR.  At most one
-change is pending.  A write refused for its version means that the controller decided something
-newer: the pending change is dropped, and no further one is proposed until the LeaderAndIsr that
-carries the decision has arrived.
+The leader proposes a new ISR and writes it to the partition's state znode under the version that it
+last knew.  Until that write is settled, it is unknown which of the two ISRs is true.  So while a
+change is pending the HW counts the *union* of both, the maximal ISR (KIP-497's rule, kept here for
+ZooKeeper): a replica that may already be in the ISR can be elected, and must not miss acknowledged
+records.  min.insync.replicas counts the committed ISR.  At most one change is pending.  A write
+refused for its version means that the controller decided something newer: the pending change is
+dropped, and no further one is proposed until the LeaderAndIsr with that decision has arrived.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from highwater.kafka.types import ANY_VERSION, ZkVersion
 
 @dataclass(slots=True)
 class Isr:
-    """`members` keep the order of ZooKeeper; `pending` is the proposal whose write is not settled
-    yet.
-    """
+    """`members` keep ZooKeeper's order; `pending` is the proposal whose write is not settled."""
 
     members: tuple[int, ...] = ()
     zk_version: ZkVersion = ANY_VERSION
@@ -30,7 +27,7 @@ class Isr:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the ISR as ZooKeeper has it now."""
+        """Every replica that may be in the ISR that ZooKeeper has now."""
         if self.pending is None:
             return self.members
         return self.members + tuple(b for b in self.pending if b not in self.members)
@@ -49,7 +46,7 @@ class Isr:
         self.members, self.pending, self.zk_version = self.pending, None, zk_version
 
     def refuse(self) -> None:
-        """ZooKeeper holds something newer, and what it says will come by LeaderAndIsr.
+        """ZooKeeper holds something newer, which a LeaderAndIsr will bring.
 
         The proposal stays in the maximal ISR: an earlier attempt whose outcome was unknown may have
         stood for a while, and counting one replica too many only delays the HW, never moves it
@@ -58,5 +55,5 @@ class Isr:
         self.refused = True
 
     def reset(self, members: tuple[int, ...], zk_version: ZkVersion) -> None:
-        """LeaderAndIsr tells the truth anew."""
+        """Takes the true ISR from a LeaderAndIsr."""
         self.members, self.zk_version, self.pending, self.refused = members, zk_version, None, False

@@ -1,14 +1,14 @@
-"""Writes ISR changes to ZooKeeper, under the version that the leader knew, and tells the controller
-of them.
+"""Writes ISR changes to ZooKeeper, under the version that the leader knew, and notifies the
+controller.
 
-One attempt can end in three ways.  It stood: the partition commits it.  The version was wrong:
-somebody wrote since, either an earlier attempt of ours whose answer was lost (then the znode holds
-exactly what we meant to write, one version on) or the controller (then the change is dropped).
-Nobody knows (the connection was lost): it is tried again until one of the first two is known;
-meanwhile the partition counts both ISRs.
+One attempt can end in three ways.  It succeeded: the partition commits it.  The version was wrong:
+another write came before, either an earlier attempt of ours whose answer was lost (then the znode
+holds exactly what we meant to write, one version on) or the controller's (then the change is
+dropped).  The outcome is unknown (the connection was lost): it is tried again until one of the
+first two is known; meanwhile the partition counts both ISRs.
 
 /isr_change_notification carries the partitions whose ISR changed, so that the controller can spread
-the new state.  The first change after a quiet time is told almost at once, what follows in batches,
+the new state.  The first change after a quiet time is told almost at once, later ones in batches,
 at most one every NOTIFY_EVERY_S.  (Kafka waits for 5 s without changes, 60 s at most; its brokers'
 Metadata is that much behind.)
 """
@@ -102,7 +102,7 @@ class IsrWriter:
         )
 
     async def _write(self, zk: ZooKeeper, change: IsrChange) -> ZkVersion | None:
-        """The version at which the change stands, or None where something newer does."""
+        """The version at which the change stands, or None if something newer does."""
         path = znodes.state_path(change.tp)
         state = znodes.PartitionState(
             change.controller_epoch,

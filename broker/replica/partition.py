@@ -1,8 +1,8 @@
 """One partition on one broker: its role, its high watermark, its followers and its ISR.
 
 Everything here is synchronous, so under trio each step is atomic: append and HW move together, and
-no lock is needed.  What must be written to ZooKeeper comes back as an `IsrChange`, for the replica
-manager to carry out.
+no lock is needed.  Changes for ZooKeeper are returned as an `IsrChange`, which the replica manager
+writes.
 
 The invariants that the simulation checks after each step (R1, R3, R7, R9 of the harness):
 
@@ -81,7 +81,7 @@ class IsrChange:
 
 
 class Partition:
-    """See the module's docstring.  `log` is None until the first LeaderAndIsr, and where the
+    """See the module's docstring.  `log` is None until the first LeaderAndIsr, and after its
     directory failed.
     """
 
@@ -97,14 +97,14 @@ class Partition:
         self.max_lag_ms = max_lag_ms
         """A follower that was last caught up longer ago than this leaves the ISR."""
         self.is_alive = is_alive
-        """Of a broker: only one that is alive may join the ISR."""
+        """Tells whether a broker is alive: only then may it join the ISR."""
         self.log: Log | None = None
         """None before `host` and while OFFLINE, else never; another directory's copy replaces it
         only where both end at the same offset."""
         self.role = Role.NONE
         """NONE before the first LeaderAndIsr and once deleted; OFFLINE is for good."""
         self.leader: BrokerId = NO_LEADER
-        """Whom LeaderAndIsr named for `leader_epoch`; `stop` leaves it."""
+        """The broker that LeaderAndIsr named for `leader_epoch`; `stop` leaves it."""
         self.leader_epoch = LeaderEpoch(-1)
         """The newest that LeaderAndIsr has named: never falls, -1 before the first."""
         self.controller_epoch = ControllerEpoch(0)
@@ -116,7 +116,7 @@ class Partition:
         self.removing: tuple[int, ...] = ()
         """Those of `replicas` that a reassignment takes away; empty without one."""
         self.isr = Isr()
-        """On a leader as ZooKeeper had it last, and at most one change; elsewhere unused."""
+        """On a leader as ZooKeeper last had it, and at most one change; elsewhere unused."""
         self.followers: dict[int, Follower] = {}
         """On a leader all other replicas and members of the ISR; elsewhere unused."""
         self._high_watermark = 0
@@ -133,20 +133,20 @@ class Partition:
     # ---------------------------------------------------------------- the log
 
     def host(self, log: Log, checkpoint: int, min_isr: int) -> None:
-        """Begins with this log; `checkpoint` is the HW that the checkpoint file has, and is kept
-        within the log that recovery has found.
+        """Begins with this log; `checkpoint` is the HW in the checkpoint file, and is kept within
+        the log that recovery has found.
         """
         self.log = log
         self.min_insync_replicas = min_isr
         self._set_high_watermark(max(log.log_start_offset, min(checkpoint, log.log_end_offset)))
 
     def log_moved(self, log: Log) -> None:
-        """A copy in another directory, equal to the log up to its end, takes the log's place."""
+        """Replaces the log by a copy in another directory, equal to the log up to its end."""
         self.require_log()
         self.log = log
 
     def configure(self, config: LogConfig, min_isr: int, now_ms: int) -> bool:
-        """The topic's configuration has changed; True where the HW moved."""
+        """Applies a changed configuration of the topic; True if the HW moved."""
         self.require_log().config = config
         self.min_insync_replicas = min_isr
         return self.is_leader and self.advance_high_watermark(now_ms)
@@ -168,7 +168,7 @@ class Partition:
             self.log.update_high_watermark(offset)
 
     def require_log(self) -> Log:
-        """Raises ApiError(KAFKA_STORAGE_ERROR) where the log's directory is offline."""
+        """Raises ApiError(KAFKA_STORAGE_ERROR) if the log's directory is offline."""
         if self.log is None or self.role is Role.OFFLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return self.log
@@ -195,7 +195,7 @@ class Partition:
         self.replicas, self.adding, self.removing = state.replicas, state.adding, state.removing
 
     def make_leader(self, state: LeaderAndIsr, now_ms: int) -> bool:
-        """Takes over (or goes on) as leader in a newer epoch; True where the HW moved.
+        """Takes over (or goes on) as leader in a newer epoch; True if the HW moved.
 
         The epoch's start offset is this log's end: whatever a follower holds at or above it in an
         older epoch is not part of this leader's history.
@@ -207,7 +207,7 @@ class Partition:
         self.role = Role.LEADER
         self.epoch_start_offset = log.log_end_offset
         log.epochs.lead(state.leader_epoch, log.log_end_offset)
-        # a replica that a reassignment takes away stays in the ISR for a moment, and counts so long
+        # a replica that a reassignment takes away stays, and counts, in the ISR for a moment
         others = [b for b in dict.fromkeys((*state.replicas, *state.isr)) if b != self.local_id]
         self.followers = {b: self.followers.get(b) or Follower(b) for b in others}
         for broker_id, follower in self.followers.items():
@@ -224,7 +224,7 @@ class Partition:
         self.generation += 1
 
     def stop(self, delete: bool) -> None:
-        """StopReplica: with `delete` this broker holds the partition no more, else it only ceases
+        """StopReplica: with `delete` this broker no longer holds the partition, else it only ceases
         to lead, and waits for the next LeaderAndIsr.
         """
         if delete:
@@ -236,7 +236,7 @@ class Partition:
         self.generation += 1
 
     def go_offline(self) -> None:
-        """Its directory failed: nothing is served, nothing more is written."""
+        """Its directory failed: nothing is served, and nothing more is written."""
         self.role = Role.OFFLINE
         self.log = None
         self.generation += 1
@@ -254,8 +254,8 @@ class Partition:
     def verify_transaction(
         self, producer_id: int, epoch: int, sequence: int, wall_ms: int
     ) -> Verification | None:
-        """What `append` must be shown with a batch that begins a transaction, once the transaction
-        coordinator has agreed (KIP-890); None where it need not be asked.
+        """The verification that `append` needs with a batch that begins a transaction, once the
+        transaction coordinator has agreed (KIP-890); None if it need not be asked.
         """
         log = self.leader_log()
         if not log.config.verify_transactions:
@@ -276,12 +276,12 @@ class Partition:
         looked_into: bool = False,
         verification: Verification | None = None,
     ) -> tuple[AppendInfo, bool]:
-        """Checks batches as their origin asks for, and appends them as leader; the second value is
-        True where the HW moved.
+        """Checks batches as their origin requires, and appends them as leader; the second value is
+        True if the HW moved.
 
         `looked_into` and `verification` are those of `checked` and of `Log.append_as_leader`.
-        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then what is wrong with the
-        batch or its producer), or OSError from the disk, with nothing changed.
+        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then errors of the batch or
+        its producer), or OSError from the disk, with nothing changed.
         """
         log = self.leader_log()
         if acks == -1 and len(self.isr.members) < self.effective_min_isr:
@@ -302,7 +302,7 @@ class Partition:
     def follower_fetched(
         self, follower_id: int, offset: int, log_start: int, now_ms: int
     ) -> tuple[bool, IsrChange | None]:
-        """A follower's fetch was read without an error: what it asked for is what it holds."""
+        """Records a follower's fetch, read without an error: it holds all below its offset."""
         log = self.leader_log()
         follower = self.followers.get(follower_id)
         if follower is None:
@@ -362,8 +362,7 @@ class Partition:
         return joined_at >= self.high_watermark and joined_at >= self.epoch_start_offset
 
     def isr_settled(self, change: IsrChange, zk_version: ZkVersion | None, now_ms: int) -> bool:
-        """The write of `change` stands at `zk_version`, or was refused (None); True where the HW
-        moved.
+        """The write of `change` stands at `zk_version`, or was refused (None); True if HW moved.
 
         An answer that arrives after a newer LeaderAndIsr is about a state that is gone.
         """
@@ -378,7 +377,7 @@ class Partition:
         return self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Moves the HW to the least LEO of those who count; True where it moved."""
+        """Moves the HW to the least LEO of the counted replicas; True if it moved."""
         log = self.log
         if log is None or self.under_min_isr:
             return False
@@ -428,7 +427,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed ends: the HW, or the first offset of an open transaction."""
+        """The end for read_committed: the HW, or the first offset of an open transaction."""
         if self.log is None:
             return self.high_watermark
         unstable = self.log.first_unstable_offset
@@ -444,7 +443,7 @@ class Partition:
         return log.epochs.end_offset_for(epoch, log.log_end_offset)
 
     def latest_offset(self, isolation_level: int) -> int:
-        """What ListOffsets(latest) answers a client; OFFSET_NOT_AVAILABLE until the HW has reached
+        """The answer to a client's ListOffsets(latest); OFFSET_NOT_AVAILABLE until the HW reaches
         this epoch (KIP-207), as it may lie below what the previous leader exposed."""
         self.leader_log()
         if self.high_watermark < self.epoch_start_offset:
@@ -456,7 +455,7 @@ class Partition:
     def append_fetched(
         self, records: memoryview, headers: list[BatchHeader], leader_hw: int, leader_start: int
     ) -> None:
-        """Appends what the leader sent, then follows its HW and log start offset."""
+        """Appends the leader's batches, then follows its HW and log start offset."""
         log = self.require_log()
         if headers:
             log.append_as_follower(records, headers)
@@ -467,8 +466,8 @@ class Partition:
             log.advance_log_start(leader_start)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the log as the leader's epochs demand.  The HW can only lie above `offset` where
-        this broker's HW came from a checkpoint of a log that lost its tail, or after an unclean
+        """Cuts the log as the leader's epochs demand.  The HW can only lie above `offset` if this
+        broker's HW came from a checkpoint of a log that lost its tail, or after an unclean
         election."""
         self.require_log().truncate_to(offset)
         self._set_high_watermark(min(self.high_watermark, offset))

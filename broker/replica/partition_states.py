@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica as the replica manager takes them: one shape for all versions."""
+"""LeaderAndIsr and StopReplica in the form for the replica manager: one shape for all versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import states_of
 
 STEP = 500
-"""Partitions that are decoded before others get their turn: 1 to 2 ms."""
+"""Partitions that are decoded before other tasks run: 1 to 2 ms."""
 UNKNOWN_LEADER_EPOCH = -1
 _GIVES_EACH_ITS_OWN = 3
 _GROUPS_BY_TOPIC = 1
@@ -19,7 +19,7 @@ _GROUPS_BY_TOPIC = 1
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrUpdate:
-    """One LeaderAndIsr request: the partitions in its order, and where live leaders are reached."""
+    """One LeaderAndIsr request: the partitions in its order, and the addresses of live leaders."""
 
     states: Sequence[tuple[TopicPartition, LeaderAndIsr]]
     leaders: Mapping[int, tuple[str, int]]
@@ -42,7 +42,7 @@ class StopReplica:
 
 
 def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpdate]:
-    """Of any version; pauses after each STEP partitions, and returns the whole."""
+    """Decodes any version; pauses after each STEP partitions, and returns the whole."""
     states: list[tuple[TopicPartition, LeaderAndIsr]] = []
     for topic, p in states_of(request):
         state = LeaderAndIsr(
@@ -64,9 +64,7 @@ def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpd
 
 
 def decode_stop_replica(request: Any, version: int) -> list[StopReplica]:
-    """v0 lists partitions, v1-2 group them by topic, v3 gives each a leader epoch and a flag of its
-    own.
-    """
+    """v0 lists partitions, v1-2 group them by topic, v3 adds a leader epoch and a flag to each."""
     if version >= _GIVES_EACH_ITS_OWN:
         return [
             StopReplica(

@@ -1,4 +1,4 @@
-"""What a read for a fetch gives, and KIP-595's check of a follower that says what it has."""
+"""The result of a read for a fetch, and KIP-595's check of the log of a follower."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class ReadResult:
 
 
 def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
-    """(epoch, end offset) where the log of who asks ends otherwise than this one went on; None
-    where they agree, and for those who do not say the epoch of the last record that they have.
+    """(epoch, end offset) at which the requester's log parts from this one; None if they agree, or
+    if the request does not give the epoch of the last record.
 
-    Raises ApiError: OFFSET_OUT_OF_RANGE as Kafka's Partition.readRecords does where nothing is
-    known of that epoch, and UNKNOWN_LEADER_EPOCH where it is later than our own.  Then we are a
-    leader that was replaced while it stood still, asked by a client whose metadata is as old.
-    Kafka says OFFSET_OUT_OF_RANGE there too, and the client begins anew from the start.
+    Raises ApiError: OFFSET_OUT_OF_RANGE like Kafka's Partition.readRecords if nothing is known of
+    that epoch, and UNKNOWN_LEADER_EPOCH if it is later than our own.  Then we are a leader that was
+    replaced while it stood still, asked by a client whose metadata is as old.  Kafka answers
+    OFFSET_OUT_OF_RANGE there too, and the client starts over.
     """
     if asked.last_fetched_epoch < 0:
         return None
@@ -53,7 +53,7 @@ def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int
 def slice_of(
     log: Log, asked: FetchPartition, max_bytes: int, limit: int, min_one: bool
 ) -> LogSlice:
-    """What there is to send below `limit`, which may be nothing.
+    """The batches to send below `limit`, perhaps none.
 
     Raises ApiError(OFFSET_OUT_OF_RANGE), and OSError of the disk.
     """
@@ -63,14 +63,14 @@ def slice_of(
 def counted_bytes(asked: FetchPartition, piece: LogSlice) -> int:
     """Bytes of a partition that count towards a fetch's min_bytes (DelayedFetch, case G).
 
-    All that there are below the limit, at most the partition's max_bytes: Kafka sends so many, the
-    last batch in part, where here only whole batches go out.  What has no room left in the answer
-    counts too, and the answer's first batch, which is sent whatever its size, counts whole.
+    All bytes below the limit, at most the partition's max_bytes: Kafka sends that many, the last
+    batch in part, while here only whole batches go out.  Bytes without room in the answer count
+    too, and the answer's first batch, which is sent whatever its size, counts whole.
     """
     return max(piece.size, min(piece.available, asked.max_bytes))
 
 
 def in_older_segment(piece: LogSlice, first: int) -> bool:
-    """Whether there is something to read, and the limit lies in a later segment than the one in
-    which the fetch offset lay when the fetch came, `first` (DelayedFetch, case F)."""
+    """Whether there is something to read, and the limit lies in a later segment than `first`, which
+    held the fetch offset when the fetch came (DelayedFetch, case F)."""
     return piece.available > 0 and first < piece.limit_segment

@@ -5,9 +5,9 @@ checkpoints.
 plain, synchronous methods (append and read never await); its tasks write ISR changes to ZooKeeper,
 look for lagging followers, checkpoint the HW and run the fetchers.
 
-News travels upward through `completed(kind, keys)`: whatever may let a delayed operation finish (an
-HW that moved, an append, a role that changed) hands its partitions to the completion sink, which
-looks into the purgatory.
+Changes are reported through `completed(kind, keys)`: whatever may let a delayed operation finish
+(an HW that moved, an append, a role that changed) hands its partitions to the completion sink,
+which looks into the purgatory.
 
 Source: kafka.server.ReplicaManager.
 """
@@ -50,12 +50,12 @@ log = logging.getLogger(__name__)
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
 WORK_AT_ONCE = 15
-"""What a LeaderAndIsr or StopReplica does before others get their turn: about 5 ms."""
+"""Partitions of a LeaderAndIsr or StopReplica that are treated before other tasks run: 5 ms."""
 
 
 class ReplicaManager:
-    """`is_alive` and `is_known` ask the metadata cache, `leader_lost` tells it that a fetcher's
-    connection broke; `zk` gives the live session or None.
+    """`is_alive` and `is_known` ask the metadata cache; `leader_lost` tells it that a fetcher's
+    connection broke; `zk` returns the live session or None.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class ReplicaManager:
     # ---------------------------------------------------------------- look-up
 
     def partition(self, tp: TopicPartition) -> Partition:
-        """Raises ApiError where this broker holds no replica of it: NOT_LEADER_OR_FOLLOWER where
-        others do, UNKNOWN_TOPIC_OR_PARTITION where nobody is known to.
+        """Raises ApiError if this broker holds no replica of it: NOT_LEADER_OR_FOLLOWER if others
+        do, UNKNOWN_TOPIC_OR_PARTITION if none is known.
         """
         partition = self.partitions.get(tp)
         if partition is None:
@@ -123,7 +123,7 @@ class ReplicaManager:
         looked_into: bool = False,
         verification: Verification | None = None,
     ) -> AppendInfo:
-        """`Partition.append`, whose errors it raises; a disk that fails takes its directory offline
+        """`Partition.append`, with its errors; a failing disk takes its directory offline
         (KAFKA_STORAGE_ERROR).
         """
         tp, wall_ms = partition.tp, self.world.clock.wall_ms()
@@ -148,7 +148,7 @@ class ReplicaManager:
         return info
 
     def flush_soon(self, partition: Partition) -> None:
-        """log.flush.interval.messages is reached: one flush takes all that was appended by then."""
+        """Plans a flush at log.flush.interval.messages; it takes all that was appended by then."""
         self._to_flush[partition.tp] = None
         self._flush_wanted.set()
 
@@ -203,7 +203,7 @@ class ReplicaManager:
         )
 
     def end_for(self, partition: Partition, replica_id: int, isolation: int) -> int:
-        """The end of what this reader may see.  Raises ApiError."""
+        """The end of the records that this reader may see.  Raises ApiError."""
         if replica_id != CONSUMER_REPLICA_ID:
             if replica_id not in partition.followers:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -220,7 +220,7 @@ class ReplicaManager:
             return leader_log.aborted_transactions(piece.base_offset, piece.next_offset)
 
     def held_back(self, tp: TopicPartition, replica_id: int) -> bool:
-        """Whether the throttle keeps records of it from this follower just now."""
+        """Whether the throttle keeps its records from this follower at the moment."""
         quota, partition = self.throttles.leader, self.partitions.get(tp)
         if partition is None or not quota.holds_back(tp, monotonic_ms()):
             return False
@@ -250,7 +250,7 @@ class ReplicaManager:
     async def leader_and_isr(
         self, update: LeaderAndIsrUpdate, admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Applies it once its turn has come and `admit` lets it through; raises as `admit` does."""
+        """Applies the request in its turn, if `admit` lets it through; raises as `admit` does."""
         async with self._changing:
             admit()
             errors: dict[TopicPartition, ErrorCode] = {}
@@ -275,7 +275,7 @@ class ReplicaManager:
         }
 
     def _may_make(self, is_new: bool) -> bool:
-        """A partition that is not new may be in a directory that is offline, and is not made."""
+        """Whether to create a log: one that is not new may be in a directory that is offline."""
         return is_new or not self.logs.offline_dirs
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -302,7 +302,7 @@ class ReplicaManager:
             if state.leader == self.broker_id:
                 moved = partition.make_leader(state, monotonic_ms())
                 if partition.log is not None and partition.log.flush_due:
-                    self.flush_soon(partition)  # what recovery found: no append may ever follow
+                    self.flush_soon(partition)  # for recovered records: no append may ever follow
                 log.info(
                     "%s: leader in epoch %d from offset %d, ISR %s",
                     tp, state.leader_epoch, partition.epoch_start_offset, list(state.isr),
@@ -314,7 +314,7 @@ class ReplicaManager:
                 partition.make_follower(state)
                 follow[tp] = leaders.get(state.leader)
                 log.info("%s: follows %d in epoch %d", tp, state.leader, state.leader_epoch)
-                self.high_watermark_moved(tp)  # those who wait here must hear that it leads no more
+                self.high_watermark_moved(tp)  # waiting answers must learn that it leads no more
             self._role_changed(partition)
         except OSError as e:
             if partition is not None:
@@ -343,7 +343,7 @@ class ReplicaManager:
         return int(override) if override is not None else self.config.min_insync_replicas
 
     def topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """/config/topics/T changed (or was read at start)."""
+        """Applies /config/topics/T, which changed (or was read at start)."""
         self.topic_overrides[topic] = overrides
         self.throttles.topic_configured(topic, overrides)
         for tp, partition in self.partitions.items():
@@ -355,7 +355,7 @@ class ReplicaManager:
     async def stop_replica(
         self, stops: Sequence[StopReplica], admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas; `admit` as for `leader_and_isr`."""
+        """Stops replicas; `admit` is as for `leader_and_isr`."""
         async with self._changing:
             admit()
             errors: dict[TopicPartition, ErrorCode] = {}
@@ -418,7 +418,7 @@ class ReplicaManager:
 
     @contextmanager
     def disk_of(self, partition: Partition) -> Iterator[None]:
-        """What is inside uses this partition's disk: where that fails, KAFKA_STORAGE_ERROR."""
+        """Guards code that uses this partition's disk: a failure there is KAFKA_STORAGE_ERROR."""
         try:
             yield
         except OSError as e:
@@ -432,7 +432,7 @@ class ReplicaManager:
         self.logs.fail_dir(self.logs.dir_of(partition.log), error)
 
     def dir_failed(self, log_dir: str) -> int:
-        """All partitions of a failed directory go offline at once; gives how many."""
+        """Takes all partitions of a failed directory offline at once; returns their number."""
         gone = [
             tp
             for tp, p in self.partitions.items()
@@ -443,7 +443,7 @@ class ReplicaManager:
         return len(gone)
 
     def partition_lost(self, partition: Partition) -> None:
-        """Its log is not there any more."""
+        """Handles the loss of its log."""
         self.fetchers.stop((partition.tp,))
         partition.go_offline()
         self._role_changed(partition)
@@ -459,7 +459,7 @@ class ReplicaManager:
             self.logs.checkpoint_high_watermarks(marks)
 
     def high_watermark_of(self, tp: TopicPartition) -> int:
-        """For retention: nothing at or above it may be deleted."""
+        """The limit of retention: nothing at or above it may be deleted."""
         partition = self.partitions.get(tp)
         return partition.high_watermark if partition is not None else 0
 

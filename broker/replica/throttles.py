@@ -1,15 +1,15 @@
-"""Replication throttles (KIP-73): how many bytes a second a reassignment may take from the others.
+"""Replication throttles (KIP-73): the bytes a second that a reassignment may take from the others.
 
-Two things make a throttle.  A topic lists its throttled replicas (leader.replication.throttled.
+A throttle has two parts.  A topic lists its throttled replicas (leader.replication.throttled.
 replicas, follower.…; `*` or partition:broker pairs), and a broker has a rate for them
 (leader.replication.throttled.rate, follower.…; set while it runs, none otherwise).  The leader
-counts what it sends of the partitions in its list, the follower what it receives; who is above the
-rate leaves them out until the average is down again.
+counts what it sends of the partitions in its list, the follower what it receives; a broker above
+the rate leaves those partitions out until the average is down again.
 
-A member of the ISR is never held back, only who catches up: records that producers wait for go on
-their way, and a throttle cannot shrink an ISR.  The leader looks into the ISR, the follower at its
-lag behind the HW.  The moves between log directories of one broker (KIP-113) have a rate of the
-same kind, for all of them (replica.alter.log.dirs.io.max.bytes.per.second).
+A member of the ISR is never held back, only a replica that catches up: records that producers wait
+for go on their way, and a throttle cannot shrink an ISR.  The leader looks into the ISR, the
+follower at its lag behind the HW.  The moves between log directories of one broker (KIP-113) have
+a rate of the same kind, for all of them (replica.alter.log.dirs.io.max.bytes.per.second).
 
 Pure: the time comes in as a value.  Source: kafka.server.ReplicationQuotaManager.
 """
@@ -32,7 +32,7 @@ EVERY = "*"
 
 
 class _SimpleRate(SampledRate):
-    """Over the time that was measured: a first burst counts as what it is."""
+    """A rate over the measured time: a first burst counts in full."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class ReplicationQuota:
         return partitions is None or tp.partition in partitions
 
     def holds_back(self, tp: TopicPartition, now_ms: int) -> bool:
-        """Whether this partition has to wait (unless its replica is in sync)."""
+        """Whether this partition must wait (unless its replica is in sync)."""
         return self.is_throttled(tp) and self.exceeded(now_ms)
 
     def exceeded(self, now_ms: int) -> bool:
@@ -82,7 +82,7 @@ class ReplicationQuota:
 
 
 def _pairs(listed: str) -> list[tuple[int, int]]:
-    """Of `0:1,1:2`; what is no pair is passed over (another broker wrote it)."""
+    """The pairs of a list such as `0:1,1:2`; other items, set by another broker, are passed over."""
     found = []
     for item in listed.split(","):
         partition, _, broker = item.strip().partition(":")
@@ -92,7 +92,7 @@ def _pairs(listed: str) -> list[tuple[int, int]]:
 
 
 class ReplicationThrottles:
-    """One broker's."""
+    """The throttles of one broker."""
 
     def __init__(self, config: Config) -> None:
         self._broker_id = config.broker_id
@@ -109,7 +109,7 @@ class ReplicationThrottles:
         self.follower.mark(topic, overrides.get(FOLLOWER_REPLICAS, ""), self._broker_id)
 
     def bound(self, rates: Mapping[str, int]) -> None:
-        """The broker's rates, as its dynamic configuration has them now."""
+        """Takes the broker's rates from its dynamic configuration."""
         for quota, name in (
             (self.leader, LEADER_RATE),
             (self.follower, FOLLOWER_RATE),

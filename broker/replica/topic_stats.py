@@ -1,9 +1,9 @@
-"""What goes through a broker, by topic: records, bytes, requests and failures (BrokerTopicMetrics).
+"""Traffic of a broker by topic: records, bytes, requests and failures (BrokerTopicMetrics).
 
 A request is counted once for each partition that it names, as in Kafka.  Every counter is kept by
-topic alone; the series of all topics together is their sum, made at the scrape, and a topic that
-has left the broker takes its series with it and leaves its numbers in that sum.  Kafka has some
-counters for all topics only: what replication moves, and why batches were refused.
+topic alone; the series of all topics together is their sum, made at the scrape.  A topic that has
+left the broker takes its series with it and leaves its numbers in that sum.  Kafka has some
+counters for all topics only: replication traffic, and reasons for refused batches.
 
 Source: kafka.server.BrokerTopicStats.
 """
@@ -54,7 +54,7 @@ _EXPECTED = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     )
 )
-"""Not failures: a client that is late, or that sent what it may not."""
+"""Not failures: the client is late, or sent something invalid."""
 
 
 class TopicStats:
@@ -79,7 +79,7 @@ class TopicStats:
 
 
 class BrokerTopicStats(dict[str, TopicStats]):
-    """Counters by topic, made when a topic is first asked for: ask for hosted ones only."""
+    """Counters by topic, made at the first use of a topic: ask for hosted ones only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class BrokerTopicStats(dict[str, TopicStats]):
         return found
 
     def produce_failed(self, topic: str, error: ApiError, size: int) -> None:
-        """A partition of a hosted topic did not take a client's batch."""
+        """Counts a client's batch that a partition of a hosted topic refused."""
         code = error.code
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             self[topic].bytes_rejected += size
@@ -115,7 +115,7 @@ class BrokerTopicStats(dict[str, TopicStats]):
             self[topic].failed_produce += 1
 
     def fetched(self, topic: str, error: int, size: int, to_follower: bool) -> None:
-        """One partition of a hosted topic was read for an answer."""
+        """Counts one partition of a hosted topic that was read for an answer."""
         stats = self[topic]
         stats.total_fetch += 1
         if size:
@@ -127,7 +127,7 @@ class BrokerTopicStats(dict[str, TopicStats]):
             stats.failed_fetch += 1
 
     def forget_all_but(self, hosted: Collection[str]) -> None:
-        """Topics of which this broker has no replica any more lose their series."""
+        """Drops the series of topics of which this broker no longer has a replica."""
         for topic in [topic for topic in self if topic not in hosted]:
             stats, gone = self.pop(topic), self._gone
             for name in TopicStats.__slots__:

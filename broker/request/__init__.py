@@ -1,1 +1,1 @@
-"""What a request needs on its way, whatever its API: its answer, its wait, its times."""
+"""The parts of a request that do not depend on its API: its answer, its wait, its times."""

@@ -1,4 +1,4 @@
-"""Work of thousands of partitions, written as a generator that pauses where others may go on."""
+"""Work on thousands of partitions, written as a generator that pauses so that others may go on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def in_steps(steps: Generator[None, None, T]) -> T:
-    """What they return; others get their turn wherever they pause."""
+    """Runs the steps and returns their result; other tasks run at each pause."""
     while True:
         try:
             next(steps)
@@ -21,7 +21,7 @@ async def in_steps(steps: Generator[None, None, T]) -> T:
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """What they return, without a pause."""
+    """Runs the steps without a pause and returns their result."""
     while True:
         try:
             next(steps)

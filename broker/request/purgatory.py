@@ -1,13 +1,13 @@
-"""Purgatory: where an answer waits for something to happen, or for its time-out.
+"""Purgatory: holds an answer until an event, or until its time-out.
 
 A delayed operation (Kafka's DelayedOperation) is an acks=all Produce waiting for the HW, a Fetch
 waiting for bytes, an election waiting for leaders.  It is *watched* under keys (a partition, a
-group): whoever changes something says so by `check(kind, keys)`, and what is watched there looks
-again.  It ends exactly once, by `try_complete` giving an answer or by `on_expire`; nobody but the
-purgatory calls them, the first time when it is submitted.  Everything that refers to it (watch
-lists, the timing wheel) is taken back at its end, so that nothing completed is ever kept.  Kafka
-leaves completed operations in the watch lists and purges them now and then, because its lists are
-under locks; here there is one thread, removal costs O(1) a key, and the two
+group).  Code that changes something calls `check(kind, keys)`, and the operations watched there
+look again.  An operation ends exactly once, when `try_complete` returns an answer or by
+`on_expire`; only the purgatory calls them, the first time when it is submitted.  All references to
+it (watch lists, the timing wheel) are removed at its end, so that nothing completed is ever kept.
+Kafka leaves completed operations in the watch lists and purges them now and then, because its lists
+are under locks.  Here there is one thread, removal costs O(1) a key, and the two
 `purgatory.purge.interval.requests` settings have nothing left to do.
 
 Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted returns watch
@@ -40,7 +40,7 @@ Failed = Callable[[Exception], None]
 
 
 def _deadline(due_ms: int | None) -> float:
-    """A little late, so that `monotonic_ms` has reached `due_ms` then in spite of rounding."""
+    """Slightly late, so that `monotonic_ms` has reached `due_ms` in spite of rounding."""
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
 
 
@@ -49,7 +49,7 @@ def _nothing() -> None:
 
 
 class _Alarm(TimerTask):
-    """A time-out for whoever needs one."""
+    """A time-out with a callback."""
 
     __slots__ = ("_ring",)
 
@@ -72,7 +72,7 @@ class DelayedOperation(TimerTask):
     kind: ClassVar[str]
     """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
     overlaps: ClassVar[bool] = False
-    """Its work is done and only others are waited for: the connection's next request may come."""
+    """Its work is done and it only waits for others: the connection's next request may come."""
 
     keys: Sequence[Hashable]
     timeout_ms: int
@@ -82,11 +82,11 @@ class DelayedOperation(TimerTask):
     _watched_by: Purgatories | None
 
     def heard(self, key: Hashable) -> None:
-        """There is news under this one of its keys; `try_complete` follows."""
+        """Takes news under this one of its keys; `try_complete` follows."""
 
     @abstractmethod
     def try_complete(self) -> Response | None:
-        """The answer, where what it waits for has happened.  Never called again after that."""
+        """The answer, if what it waits for has happened.  Never called again after that."""
 
     @abstractmethod
     def on_expire(self) -> Response:
@@ -120,9 +120,9 @@ class Purgatories:
         self._sleeps_until: int | None = None
 
     def submit(self, op: DelayedOperation, respond: Respond, failed: Failed | None = None) -> None:
-        """Answers at once where it can; else watches the operation's keys and its time-out.
+        """Answers at once if possible; otherwise watches the operation's keys and its time-out.
 
-        `failed` gets what `try_complete` or `on_expire` raised; the operation is over then.
+        `failed` gets the exception of `try_complete` or `on_expire`; the operation is over then.
         """
         op._respond = respond
         op._failed = failed
@@ -146,7 +146,7 @@ class Purgatories:
         self._add(op, self._now_ms() + op.timeout_ms)
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
-        """A time-out on the shared wheel, for whoever needs one (throttled connections do)."""
+        """A time-out on the shared wheel, for other users (throttled connections)."""
         alarm = _Alarm(callback)
         self._add(alarm, due_ms)
         return alarm
@@ -162,7 +162,7 @@ class Purgatories:
             self._sleeping.deadline = _deadline(due)
 
     def check(self, kind: str, keys: Iterable[Hashable]) -> int:
-        """Lets the operations watched under these keys look again; gives how many completed."""
+        """Lets the operations watched under these keys look again; returns how many completed."""
         found = self._kinds.get(kind)
         if found is None:
             return 0
@@ -183,18 +183,18 @@ class Purgatories:
         return completed
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Of each kind: watched (an operation counts once for each key), and delayed operations."""
+        """By kind: watched keys (an operation counts once for each), and delayed operations."""
         return {
             name: (sum(map(len, kind.watched.values())), kind.pending)
             for name, kind in self._kinds.items()
         }
 
     def expirations(self) -> dict[str, int]:
-        """Of each kind: how many operations ended by their time-out."""
+        """By kind, the number of operations that ended by their time-out."""
         return {name: kind.expired for name, kind in self._kinds.items()}
 
     async def run(self) -> None:
-        """Expiry: one task, which sleeps until the next bucket of the wheel is due."""
+        """Expires operations: one task, which sleeps until the next bucket of the wheel is due."""
         while True:
             if self._wheel is not None:
                 self._wheel.advance(self._now_ms())
@@ -212,7 +212,7 @@ class Purgatories:
         return kind
 
     def _try(self, op: DelayedOperation) -> bool:
-        """Whether it is over now (with an answer, or by an exception)."""
+        """Tries it; returns whether it is over now (with an answer, or by an exception)."""
         try:
             answer = op.try_complete()
         except Exception as exc:
@@ -244,7 +244,7 @@ class Purgatories:
             op._failed(exc)
 
     def _forget(self, op: DelayedOperation) -> None:
-        """From here on it is over: out of every watch list, and off the wheel."""
+        """Ends it: takes it out of every watch list, and off the wheel."""
         assert not op.completed, "a delayed operation completes once"
         op.completed = True
         if op._watched_by is None:
@@ -265,8 +265,8 @@ class Purgatories:
 class CompletionSink:
     """Collects watch keys, and lets the purgatories look at them once per pass of the loop.
 
-    What that answers goes out between `hold` and `go`: a HW that moves answers several requests of
-    one connection.
+    The answers that result leave between `hold` and `go`: a HW that moves answers several requests
+    of one connection.
     """
 
     def __init__(self, purgatories: Purgatories) -> None:
@@ -277,7 +277,7 @@ class CompletionSink:
         self._waker = Waker()
 
     def add(self, kind: str, keys: Iterable[Hashable]) -> None:
-        """News for the operations of that kind watched under these keys."""
+        """Notes news for the operations of that kind watched under these keys."""
         collected = self._keys.get(kind)
         if collected is None:
             collected = self._keys[kind] = {}
@@ -285,7 +285,7 @@ class CompletionSink:
         collected.update(dict.fromkeys(keys))
 
     def drain(self) -> int:
-        """Looks at everything collected so far; what that adds again waits for the next pass."""
+        """Looks at everything collected so far; keys added meanwhile wait for the next pass."""
         keys, self._keys = self._keys, {}
         self.hold()
         try:

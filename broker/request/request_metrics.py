@@ -1,9 +1,9 @@
-"""What a broker measures of every request, and the registry of everything else it measures.
+"""A broker's measurements of every request, and the registry of all its other metrics.
 
 Each API has its own times, counts by version and counts of errors by name, as Kafka's
-RequestMetrics; Fetch has them three times: apart for consumers and followers, and together (which
-is added up at the scrape).  Throttle times are of those requests alone whose client was throttled.
-Recording one request costs about a microsecond and a half.
+RequestMetrics.  Fetch has them three times: apart for consumers and followers, and together (added
+up at the scrape).  Throttle times include only requests whose client was throttled.  Recording one
+request costs about a microsecond and a half.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MeasuredRequest(Protocol):
 
 
 class ApiMetrics:
-    """One API's (or, of Fetch, one kind of client's) requests."""
+    """The requests of one API (or, for Fetch, of one kind of client)."""
 
     __slots__ = (
         "by_version",
@@ -99,7 +99,7 @@ class ApiMetrics:
         return sum(self.by_version.values())
 
     def record(self, request: MeasuredRequest, sent: int) -> None:
-        """Everything about a request whose answer has left at `sent`."""
+        """Records everything about a request whose answer has left at `sent`."""
         version = request.api_version
         self.by_version[version] = self.by_version.get(version, 0) + 1
         self.request_bytes.record(request.size << SIZE_SHIFT)
@@ -120,7 +120,7 @@ class ApiMetrics:
             self.errors[name] = self.errors.get(name, 0) + 1
 
     def add(self, other: ApiMetrics) -> None:
-        """Takes in what another one has recorded."""
+        """Adds what another one has recorded."""
         for version, n in other.by_version.items():
             self.by_version[version] = self.by_version.get(version, 0) + n
         for name, n in other.errors.items():
@@ -152,7 +152,7 @@ class Metrics(Registry):
         return super().collect(now_ns)
 
     def by_name(self) -> dict[str, ApiMetrics]:
-        """Fetch is the sum of its two kinds."""
+        """The metrics by API; Fetch is the sum of its two kinds."""
         found = dict(self.requests)
         kinds = [found[name] for name in _FETCHES if name in found]
         if kinds:

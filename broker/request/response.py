@@ -1,4 +1,4 @@
-"""An answer, as a handler makes it and a connection sends it."""
+"""An answer, from a handler to a connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FileSlice:
     """A run of whole record batches in a segment, sent by sendfile.
 
     The segment is pinned (`File` stays open) until the slice was sent; if it became shorter
-    meanwhile, the connection is closed, and never a short frame is sent.
+    meanwhile, the connection is closed, so that no short frame is ever sent.
     """
 
     file: File
@@ -29,7 +29,7 @@ Part = Buffer | FileSlice
 
 
 class Extra(NamedTuple):
-    """What an answer cost beyond its time, where records had to be converted for it."""
+    """The cost of an answer beyond its time, if records had to be converted for it."""
 
     temporary_memory_bytes: int = 0
     conversions_ns: int = 0
@@ -40,7 +40,7 @@ class Response:
     """An answer: a message to encode at the request's version, or the parts of a body already
     encoded.
 
-    `then_close` closes the connection once it was sent.
+    `then_close` closes the connection after it was sent.
     """
 
     message: Any = None
@@ -53,7 +53,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """acks=0, or a request that nobody waits for any more.  `close` drops the connection, which is
-    how the client learns of an error."""
+    """acks=0, or a request whose client no longer waits.  `close` drops the connection, which tells
+    the client of an error."""
 
     close: bool = False

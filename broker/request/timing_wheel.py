@@ -1,10 +1,10 @@
 """A hierarchical timing wheel: a million time-outs, constant cost each, no timer per request.
 
-Time-outs of requests are nearly always cancelled, so insertion and removal have to be cheap and
-expiry may cost a little more.  A wheel of 20 buckets of 1 ms takes what ends within 20 ms; what
-ends later goes to the wheel above it, whose buckets are 20 ms wide, and so on: five wheels reach 53
-minutes.  When a bucket of a higher wheel is due, its entries are inserted again, which moves them
-down until they end to the millisecond.  An entry thus moves at most once per level.
+Time-outs of requests are nearly always cancelled, so insertion and removal must be cheap and expiry
+may cost a little more.  A wheel of 20 buckets of 1 ms takes what ends within 20 ms; later time-outs
+go to the wheel above it, whose buckets are 20 ms wide, and so on: five wheels reach 53 minutes.
+When a bucket of a higher wheel is due, its entries are inserted again, which moves them down until
+they end to the millisecond.  An entry thus moves at most once per level.
 
 A heap holds only the buckets in use, one item each however many entries there are, so the caller
 can sleep until the next due bucket instead of ticking every millisecond.  A bucket is a dict, which
@@ -20,9 +20,9 @@ from heapq import heappop, heappush
 
 
 class TimerTask(ABC):
-    """What a time-out is for; it is its own entry in the wheel, so that one object is touched.
+    """The action of a time-out; it is its own entry in the wheel, so that one object is touched.
 
-    `due_ms` is absolute, and there once it was added.
+    `due_ms` is absolute, and is set when the task is added.
     """
 
     __slots__ = ("_bucket", "due_ms")
@@ -32,11 +32,11 @@ class TimerTask(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Its time has come."""
+        """Called when its time has come."""
 
     @property
     def timed(self) -> bool:
-        """Whether it is on a wheel; only of a task that was added once."""
+        """Whether it is on a wheel; only for a task that was added once."""
         return self._bucket is not None
 
     def cancel(self) -> None:
@@ -55,7 +55,7 @@ class _Wheel:
         self.interval = tick * size
         self.buckets: list[dict[TimerTask, None]] = [{} for _ in range(size)]
         self.due = [-1] * size
-        """When each bucket is due, where it stands in the heap; else -1."""
+        """The bucket's due time if it is in the heap; else -1."""
 
 
 class TimingWheel:
@@ -74,18 +74,18 @@ class TimingWheel:
         self._insert(task, max(due_ms, self._now + self._tick))
 
     def next_due_ms(self) -> int | None:
-        """When `advance` has to be called next (at the latest); None where nothing is pending."""
+        """The latest time for the next call of `advance`; None if nothing is pending."""
         heap = self._heap
         while heap:
             due, level, index = heap[0]
             if self._wheels[level].buckets[index]:
                 return due
-            heappop(heap)  # all that was in it was cancelled: not worth waking up for
+            heappop(heap)  # all its entries were cancelled: not worth waking up for
             self._wheels[level].due[index] = -1
         return None
 
     def advance(self, now_ms: int) -> int:
-        """Runs what is due at `now_ms`, in order of time, then of insertion; gives how many.
+        """Runs what is due at `now_ms`, in order of time, then of insertion; returns the number.
 
         A task may add and cancel others.
         """

@@ -1,4 +1,4 @@
-"""Configuration in use: which property holds for a topic, a broker, a client; and how it changes.
+"""Configuration in use: the property in force for a topic, a broker, a client; and its changes.
 
-Every broker follows /config/changes and reads anew what was named there (`config_changes`).
+Every broker follows /config/changes and reads again what is named there (`config_changes`).
 """

@@ -1,4 +1,4 @@
-"""Quotas in ZooKeeper: reading those that a filter asks for, and changing an entity's.
+"""Quotas in ZooKeeper: reads those that a filter asks for, and changes an entity's.
 
 An entity is a user, a client id, both, or an address; each by name, or the default (no name).
 Configurations are under /config/users, /config/clients and /config/ips; a change is announced under
@@ -64,8 +64,8 @@ class Operation(NamedTuple):
 async def describe(
     zk: ZooKeeper, components: Sequence[Component], strict: bool
 ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-    """Entities that meet every condition, and their quotas; a strict filter wants no other types
-    of entity than it names.  Raises ApiError.
+    """Entities that meet every condition, and their quotas; a strict filter excludes entities with
+    types that it does not name.  Raises ApiError.
     """
     _check_filter(components)
     asked = [c.entity_type for c in components]
@@ -118,7 +118,7 @@ async def _all(zk: ZooKeeper) -> AsyncIterator[tuple[dict[str, str | None], dict
 
 
 async def entity_names(zk: ZooKeeper, folder: str) -> list[str]:
-    """What is configured in a folder of /config, as it is stored."""
+    """The configured names in a folder of /config, as they are stored."""
     try:
         return sorted(await zk.children(f"{znodes.CONFIG}/{folder}"))
     except NoNode:
@@ -126,7 +126,7 @@ async def entity_names(zk: ZooKeeper, folder: str) -> list[str]:
 
 
 async def read_entity(zk: ZooKeeper, path: str) -> dict[str, str]:
-    """Its configuration; empty where it has none."""
+    """The entity's configuration; empty if it has none."""
     try:
         data, _ = await zk.get(f"{znodes.CONFIG}/{path}")
     except NoNode:
@@ -156,14 +156,14 @@ async def alter(
             try:
                 await write_entity(zk, path, config, version)
             except (BadVersion, NodeExists):
-                continue  # another one changed it meanwhile
+                continue  # another writer changed it meanwhile
             return
 
 
 async def write_entity(
     zk: ZooKeeper, path: str, config: Mapping[str, str], version: int | None
 ) -> None:
-    """Writes the znode (a new one where there is no version) and tells all brokers."""
+    """Writes the znode (a new one if there is no version) and tells all brokers."""
     data = znodes.encode_config(config)
     if version is not None:
         await zk.set(f"{znodes.CONFIG}/{path}", data, version)

@@ -1,10 +1,10 @@
 """Configuration that changes while the broker runs: of topics, brokers, users, clients, addresses.
 
-Whoever changes /config/topics/T also adds a sequential znode under /config/changes that names it.
-Every broker watches that folder, and on each child it has not seen yet reads the named
+A broker or tool that changes /config/topics/T also adds a sequential znode under /config/changes
+that names it.  Every broker watches that folder, and for each new child reads the named
 configuration again.  The order is: set the watch with the listing, then read, so that no change
-falls between.  Children are old after fifteen minutes and then removed by whoever sees them; a
-broker reads all configurations at its start, so it needs none of the old ones.
+falls between.  Children are old after fifteen minutes, and any broker that sees them then removes
+them; a broker reads all configurations at its start, so it needs none of the old ones.
 
 Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
 """
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 ApplyTopic = Callable[[str, Mapping[str, str]], None]
 ApplyEntity = Callable[[str, Mapping[str, str]], None]
-"""Is given what stands after /config/ (users/U, users/U/clients/C, brokers/N ...) and what it says;
-may raise ValueError."""
+"""Gets a path below /config/ (users/U, users/U/clients/C, brokers/N ...) and its properties; may
+raise ValueError."""
 CHANGE_EXPIRATION_S = 15 * 60
 RETRY_S = 0.1
 _PREFIX = "config_change_"
 
 
 class TopicConfigs:
-    """Topics' overrides, applied whenever one of them is read: by whoever follows the changes, by a
-    new topic, and by DescribeConfigs, so that what a broker shows is also what it goes by.
+    """Topics' overrides, applied whenever one of them is read: after a change, for a new topic, and
+    by DescribeConfigs, so that a broker shows what it applies.
     """
 
     def __init__(self, apply: ApplyTopic) -> None:
@@ -44,9 +44,9 @@ class TopicConfigs:
         """The ZooKeeper transaction of the newest change that was applied."""
 
     async def look(self, zk: ZooKeeper, topic: str) -> dict[str, str]:
-        """A topic's overrides; none where it has no configuration znode.
+        """A topic's overrides; none if it has no configuration znode.
 
-        Two that read at once may go on in either order: the older of two changes is not applied
+        Two concurrent reads may go on in either order: the older of two changes is not applied
         after the newer.  Raises ValueError for a znode that is not understood.
         """
         try:
@@ -63,7 +63,7 @@ class TopicConfigs:
 
 
 class TopicConfigSource(Protocol):
-    """A broker's session, if it has one, and the topics' configurations that it goes by."""
+    """A broker's session, if it has one, and the topics' configurations that it applies."""
 
     @property
     def session(self) -> ZooKeeper | None: ...
@@ -79,7 +79,7 @@ class TopicConfigSource(Protocol):
 async def load_new_topics(source: TopicConfigSource, topics: Iterable[str]) -> None:
     """Reads the configuration of topics whose first partitions are about to be hosted here.
 
-    Nobody announces a new topic under /config/changes, so this is the only way to learn of it in
+    A new topic is not announced under /config/changes, so this is the only way to learn of it in
     time.  While ZooKeeper does not answer it waits, rather than serve a topic under other rules
     than its own; once the session has ended, the next one reads everything.
     """
@@ -101,7 +101,7 @@ async def load_new_topics(source: TopicConfigSource, topics: Iterable[str]) -> N
 class DynamicConfigWatcher:
     """Follows /config/changes for one ZooKeeper session.
 
-    `topics` looks at every configured topic at the start, and after each change; `apply_entity` is
+    `topics` reads every configured topic at the start, and after each change; `apply_entity` is
     called for everything else.
     """
 
@@ -170,9 +170,7 @@ class DynamicConfigWatcher:
         await self._purge(names)
 
     async def _purge(self, names: list[str]) -> None:
-        """Removes what this broker saw more than fifteen minutes ago: every live broker has read
-        it.
-        """
+        """Removes what this broker saw over fifteen minutes ago: all live brokers have read it."""
         now = trio.current_time()
         self._seen = {name: self._seen.get(name, now) for name in names}
         for name, since in self._seen.items():

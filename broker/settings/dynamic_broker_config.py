@@ -1,17 +1,17 @@
 """Dynamic broker configuration: properties that change while the broker runs (KIP-226).
 
 /config/brokers/N is for broker N, /config/brokers/<default> for all of them.  A value set for the
-broker wins over the default, and both over what its file says; taken away again, the file's value
-is back.  Every broker follows /config/changes and reads both znodes anew.
+broker wins over the default, and both over the broker's file; without them the file's value holds
+again.  Every broker follows /config/changes and reads both znodes again.
 
-The table of configuration says what can be changed (`config_table.DYNAMIC`).  Kafka lists more:
-listeners, security, background.threads and the number of recovery threads.  They are refused rather
-than stored unheeded, as nothing here would follow.
+The table of configuration says what can be changed (`kafka/config/table.DYNAMIC`).  Kafka lists
+more: listeners, security, background.threads and the number of recovery threads.  They are refused
+rather than stored without effect, as nothing here would follow.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
 
-The rates of replication throttles (`throttles.RATES`) can be given in this way only: a file has no
+The rates of replication throttles (`throttles.RATES`) can only be given in this way: a file has no
 place for them.
 
 Source: kafka.server.DynamicBrokerConfig.
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT = "<default>"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
-"""The controller looks it up when it elects, and is told when it becomes true."""
+"""The controller reads it when it elects, and is told when it becomes true."""
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
 
 
@@ -52,14 +52,15 @@ def is_foreign(name: str) -> bool:
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether the value is never shown: a secret's, or one that nobody here knows."""
+    """Whether the value is never shown: a secret, or a name unknown here."""
     return is_secret(name) or is_foreign(name)
 
 
 class DynamicBrokerConfig:
-    """One broker's; `config` is changed in place, so that whoever reads it at its use follows.
+    """The configuration of one broker; `config` is changed in place, so that code which reads it at
+    each use follows.
 
-    `on_change` is told the names of what has changed, for those who keep values of their own.
+    `on_change` gets the names of what has changed, for parts that keep copies.
     """
 
     def __init__(self, config: Config) -> None:
@@ -67,12 +68,12 @@ class DynamicBrokerConfig:
         self.default: dict[str, str] = {}
         self.on_change: Callable[[Sequence[str]], None] = lambda names: None
         self.rates: dict[str, int] = {}
-        """Bytes a second, by the names in RATES; those that are set."""
+        """Bytes a second, by the names in RATES, if set."""
         self._config = config
         self._static = {name: getattr(config, row.attribute) for name, row in DYNAMIC.items()}
 
     def configured(self, entity: str, properties: Mapping[str, str]) -> None:
-        """/config/brokers/`entity` as it is now; any broker's but this one's is passed over."""
+        """Applies /config/brokers/`entity`; another broker's is passed over."""
         if entity == DEFAULT:
             self.default = dict(properties)
         elif entity == str(self._config.broker_id):
@@ -94,7 +95,7 @@ class DynamicBrokerConfig:
             self.on_change(tuple(changed))
 
     def _tell_unheeded(self, entity: str, properties: Mapping[str, str]) -> None:
-        """An older or another broker may have set what nothing here follows."""
+        """Logs properties without effect, which an older or another broker may have set."""
         passed_over = sorted(
             n for n in properties if n not in DYNAMIC and n not in RATES and not is_foreign(n)
         )
@@ -118,7 +119,7 @@ class DynamicBrokerConfig:
         return values
 
     def check(self, entity: str, properties: Mapping[str, str]) -> None:
-        """Raises ApiError for what cannot be set, or not together with the rest."""
+        """Raises ApiError for what cannot be set, alone or together with the rest."""
         values: dict[str, Any] = {}
         for name, text in properties.items():
             if name in RATES:
@@ -149,7 +150,7 @@ class DynamicBrokerConfig:
             raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
 
     def _check_threads(self, name: str, wanted: int) -> None:
-        """Kafka changes a number of threads by no more than a factor of two at once."""
+        """Kafka changes a number of threads by a factor of two at most."""
         now = getattr(self._config, DYNAMIC[name].attribute)
         if wanted < 1:
             detail = f"{name}={wanted}: must be at least 1"

@@ -1,4 +1,4 @@
-"""What a client is told when ZooKeeper goes away in the middle of a change."""
+"""The answer to a client when ZooKeeper goes away in the middle of a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from highwater.world.api import ConnectionLoss, SessionExpired
 
 @contextmanager
 def zookeeper_errors() -> Iterator[None]:
-    """Turns a lost connection into an answer: nobody knows whether the write was done."""
+    """Turns a lost connection into an answer: whether the write was done is unknown."""
     try:
         yield
     except (ConnectionLoss, SessionExpired) as e:
