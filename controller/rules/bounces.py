@@ -1,17 +1,17 @@
-"""Which lives of brokers a controller has dealt with, told to the controllers after it.
+"""Records the lives of brokers that a controller has dealt with, for the controllers after it.
 
-A broker that comes back after a crash may have lost the end of its log: what is acknowledged need
-not be on a disk, only in the memory of every member of the ISR.  So it has to leave the ISRs before
+A broker that comes back after a crash may have lost the end of its log: acknowledged records need
+not be on a disk, only in the memory of every member of the ISR.  So it must leave the ISRs before
 it can lead, and comes back into them by catching up.  A controller sees that a broker came back
-because its broker epoch, the czxid of its registration, is another than the one it knew (KIP-380).
-A *new* controller knew none.  Where a broker restarts fast enough to take its own stale
-registration over, and the controller moves meanwhile (most of all to that very broker), nobody
-would notice: it would go on leading, in the same leader epoch, what it has lost the end of.
+because its broker epoch, the czxid of its registration, differs from the known one (KIP-380).
+A *new* controller knows none.  A broker may restart fast enough to take its own stale registration
+over while the controller moves (most of all to that very broker).  Then no controller would notice:
+the broker would go on leading, in the same leader epoch, with a log that has lost its end.
 
-So the epochs that were dealt with are kept in ZooKeeper, in a znode of our own.  It is written
-after the ISRs are, by the same guarded writes, so that it never says too much.  A broker whose
-registration is not in it is taken as bounced by the next controller.  Where another program was the
-controller meanwhile, the record is behind, and the price is one shrink and expand of some ISRs.
+So the epochs that were dealt with are kept in ZooKeeper, in a znode that Kafka does not have.  It
+is written after the ISRs are, by the same guarded writes, so that it never says too much.  A broker
+whose registration is not in it is taken as bounced by the next controller.  If another program was
+the controller meanwhile, the record is behind, and the price is one shrink and expand of some ISRs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = logging.getLogger("controller")
 
 
 def unhandled(registered: Mapping[BrokerId, BrokerInfo]) -> Procedure[list[BrokerId]]:
-    """The registered brokers that no controller before this one has dealt with.
+    """The registered brokers that no earlier controller has dealt with.
 
-    Without a record (the first controller of a cluster) nothing is known, and nobody is suspected.
+    Without a record (the first controller of a cluster) there are none.
     """
     (answer,) = yield from read([Get(znodes.HANDLED_BROKER_EPOCHS)])
     if answer is None:
@@ -47,7 +47,7 @@ def unhandled(registered: Mapping[BrokerId, BrokerInfo]) -> Procedure[list[Broke
 
 
 def handled(state: State) -> Procedure[None]:
-    """All brokers that are known now have been dealt with."""
+    """Records that all brokers known now have been dealt with."""
     known = {**state.brokers, **state.suspected}
     data = znodes.encode_handled_epochs({b: info.epoch for b, info in known.items()})
     (result,) = yield from write([(SetData(znodes.HANDLED_BROKER_EPOCHS, data),)])

@@ -1,12 +1,12 @@
 """Brokers that come, go, bounce, lose a log directory, fall under suspicion or answer again.
 
-A broker is known by its registration, and by the czxid of it, the broker epoch: a broker that was
-away for less than the controller needed to look has another epoch, and that is handled as failure
+A broker is known by its registration, and by the czxid of it, the broker epoch.  A broker that was
+away for less time than the controller needed to look has another epoch.  That is handled as failure
 and start-up (a bounce), because the restarted broker knows nothing of what was sent before.
 
-Suspicion comes before the registration goes.  What is done about it can always be taken back:
-leaders move only where another live member of the ISR can lead, and replicas leave the ISR only
-where the leader is another.  The rest waits for the registration.
+Suspicion comes before the registration goes.  Everything done about it can be taken back: leaders
+move only if another live member of the ISR can lead, and replicas leave the ISR only if the leader
+is another.  The rest waits for the registration to go.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_registrations() -> Procedure[dict[BrokerId, BrokerInfo]]:
 
 
 def changed(state: State) -> Procedure[None]:
-    """/brokers/ids has other children."""
+    """Handles new or missing children of /brokers/ids."""
     now = yield from read_registrations()
     known = {**state.brokers, **state.suspected}
     new = [b for b in now if b not in known]
@@ -80,7 +80,7 @@ def changed(state: State) -> Procedure[None]:
 
 
 def modified(state: State, broker: BrokerId) -> Procedure[None]:
-    """The data of a registration changed: other endpoints, which all are told of."""
+    """Handles changed data of a registration: other endpoints, of which all are told."""
     (answer,) = yield from read([Get(znodes.broker_path(broker), watch=True)])
     info = decode(broker, answer)
     known = state.brokers.get(broker)
@@ -92,7 +92,7 @@ def modified(state: State, broker: BrokerId) -> Procedure[None]:
 
 
 def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
-    """These are live now: they are told everything, and may lead what has no leader."""
+    """Handles brokers that are live now: they are told everything, and may lead partitions."""
     for b in new:
         state.offline_dirs.pop(b, None)
     yield from requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
@@ -109,7 +109,7 @@ def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
 
 
 def failed(state: State, dead: Collection[BrokerId]) -> Procedure[None]:
-    """These are gone (and out of `state.brokers`)."""
+    """Handles brokers that are gone (and out of `state.brokers`)."""
     for b in dead:
         state.offline_dirs.pop(b, None)
         state.shutting_down.discard(b)
@@ -117,7 +117,7 @@ def failed(state: State, dead: Collection[BrokerId]) -> Procedure[None]:
 
 
 def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None]:
-    """These replicas are gone, with their brokers or log directories: elect, shrink, tell."""
+    """Handles replicas that are gone, with their brokers or directories: elect, shrink, tell."""
     deleting = [r for r in offline if state.is_queued_for_deletion(r.tp.topic)]
     others = [r for r in offline if not state.is_queued_for_deletion(r.tp.topic)]
     partitions.mark(state, state.with_offline_leader(), PartitionPhase.OFFLINE)
@@ -126,11 +126,11 @@ def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None
     if deleting:
         yield from topic_deletion.fail_replicas(state, deleting)
     if not others and all(isinstance(e, Failed) for e in elections.values()):
-        yield from requests.send_update_metadata(state)  # nothing else told them who is offline
+        yield from requests.send_update_metadata(state)  # no other request names the offline ones
 
 
 def log_dir_failed(state: State) -> Procedure[None]:
-    """Brokers lost log directories: their answers to LeaderAndIsr say which replicas those had."""
+    """Handles lost log directories: answers to LeaderAndIsr name the replicas that they had."""
     (names,) = yield from read([Children(znodes.LOG_DIR_EVENTS, watch=True)])
     paths = [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in names or ()]
     affected: dict[BrokerId, None] = {}
@@ -186,7 +186,7 @@ def stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedure
 
 
 def resend_all(state: State, broker: BrokerId) -> Procedure[None]:
-    """What was queued for a slow broker was dropped: it gets all of the state again."""
+    """Sends a slow broker the whole state again, after its queue was dropped."""
     info = state.brokers.get(broker)
     if info is None:
         return
@@ -220,7 +220,7 @@ def suspect(state: State, broker: BrokerId) -> Procedure[None]:
 
 
 def recover(state: State, broker: BrokerId) -> Procedure[None]:
-    """A suspect answers: as a bounce, all state is sent to it again."""
+    """Handles the answer of a suspect: as after a bounce, all state is sent to it again."""
     info = state.suspected.pop(broker, None)
     if info is None:
         return
@@ -251,7 +251,7 @@ def leave(state: State, broker: BrokerId) -> Procedure[None]:
 def _leave_suspects(state: State) -> Procedure[None]:
     """Elects where a suspect leads and another member of the ISR is live.
 
-    Where nobody else can lead the election fails, and all stays as it was.
+    If no other broker can lead, the election fails, and all stays as it was.
     """
     led = [
         tp

@@ -1,8 +1,8 @@
-"""What the machine wants done, in this order: persist, then send, then answer.
+"""The machine's effects, in this order: persist, then send, then answer.
 
 `ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on with the `Answer`
-to them.  At most one of them is in a step's effects, as the last one.  All others are orders.
-Nobody changes one once it is made; that they are not frozen makes a step shorter by a twentieth.
+to them.  A step's effects have at most one of them, as the last one.  All others are orders.
+Effects are never changed once made; leaving them unfrozen makes a step shorter by a twentieth.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class Get(NamedTuple):
-    """Answer: (data, Stat), or None where the znode is missing."""
+    """Answer: (data, Stat), or None if the znode is missing."""
 
     path: str
     watch: bool = False
 
 
 class Children(NamedTuple):
-    """Answer: the names in order, or None where the znode is missing."""
+    """Answer: the names in order, or None if the znode is missing."""
 
     path: str
     watch: bool = False
@@ -58,8 +58,8 @@ class ReadZk:
 class WriteZk:
     """Groups of writes.  A group is done wholly or not at all; groups do not depend on each other.
 
-    All of them are conditional on the controller epoch's zkVersion.  The answer has for each group
-    the list of its results, or the ZkError that was the cause of its failure.
+    All of them are conditional on the controller epoch's zkVersion.  For each group the answer has
+    the list of its results, or the ZkError that made it fail.
     """
 
     groups: tuple[tuple[ZkOp, ...], ...]
@@ -67,17 +67,17 @@ class WriteZk:
 
 @dataclass(slots=True)
 class ProbeBrokers:
-    """Answer: a dict of those that did not answer, with True where the connection was refused."""
+    """Answer: a dict of those that did not answer, with True if the connection was refused."""
 
     brokers: tuple[BrokerInfo, ...]
 
 
 @dataclass(slots=True)
 class Pause:
-    """Everyone else in this process has a turn; the answer is None.
+    """Lets every other task of this process have a turn; the answer is None.
 
-    The controller shares its thread with a broker.  So what a procedure does about thousands of
-    partitions at once is done in parts, `AT_ONCE` partitions in each.
+    The controller shares its thread with a broker.  So the work of a procedure on thousands of
+    partitions is done in parts of `AT_ONCE` partitions.
     """
 
 
@@ -90,7 +90,7 @@ GroupResult = Sequence[Stat | str | None] | ZkError
 
 
 def in_turns(work: Callable[..., T], *items: Iterable[Any]) -> Generator[Pause, Any, list[T]]:
-    """As `map`, over iterables of one length, with a pause after every `AT_ONCE` of them."""
+    """Like `map`, over iterables of one length, with a pause after every `AT_ONCE` of them."""
     done: list[T] = []
     for arguments in zip(*items, strict=True):
         done.append(work(*arguments))
@@ -100,7 +100,7 @@ def in_turns(work: Callable[..., T], *items: Iterable[Any]) -> Generator[Pause, 
 
 
 def read(ops: Sequence[ReadOp]) -> Procedure[list[Any]]:
-    """Reads nothing where there is nothing to read."""
+    """Reads; asks nothing if `ops` is empty."""
     if not ops:
         return []
     result: list[Any] = yield ReadZk(tuple(ops))
@@ -119,21 +119,21 @@ def write(groups: Sequence[Sequence[ZkOp]]) -> Procedure[list[GroupResult]]:
 
 @dataclass(slots=True)
 class AddBroker:
-    """Open a channel to this broker."""
+    """Opens a channel to this broker."""
 
     broker: BrokerInfo
 
 
 @dataclass(slots=True)
 class RemoveBroker:
-    """Close its channel and drop what is queued there."""
+    """Closes its channel and drops its queue."""
 
     broker_id: BrokerId
 
 
 @dataclass(slots=True)
 class Watched:
-    """The brokers whose death is looked out for (registered ones, suspected or not)."""
+    """The brokers whose death is watched for (registered ones, suspected or not)."""
 
     brokers: tuple[BrokerInfo, ...]
 
@@ -199,7 +199,7 @@ class Refuse:
 
 @dataclass(slots=True)
 class Schedule:
-    """Bring this event after a delay."""
+    """Brings this event after a delay."""
 
     delay_ms: int
     event: Any
@@ -207,7 +207,7 @@ class Schedule:
 
 @dataclass(slots=True)
 class Resign:
-    """Give the controllership up."""
+    """Gives the controllership up."""
 
     reason: str
 

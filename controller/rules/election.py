@@ -1,9 +1,8 @@
-"""Who becomes the leader of a partition: the rules alone, one function for each reason.
+"""Chooses the leader of a partition: the rules alone, one function for each reason.
 
-A leader comes from the ISR, in the order of the assignment, so that the preferred replica is taken
-where it can be.  Only an unclean election goes beyond the ISR: it takes any live replica and loses
-what that one has not, so it needs the operator's word, and is never held because of a suspicion.
-
+A leader comes from the ISR, in the order of the assignment, so the preferred replica leads if it
+can.  Only an unclean election goes beyond the ISR: it takes any live replica and loses the records
+that this one lacks.  So it needs the operator's word, and is never held because of a suspicion.
 Each election bumps the leader epoch.  That is what fences the former leader: its followers fetch
 with the new epoch, and its own ISR writes fail on the version.
 """
@@ -20,7 +19,7 @@ from highwater.kafka.znodes import PartitionState
 
 class Strategy(Enum):
     OFFLINE = "offline"
-    """The leader is gone, or there never was one; unclean only where the topic allows it."""
+    """The leader is gone, or there never was one; unclean only if the topic allows it."""
     UNCLEAN = "unclean"
     """As OFFLINE, and the operator has asked for any live replica."""
     SUSPECTED = "suspected"
@@ -31,7 +30,7 @@ class Strategy(Enum):
 
 
 class Choice(NamedTuple):
-    """The new leader and ISR, and which replicas are told."""
+    """The new leader and ISR, and the replicas that are told."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
@@ -42,7 +41,7 @@ class Choice(NamedTuple):
 def choose(
     state: State, strategy: Strategy, tp: TopicPartition, now: PartitionState, unclean: bool
 ) -> Choice | None:
-    """The choice under a strategy; None where nobody can lead."""
+    """The choice under a strategy; None if no replica can lead."""
     match strategy:
         case Strategy.OFFLINE | Strategy.UNCLEAN | Strategy.SUSPECTED:
             return _offline(state, tp, now, unclean)
@@ -57,7 +56,7 @@ def choose(
 
 
 def apply(state: State, choice: Choice, now: PartitionState) -> PartitionState:
-    """What is to be written; `zk_version` is the one that it replaces."""
+    """The state to write; `zk_version` is the one that it replaces."""
     return PartitionState(
         state.epoch,
         choice.leader,

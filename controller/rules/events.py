@@ -1,6 +1,6 @@
-"""What the machine is told: watches that fired, answers of brokers, requests, suspicion, time.
+"""The machine's inputs: watches that fired, answers of brokers, requests, suspicion, time.
 
-A watch only says that something changed.  The procedure reads again (setting the next watch with
+A watch only says that something changed.  The procedure reads again (and sets the next watch with
 that read), so two such events in the queue are as good as one: events are compared by value, and
 the runtime keeps at most one of each.
 """
@@ -60,7 +60,7 @@ class TopicDeletion(NamedTuple):
 
 
 class IsrChangeNotification(NamedTuple):
-    """Leaders wrote new ISRs, and tell so that metadata follows."""
+    """Leaders wrote new ISRs, and report it so that metadata follows."""
 
     kind: str = "isr_change"
 
@@ -98,7 +98,7 @@ class LeaderAndIsrAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """`deleted` has those partitions of the request that were to be deleted."""
+    """`deleted` has the partitions of the request that were to be deleted."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -113,7 +113,7 @@ class UpdateMetadataAnswered(NamedTuple):
 
 
 class ChannelOverflowed(NamedTuple):
-    """A broker answers too slowly: what was queued for it is dropped, and all is to be resent."""
+    """A broker answers too slowly: its queue is dropped, and everything must be sent again."""
 
     broker_id: BrokerId
 
@@ -210,14 +210,14 @@ _BY_PATH: dict[str, Event] = {
 
 
 def of_watch(watch: WatchEvent) -> Event | None:
-    """The event that a watch means; None where another watch tells the same."""
+    """The event for a watch; None if another watch gives the same event."""
     known = _BY_PATH.get(watch.path)
     if known is not None:
         return known
     match watch.path.split("/")[1:]:
         case ["brokers", "ids", number]:
             if watch.kind is WatchKind.DELETED:
-                return None  # the watch on /brokers/ids tells that
+                return None  # the watch on /brokers/ids gives that event
             return BrokerModification(BrokerId(int(number)))
         case ["brokers", "topics", topic]:
             return None if watch.kind is WatchKind.DELETED else PartitionModification(topic)

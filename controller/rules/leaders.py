@@ -1,8 +1,8 @@
-"""Leaders that move although theirs is alive, and ISRs that leaders changed.
+"""Moves leaders although the old ones are alive, and takes in ISRs that leaders changed.
 
-Preferred election, on request, through the znode of older tools, or by itself where a broker leads
-too few of the partitions that it should; unclean election on request; and controlled shutdown: a
-broker that wants to stop gives its leaderships away first, so that nobody waits for its session.
+Preferred election runs on request, through the znode of older tools, or automatically when a broker
+leads too few of its partitions; unclean election runs on request.  In a controlled shutdown a
+broker that wants to stop first gives its leaderships away, so that no client waits for its session.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger("controller")
 
 
 def elect(state: State, event: ElectLeaders) -> Procedure[None]:
-    """ElectLeaders; of all partitions (None), those that need no election are left out."""
+    """ElectLeaders; for all partitions (None), those that need no election are left out."""
     wanted = list(state.all_partitions()) if event.partitions is None else list(event.partitions)
     outcomes = yield from _elect(state, wanted, event.unclean, by_operator=True)
     if event.partitions is None:
@@ -115,11 +115,11 @@ def _has_valid_leader(state: State, tp: TopicPartition, unclean: bool) -> bool:
     return leader == state.replicas(tp)[0]
 
 
-# ---- preferred leaders, by itself
+# ---- preferred leaders, automatically
 
 
 def auto_preferred(state: State) -> Procedure[None]:
-    """Moves leaders back where a broker lacks too many of those that it should lead."""
+    """Moves leaders back if a broker lacks too many of those that it should lead."""
     settings = state.settings
     state.effects.append(
         Schedule(settings.leader_imbalance_check_interval_ms, AutoPreferredElection())
@@ -147,7 +147,7 @@ def auto_preferred(state: State) -> Procedure[None]:
 
 
 def controlled_shutdown(state: State, event: ControlledShutdown) -> Procedure[None]:
-    """Moves what the broker leads, takes it out of the ISRs; says what it still leads."""
+    """Moves what the broker leads, takes it out of the ISRs; answers with what it still leads."""
     broker = event.broker_id
     info = state.brokers.get(broker)
     if info is None:
@@ -197,7 +197,7 @@ def controlled_shutdown(state: State, event: ControlledShutdown) -> Procedure[No
 
 
 def isr_changed(state: State) -> Procedure[None]:
-    """Leaders wrote new ISRs: they are read, and all brokers told."""
+    """Leaders wrote new ISRs: reads them, and tells all brokers."""
     (names,) = yield from read([Children(znodes.ISR_CHANGES, watch=True)])
     paths = [f"{znodes.ISR_CHANGES}/{n}" for n in names or ()]
     changed: dict[TopicPartition, None] = {}

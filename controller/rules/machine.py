@@ -1,4 +1,4 @@
-"""The controller as one machine: `step(event, now_ms)` gives the effects to carry out.
+"""The controller as one machine: `step(event, now_ms)` returns the effects to carry out.
 
 One procedure runs at a time.  While it waits for ZooKeeper or for probes, the only event that the
 machine takes is the `Answer`; the caller keeps the others in its queue (see `busy`).
@@ -54,7 +54,7 @@ _Answered = LeaderAndIsrAnswered | StopReplicaAnswered | UpdateMetadataAnswered
 
 
 class Machine:
-    """`state` is to be looked at by tests and metrics only."""
+    """Only tests and metrics look at `state`."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = State(settings)
@@ -65,7 +65,7 @@ class Machine:
         return self._running is not None
 
     def step(self, event: Event, now_ms: int = 0) -> list[Effect]:
-        """Takes one event; an `Answer` if the last step ended with a question, another if not."""
+        """Takes one event: an `Answer` if the last step ended with a question, else another."""
         state = self.state
         running, value = self._running, None
         if isinstance(event, Answer):
@@ -84,7 +84,7 @@ class Machine:
 
 
 def _fence(state: State, event: _Answered) -> None:
-    """A broker that knows a later controller epoch: this controller is a zombie."""
+    """Resigns if a broker knows a later controller epoch: this controller is a zombie."""
     if event.error == _STALE:
         state.effects.append(Resign(f"broker {event.broker_id} knows a newer controller"))
 
@@ -128,8 +128,8 @@ PROCEDURES: Mapping[type[Any], Callable[[State, Any], Procedure[object] | None]]
     ListReassignments: _listed,
     ControlledShutdown: leaders.controlled_shutdown,
 }
-"""What is to be done for each kind of event but `Answer`; a busy controller is mostly told that
-brokers have answered, so this is no chain of comparisons."""
+"""The procedure for each kind of event but `Answer`; a busy controller mostly gets answers of
+brokers, so this is no chain of comparisons."""
 
 
 def gauges(state: State) -> dict[str, int]:

@@ -1,14 +1,14 @@
-"""The first thing a new controller does: read everything, tell everyone, take up what was left.
+"""The start of a new controller: read everything, tell everyone, go on with unfinished work.
 
 The watches are set with the first reads, so that nothing is missed between reading and watching.
-Then in this order: who is there (and who does not answer), what topics there are, who leads.  All
-live brokers get UpdateMetadata before LeaderAndIsr, for that names leaders whose addresses they
-must know.  Elections, reassignments, deletions and preferred elections follow.
+Then come, in this order, the brokers (and those that do not answer), the topics, and the leaders.
+All live brokers get UpdateMetadata before LeaderAndIsr, for the latter names leaders whose
+addresses they must know.  Elections, reassignments, deletions and preferred elections follow.
 
 Brokers whose registration is still there may be dead, most of all the broker that was the
-controller before.  They are probed before the first election.  Others may have come back without
-that any controller saw it: they are handled as a running controller would, as failed at first and
-then as started (`bounces`).
+controller before.  They are probed before the first election.  Others may have come back unseen by
+any controller.  They are handled as a running controller would do: as failed at first and then as
+started (`bounces`).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ log = logging.getLogger("controller")
 FIRST_IMBALANCE_CHECK_MS = 5000
 
 Bounced = dict[BrokerId, tuple[BrokerInfo, bool]]
-"""Brokers that came back unseen, and whether they do not answer either."""
+"""Brokers that came back unseen, each with whether it fails to answer, too."""
 
 
 def take_over(state: State, event: Elected) -> Procedure[None]:
-    """From "elected" to "ready to serve"."""
+    """Goes from "elected" to "ready to serve"."""
     state.epoch, state.epoch_zk_version = event
     isr_changes, log_dir_events = yield from read(
         [Children(znodes.ISR_CHANGES, watch=True), Children(znodes.LOG_DIR_EVENTS, watch=True)]
     )
-    # what they tell is read now anyway
+    # the news in them is read now anyway
     yield from reassignment.delete_all(
         [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in log_dir_events or ()]
         + [f"{znodes.ISR_CHANGES}/{n}" for n in isr_changes or ()]
@@ -79,7 +79,7 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
 
 
 def _read_cluster(state: State) -> Procedure[Bounced]:
-    """All of it; gives the brokers that came back unseen, which are not among the live ones yet."""
+    """Reads all of it; returns the brokers that came back unseen, not yet among the live ones."""
     registered = yield from brokers.read_registrations()
     silent: dict[BrokerId, bool] = yield ProbeBrokers(tuple(registered.values()))
     unhandled = yield from bounces.unhandled(registered)
@@ -116,7 +116,7 @@ def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
     yield from requests.send_update_metadata(state)
     online, offline = yield from replicas.initialize_phases(state)
     yield from replicas.change(state, online, ReplicaPhase.ONLINE)
-    # the last member of an ISR stays: rather one that is dead than one that may have lost something
+    # the last member of an ISR stays: rather a dead one than one that may have lost records
     offline.sort(key=lambda r: r.broker not in bounced)
     yield from replicas.change(state, offline, ReplicaPhase.OFFLINE)
     partitions.initialize_phases(state)
@@ -128,7 +128,7 @@ def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
 
 
 def _take_in(state: State, bounced: Bounced) -> Procedure[None]:
-    """They are out of the ISRs; now they are brokers as others are."""
+    """Makes them ordinary brokers: they are out of the ISRs now."""
     live = {b: info for b, (info, silent) in bounced.items() if not silent}
     state.suspected.update((b, info) for b, (info, silent) in bounced.items() if silent)
     if not live:

@@ -1,12 +1,13 @@
 """The partition state machine (Kafka's PartitionStateMachine).
 
 A partition is NonExistent, New (it has replicas but never had a leader), Online (it has a leader)
-or Offline (the leader is gone).  To go Online is the only step that does anything: a new partition
-gets its first live replica as leader and all live ones as ISR; others are held an election.
+or Offline (the leader is gone).  Only the step to Online does anything: a new partition gets its
+first live replica as leader and all live ones as ISR; for others an election is held.
 
-An election uses the state in memory at first.  For a *write* that is as good as reading again,
-because ZooKeeper compares the version, and it saves a round trip when a broker with a thousand
-leaders dies.  To say that *nobody* can lead, or to elect uncleanly, the state is read.
+An election first uses the state in memory.  For a *write* that is as good as reading again, because
+ZooKeeper compares the version, and it saves a round trip when a broker with a thousand leaders
+dies.  Before it is decided that *no* replica can lead, or that an election is unclean, the state is
+read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ VALID_BEFORE: Mapping[PartitionPhase, tuple[PartitionPhase, ...]] = {
 
 
 def mark(state: State, partitions: Iterable[TopicPartition], target: PartitionPhase) -> None:
-    """The changes that only this machine notices: to New, Offline and NonExistent."""
+    """Makes the changes that only this machine notices: to New, Offline and NonExistent."""
     for tp in _valid(state, partitions, target):
         state.partition_phases[tp] = target
 
@@ -47,7 +48,7 @@ def mark(state: State, partitions: Iterable[TopicPartition], target: PartitionPh
 def bring_online(
     state: State, partitions: Iterable[TopicPartition], strategy: Strategy
 ) -> Procedure[Elections]:
-    """New ones get their first leader, others an election; says how the elections ended."""
+    """New ones get their first leader, others an election; returns the elections' results."""
     valid = _valid(state, partitions, _ONLINE)
     new = [tp for tp in valid if state.partition_phases[tp] is _NEW]
     others = [tp for tp in valid if state.partition_phases[tp] is not _NEW]
@@ -76,7 +77,7 @@ def trigger_online(state: State, topic: str | None = None) -> Procedure[Election
 
 
 def initialize_phases(state: State) -> None:
-    """At a controller's start: what the leaders' states say."""
+    """Sets the phases at a controller's start, from the leaders' states."""
     for tp in state.all_partitions():
         known = state.leadership.get(tp)
         if known is None:
@@ -139,7 +140,7 @@ def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[Non
 
 
 def _adopt(state: State, proposals: dict[TopicPartition, PartitionState]) -> Procedure[None]:
-    """Znodes that an earlier try left, whole or without the state, or one whose answer was lost."""
+    """Takes over znodes of an earlier try (perhaps without the state) or of a lost answer."""
     found = yield from read_states(state, proposals)
     missing = [tp for tp, known in found.items() if known is None]
     results = yield from write(
@@ -207,7 +208,7 @@ def _try(
     *,
     sure: bool,
 ) -> Procedure[list[TopicPartition]]:
-    """One round; returns those to be tried again with what is in ZooKeeper by then."""
+    """One round; returns those to try again with what is in ZooKeeper by then."""
     unclean: set[str] = set()
     if sure and strategy in (Strategy.OFFLINE, Strategy.UNCLEAN):
         unclean = yield from _unclean_topics(state, current, strategy)
@@ -256,8 +257,8 @@ def _unclean_topics(
 ) -> Procedure[set[str]]:
     """Topics without a live member of some ISR for which any live replica may lead.
 
-    A topic's own setting goes before this broker's, that before the cluster's, and those two (set
-    at run time) before the configuration file.
+    A topic's own setting wins over this broker's, that over the cluster's, and those two (set at
+    run time) over the configuration file.
     """
     lost = sorted({tp.topic for tp, now in current.items() if not live_in_sync(state, tp, now)})
     if strategy is Strategy.UNCLEAN or not lost:

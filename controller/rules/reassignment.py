@@ -2,11 +2,11 @@
 
 A move has three phases.  First the assignment is written with both sets in it: target first, then
 the rest of the origin, with `adding` and `removing` beside it; from then on any controller can go
-on with the move.  While some of the target are not in the ISR, all replicas are told of the new
+on with the move.  While part of the target is not in the ISR, all replicas are told of the new
 assignment under a new leader epoch, and the new ones start to fetch.  Once the whole target is in
-the ISR (a watch on the state znode tells), the leader moves into the target if it is not there, the
-others are taken from the ISR, stopped and deleted, and last of all the assignment is written as the
-target alone: it is the only place that still knew the origin.
+the ISR (seen by a watch on the state znode), the leader moves into the target if it is not there,
+and the others are taken from the ISR, stopped and deleted.  Last of all the assignment is written
+as the target alone: it is the only place that still knew the origin.
 
 A new order of the same replicas is a move that is complete at once: it changes the preferred
 leader, under a new leader epoch, without moving data.  To cancel is to move to the origin.
@@ -133,7 +133,7 @@ def _trigger(
 
 
 def reassign(state: State, tp: TopicPartition, wanted: ReplicaAssignment) -> Procedure[str | None]:
-    """Starts a move, or goes on with one; what went wrong, or None."""
+    """Starts a move, or goes on with one; returns the error, or None."""
     topic_deletion.mark_ineligible(state, (tp.topic,), "it is being reassigned")
     problem = yield from _update_assignment(state, tp, wanted)
     if problem is not None:
@@ -170,7 +170,7 @@ def _is_absent(state: State, tp: TopicPartition, broker: BrokerId) -> bool:
 
 
 def isr_changed(state: State, tp: TopicPartition) -> Procedure[None]:
-    """The watch on the state of a partition that is moving: is the whole target in sync now?"""
+    """Handles the watch on the state of a moving partition: is the whole target in sync now?"""
     if tp in state.reassigning:
         wanted = state.assignment(tp)
         if (yield from _is_complete(state, tp, wanted)):
@@ -180,7 +180,7 @@ def isr_changed(state: State, tp: TopicPartition) -> Procedure[None]:
 def resume(
     state: State, wanted: Callable[[TopicPartition, ReplicaAssignment], bool]
 ) -> Procedure[None]:
-    """Goes on with those moves that `wanted` picks (a broker started, a controller took over)."""
+    """Goes on with the moves that `wanted` picks (a broker started, a controller took over)."""
     for tp in list(state.reassigning):
         if tp in state.reassigning and wanted(tp, state.assignment(tp)):
             yield from reassign(state, tp, state.assignment(tp))
@@ -203,7 +203,7 @@ def _update_assignment(
 
 
 def _is_complete(state: State, tp: TopicPartition, wanted: ReplicaAssignment) -> Procedure[bool]:
-    """The state is read with a watch, which is set anew by that."""
+    """Reads the state with a watch, which the read sets again."""
     if not wanted.is_being_reassigned:
         return True
     known = (yield from read_states(state, (tp,), watch=True))[tp]
@@ -246,7 +246,7 @@ def _bump_leader_epoch(
 
 
 def _stop(state: State, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> Procedure[None]:
-    """Out of the ISR, stopped, deleted; nobody waits for the answer of the deletion."""
+    """Takes replicas out of the ISR, stops and deletes them, without waiting for the deletion."""
     gone = [Replica(tp, r) for r in brokers if not _is_absent(state, tp, r)]
     yield from replicas.change(state, gone, ReplicaPhase.OFFLINE)
     yield from replicas.change(state, gone, ReplicaPhase.DELETION_STARTED)
@@ -258,7 +258,7 @@ def _stop(state: State, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> Pr
 
 
 def delete_all(paths: list[str]) -> Procedure[None]:
-    """Notifications that were worked off; those that are gone already do not matter."""
+    """Deletes handled notifications; missing ones do not matter."""
     yield from write([(Delete(path),) for path in paths])
 
 

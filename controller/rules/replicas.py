@@ -1,11 +1,11 @@
 """The replica state machine (Kafka's ReplicaStateMachine).
 
-What goes with each change: to New or Online, LeaderAndIsr to that replica; to Offline, StopReplica
-to it (without deletion) and its removal from the ISR, of which leader and followers hear; to
-DeletionStarted, StopReplica with deletion.  The others are noted only.
+Each change has its requests.  To New or Online: LeaderAndIsr to that replica.  To Offline:
+StopReplica to it (without deletion) and its removal from the ISR, of which leader and followers are
+told.  To DeletionStarted: StopReplica with deletion.  Other changes are only noted.
 
-The ISR is shrunk here because nobody else would do it soon: the leader notices a missing follower
-by its lag only, and a leader that is itself removed leaves the partition without one (-1).
+The ISR is shrunk here because no other part would do it soon: the leader notices a missing follower
+only by its lag, and a removed leader leaves the partition without one (-1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VALID_BEFORE: Mapping[ReplicaPhase, tuple[ReplicaPhase, ...]] = {
 
 
 def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> Procedure[None]:
-    """Moves replicas to a phase, with all that goes with it."""
+    """Moves replicas to a phase, with everything that follows from it."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for r in (yield from _valid(state, replicas, target)):
         by_broker.setdefault(r.broker, []).append(r.tp)
@@ -66,10 +66,10 @@ def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> P
 
 
 def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Replica]]]:
-    """At a controller's start; gives the online and the offline replicas.
+    """Sets the phases at a controller's start; returns the online and the offline replicas.
 
-    An offline one begins as ineligible for deletion: its broker may have gone while no controller
-    was there to see it.  Those on a suspected broker are in neither list.
+    An offline one begins as ineligible for deletion: its broker may have gone while there was no
+    controller.  Replicas on a suspected broker are in neither list.
     """
     online: list[Replica] = []
     offline: list[Replica] = []
@@ -168,9 +168,9 @@ def _forget(state: State, broker: BrokerId, partitions: list[TopicPartition]) ->
 def _remove_from_isr(
     state: State, broker: BrokerId, partitions: list[TopicPartition]
 ) -> Procedure[list[TopicPartition]]:
-    """Takes a replica out of the ISRs; gives the partitions of which that is true now.
+    """Takes a replica out of the ISRs; returns the partitions of which that is true now.
 
-    The state is read first, always: that a replica is not in the ISR cannot be known from memory.
+    The state is always read first: memory cannot show that a replica is not in the ISR.
     """
     done: list[TopicPartition] = []
 
@@ -207,7 +207,7 @@ def _remove_from_isr(
 
 
 def _without(state: State, broker: BrokerId, now: PartitionState) -> PartitionState:
-    """The last member stays in the ISR: only it is known to have everything."""
+    """The state without the broker; the last member stays in the ISR, as only it has everything."""
     return PartitionState(
         state.epoch,
         NO_LEADER if now.leader == broker else now.leader,

@@ -1,8 +1,8 @@
 """The batch: one LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker and change.
 
-The order of the three matters.  UpdateMetadata after LeaderAndIsr, so that clients are not led to a
-leader that does not know of it yet; StopReplica last, so that a replica that moves is followed
-elsewhere before it goes.
+The order of the three matters.  UpdateMetadata comes after LeaderAndIsr, so that clients are not
+led to a leader that does not know of it yet; StopReplica comes last, so that a replica that moves
+is followed elsewhere before it goes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from highwater.kafka.types import (
 def add_leader_and_isr(
     state: State, brokers: Iterable[BrokerId], tp: TopicPartition, is_new: bool
 ) -> None:
-    """The partition's state to these brokers, and its metadata to all."""
+    """Adds the partition's state for these brokers, and its metadata for all."""
     batch = state.batch
     for broker in brokers:
         if broker >= 0:
@@ -63,7 +63,7 @@ def add_update_metadata(
     *,
     to: Iterable[BrokerId] | None = None,
 ) -> None:
-    """Live brokers, and these partitions' states, to some brokers or to all."""
+    """Adds live brokers, and these partitions' states, for some brokers or for all."""
     if to is None:
         state.batch.metadata_to_all = True
     else:
@@ -121,7 +121,7 @@ def _leader_and_isr(state: State, to: BrokerInfo, wanted: dict[TopicPartition, b
     )
     if partitions:
         leaders = sorted({p.state.leader for p in partitions})
-        # a suspected leader may answer again any time, and nobody would tell its followers then
+        # a suspected leader may answer again any time, and no broker would tell its followers then
         known = {**state.brokers, **state.suspected} if state.suspected else state.brokers
         state.effects.append(
             SendLeaderAndIsr(

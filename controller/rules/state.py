@@ -1,10 +1,10 @@
-"""What the controller knows of the cluster: Kafka's ControllerContext.
+"""The controller's view of the cluster: Kafka's ControllerContext.
 
-ZooKeeper holds the truth; this is what was read of it, or written to it, last.  A broker that is
+ZooKeeper holds the truth; this is what was last read from it, or written to it.  A broker that is
 suspected (its connection broke and a probe failed, while its registration is still there) is not in
-`brokers`, so that nothing is sent to it and nothing counts it as live; but it is not dead either:
-no partition is taken from it unless another member of the ISR can lead, and nothing is elected
-uncleanly because of it.
+`brokers`, so nothing is sent to it and nothing counts it as live.  But it is not dead either: no
+partition is taken from it unless another member of the ISR can lead, and no unclean election is
+held because of it.
 
 Dicts take the place of sets wherever the order of iteration decides the order of effects.
 """
@@ -67,9 +67,9 @@ class Settings:
 
 
 class Batch:
-    """What is to be sent to brokers at the next flush.
+    """Requests for brokers at the next flush.
 
-    Only what it is about is noted, not its content: what is sent is the state at the flush.
+    Only their subjects are noted, not their content: they carry the state at the flush.
     """
 
     __slots__ = (
@@ -82,15 +82,15 @@ class Batch:
 
     def __init__(self) -> None:
         self.leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = {}
-        """Per broker the partitions, and whether the replica is new there."""
+        """By broker the partitions, and whether the replica is new there."""
         self.stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = {}
-        """Per broker the partitions, and whether their data is to be deleted."""
+        """By broker the partitions, and whether their data is to be deleted."""
         self.metadata_partitions: dict[TopicPartition, None] = {}
         self.metadata_brokers: dict[BrokerId, None] = {}
         self.metadata_to_all = False
 
     def __bool__(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether there is anything to send."""
         return bool(
             self.metadata_to_all
             or self.leader_and_isr
@@ -107,7 +107,7 @@ class State:
     epoch_zk_version: ZkVersion = _NO_VERSION
 
     brokers: dict[BrokerId, BrokerInfo] = field(default_factory=dict)
-    """Live brokers, those that are shutting down among them."""
+    """Live brokers, including those that are shutting down."""
     shutting_down: set[BrokerId] = field(default_factory=set)
     suspected: dict[BrokerId, BrokerInfo] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
@@ -133,13 +133,13 @@ class State:
     # ---- brokers
 
     def live_ids(self) -> list[BrokerId]:
-        """Without those that are shutting down."""
+        """Live brokers, without those that are shutting down."""
         return [b for b in self.brokers if b not in self.shutting_down]
 
     def is_online(
         self, broker: BrokerId, tp: TopicPartition, *, or_shutting_down: bool = False
     ) -> bool:
-        """Whether the replica can lead or follow just now."""
+        """Whether the replica can lead or follow at the moment."""
         if broker not in self.brokers:
             return False
         if not or_shutting_down and broker in self.shutting_down:
@@ -150,7 +150,7 @@ class State:
     # ---- partitions
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """Without replicas where there is no such partition."""
+        """The assignment; without replicas if there is no such partition."""
         return self.assignments.get(tp.topic, {}).get(tp.partition, _NOBODY)
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:

@@ -1,7 +1,7 @@
-"""Reading and writing the state znodes of partitions, always with the version that was read.
+"""Reads and writes the state znodes of partitions, always with the version that was read.
 
 The leader of a partition writes the same znode (its ISR), so a write may find another version.
-Then the state is read again and decided anew: the loops are in `partitions` and `replicas`.
+Then the state is read again and decided again: the loops are in `partitions` and `replicas`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("controller")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A change of state that did not happen, and why."""
+    """A change of state that did not happen, and the reason."""
 
     reason: str
 
@@ -36,7 +36,7 @@ class Failed:
 def read_states(
     state: State, partitions: Iterable[TopicPartition], *, watch: bool = False
 ) -> Procedure[dict[TopicPartition, PartitionState | Failed | None]]:
-    """The states in ZooKeeper; None where there is none yet."""
+    """The states in ZooKeeper; None if there is none yet."""
     wanted = list(partitions)
     answers = yield from read([Get(state_path(tp), watch) for tp in wanted])
 
@@ -62,7 +62,7 @@ def read_states(
 def write_states(
     proposals: Mapping[TopicPartition, PartitionState],
 ) -> Procedure[dict[TopicPartition, PartitionState | ZkError]]:
-    """Replaces each state at its version; gives what is there then, or why it is not."""
+    """Replaces each state at its version; returns the new state, or the reason for a failure."""
 
     def replaced(tp: TopicPartition, new: PartitionState) -> tuple[ZkOp]:
         return (SetData(state_path(tp), encode_partition_state(new), new.zk_version),)

@@ -1,15 +1,15 @@
-"""When to take a registered broker for dead: a pure machine over connections and probes.
+"""Decides when a registered broker counts as dead: a pure machine over connections and probes.
 
 A killed process closes its sockets at once, while its registration lives on for seconds.  So each
-registered broker is watched through an open connection.  That ends: the broker is *lost*, and is
-probed with a fresh connection; the probe fails: it is *suspected*.  A process that is stopped or
-cut off without a word keeps its connection, and is left to ZooKeeper's session.
+registered broker is watched through an open connection.  If that ends, the broker is *lost*, and is
+probed with a fresh connection; if the probe fails, it is *suspected*.  A process that is stopped or
+cut off silently keeps its connection, and is left to ZooKeeper's session.
 
-Two rules keep a bad network from doing harm.  A suspicion that turned out wrong makes the next one
-of that broker wait, twice as long each time.  And brokers that cannot be reached, for which this
-broker's own link may be to blame, are suspected only while they are fewer than half of those
-registered; a refused connection needs no such caution, because there the host has answered that
-nobody listens.
+Two rules keep a bad network from doing harm.  After a wrong suspicion the next one of that broker
+must wait, twice as long each time.  And brokers that cannot be reached, which may be the fault of
+this broker's own link, are suspected only while they are fewer than half of those registered.  A
+refused connection needs no such caution, because there the host has answered that no process
+listens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_WAIT_MS = 300_000
 
 
 class Registered(NamedTuple):
-    """Who is registered now, but for this broker itself."""
+    """The brokers that are registered now, without this broker."""
 
     brokers: tuple[BrokerInfo, ...]
 
@@ -52,7 +52,7 @@ Happening = Registered | Connected | Lost | ProbeFailed
 
 
 class Verdict(NamedTuple):
-    """`suspect` or, a suspect having answered, not."""
+    """`suspect`; or False, once a suspect has answered."""
 
     broker_id: BrokerId
     suspect: bool
@@ -101,7 +101,7 @@ class Suspicion:
                 return self._probe_failed(broker_id, refused, now_ms)
 
     def at_start(self, silent: Mapping[BrokerId, bool]) -> dict[BrokerId, bool]:
-        """Of those that did not answer a new controller, the ones to be suspected from the start.
+        """The brokers to suspect from the start, of those that did not answer a new controller.
 
         `silent` says of each whether the connection was refused.
         """
@@ -135,17 +135,17 @@ class Suspicion:
         return [Verdict(broker_id, suspect=True)]
 
     def _few(self, more: int) -> bool:
-        """Fewer than half of the registered brokers (this one counts as well)."""
+        """Whether they are fewer than half of the registered brokers, with this one counted."""
         suspected = sum(b.link is _Link.SUSPECTED for b in self._brokers.values())
         return 2 * (suspected + more) < len(self._brokers) + 1
 
 
 class TakeOver:
-    """Whether a candidate may take /controller from a broker that seems dead.
+    """Decides whether a candidate may take /controller from a broker that seems dead.
 
-    Either its connection ended and a probe failed, or a first connection was refused.  Not again
-    for a while after the last time: the epoch fences whoever was wrong, but each move costs the
-    cluster a full round of requests.
+    It may if its connection ended and a probe failed, or a first connection was refused.  It then
+    waits for a while before it may again: the epoch fences a controller that was taken for dead
+    wrongly, but each move costs the cluster a full round of requests.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """Deletion of topics (Kafka's TopicDeletionManager).
 
-A topic is deleted when all of its replicas have said that theirs is deleted; until then it stays
+A topic is deleted when all of its replicas have reported their deletion.  Until then it stays
 queued (/admin/delete_topics/T), over restarts of brokers and controllers.  A replica that is not
 there, or whose broker fails meanwhile, makes the topic ineligible; when that broker returns the
 topic is eligible again, and the deletion goes on from where it was.  A topic that is being
 reassigned is ineligible, too.
 
-Order at the end: the topic's own znodes, its configuration, and last the request itself, so that a
-new controller finds the request as long as anything is left to do.
+The order at the end is: the topic's own znodes, its configuration, and last the request itself, so
+that a new controller finds the request as long as anything is left to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("controller")
 def queue_existing(
     state: State, requested_before: Iterable[str], ineligible: Iterable[str]
 ) -> Procedure[None]:
-    """At a controller's start: what earlier controllers have left to do."""
+    """Queues, at a controller's start, the deletions that earlier controllers have left."""
     found = list(requested_before)
     if not state.settings.delete_topic_enable:
         yield from forget_requests(found)
@@ -39,7 +39,7 @@ def queue_existing(
 
 
 def requested(state: State) -> Procedure[None]:
-    """/admin/delete_topics changed."""
+    """Handles a change of /admin/delete_topics."""
     (names,) = yield from read([Children(znodes.DELETE_TOPICS, watch=True)])
     if any(t not in state.topics for t in names or ()):
         yield from topics.changed(state)  # one may have been created after they were read last
@@ -59,7 +59,7 @@ def requested(state: State) -> Procedure[None]:
 
 
 def resume_for(state: State, names: Iterable[str]) -> Procedure[None]:
-    """Something that stood in the way of these topics' deletion is gone."""
+    """Goes on with these topics' deletion after an obstacle is gone."""
     waiting = [t for t in names if t in state.to_be_deleted]
     if waiting:
         state.ineligible_for_deletion.difference_update(waiting)
@@ -74,7 +74,7 @@ def mark_ineligible(state: State, names: Iterable[str], why: str) -> None:
 
 
 def fail_replicas(state: State, failed: Iterable[Replica]) -> Procedure[None]:
-    """These could not be deleted (an error, or the broker is gone)."""
+    """Handles replicas that could not be deleted (an error, or the broker is gone)."""
     waiting = [r for r in failed if r.tp.topic in state.to_be_deleted]
     if waiting:
         yield from _to_ineligible(state, waiting)
@@ -83,7 +83,7 @@ def fail_replicas(state: State, failed: Iterable[Replica]) -> Procedure[None]:
 
 
 def complete_replicas(state: State, deleted: Iterable[Replica]) -> Procedure[None]:
-    """These were deleted on their brokers."""
+    """Handles replicas that were deleted on their brokers."""
     waiting = [r for r in deleted if r.tp.topic in state.to_be_deleted]
     yield from replicas.change(state, waiting, ReplicaPhase.DELETION_SUCCESSFUL)
     yield from resume(state)
@@ -121,7 +121,7 @@ def _start(state: State, names: list[str]) -> Procedure[None]:
     partitions.mark(state, unseen, PartitionPhase.NON_EXISTENT)
     state.deletion_started.update(names)
     log.info("deleting %s", ", ".join(names))
-    # brokers hear first that the topics go (leader -2), and stop serving them
+    # brokers are told first that the topics go (leader -2), and stop serving them
     yield from requests.send_update_metadata(
         state, [tp for t in names for tp in state.partitions_of(t)]
     )
@@ -140,7 +140,7 @@ def _start(state: State, names: list[str]) -> Procedure[None]:
 
 
 def _to_ineligible(state: State, failed: list[Replica]) -> Procedure[None]:
-    """By way of Offline, where the replica had not got that far."""
+    """Moves them there by way of Offline if they had not got that far."""
     running = (ReplicaPhase.ONLINE, ReplicaPhase.NEW)
     failing = (ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_STARTED)
     online = [r for r in failed if state.replica_phases.get(r) in running]
@@ -160,7 +160,7 @@ def _complete(state: State, topic: str) -> Procedure[None]:
 
 
 def _delete_znodes(topic: str) -> Procedure[bool]:
-    """Everything of the topic; what is missing is deleted already."""
+    """Deletes everything of the topic; missing znodes count as deleted."""
     parent = znodes.partitions_path(topic)
     (numbers,) = yield from read([Children(parent)])
     ids = [TopicPartition(topic, int(n)) for n in numbers or () if n.isdigit()]

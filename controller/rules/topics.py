@@ -1,8 +1,8 @@
 """Topics that appear, grow or vanish in ZooKeeper.
 
-A topic is created by writing its assignment to /brokers/topics/T, by whoever takes the request; the
-controller notices the child and brings the partitions online.  More partitions come the same way,
-as a change of that znode.  Deletion is `topic_deletion`'s.
+Any broker that takes the request creates a topic by writing its assignment to /brokers/topics/T.
+The controller notices the child and brings the partitions online.  More partitions come the same
+way, as a change of that znode.  Deletion is in `topic_deletion`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("controller")
 
 
 def changed(state: State) -> Procedure[None]:
-    """/brokers/topics has other children."""
+    """Handles new or missing children of /brokers/topics."""
     (names,) = yield from read([Children(znodes.TOPICS, watch=True)])
     there = set(names or ())
     for topic in sorted(state.topics - there):
@@ -37,14 +37,14 @@ def changed(state: State) -> Procedure[None]:
 
 
 def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
-    """Reads assignments, with a watch on each; gives the partitions."""
+    """Reads assignments, with a watch on each; returns the partitions."""
     wanted = list(names)
     answers = yield from read([Get(znodes.topic_path(t), watch=True) for t in wanted])
     loaded: list[TopicPartition] = []
     for topic, answer in zip(wanted, answers, strict=True):
         found = None if answer is None else _decode(topic, answer[0])
         if found is None:
-            continue  # gone again, which the watch on the parent tells
+            continue  # gone again, as the watch on the parent will show
         state.topics.add(topic)
         if found.topic_id is not None:
             state.topic_ids[topic] = found.topic_id
@@ -58,9 +58,9 @@ def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
 
 
 def modified(state: State, topic: str) -> Procedure[None]:
-    """The data of /brokers/topics/T changed: only new partitions matter.
+    """Handles changed data of /brokers/topics/T: only new partitions matter.
 
-    An assignment that changed is one that this controller wrote; others are written through it.
+    Any other change of an assignment was written by this controller, or goes through it.
     """
     (answer,) = yield from read([Get(znodes.topic_path(topic), watch=True)])
     found = None if answer is None else _decode(topic, answer[0])

@@ -1,1 +1,1 @@
-"""What carries the controller's decisions out: the candidate, the term, ZooKeeper, the senders."""
+"""Carries the controller's decisions out: the candidate, the term, ZooKeeper, the senders."""

@@ -1,14 +1,14 @@
 """Each broker is a candidate: the first to create /controller is the controller.
 
 In one multi with the creation, /controller_epoch is set to the next number at the version that was
-read before: of two brokers that both see no controller only one succeeds, and each controller has
-an epoch of its own, which all of its writes and requests carry.  /controller is ephemeral; the
-others watch it.
+read before.  So of two brokers that both see no controller only one succeeds, and each controller
+has its own epoch, which all of its writes and requests carry.  /controller is ephemeral; the other
+brokers watch it.
 
-Its ephemeral outlives a killed controller by the session time-out.  So a candidate also keeps a
+A killed controller's ephemeral outlives it by the session time-out.  So a candidate also keeps a
 probe connection to the controller's broker, and takes /controller over when that process is gone
-(`suspicion.TakeOver` says when): delete, create and the next epoch in one multi.  The version of
-/controller_epoch was read *before* /controller was read, so if anyone else has become the
+(`suspicion.TakeOver` decides when): delete, create and the next epoch in one multi.  The version of
+/controller_epoch was read *before* /controller was read, so if another broker has become the
 controller since, the multi fails.  Should the old controller be alive after all, its next write
 finds another epoch, and brokers refuse its requests.
 """
@@ -123,7 +123,7 @@ class Candidate:
         }
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Races for /controller, watches it, is the controller; returns with the session's end."""
+        """Races for /controller, watches it, is the controller; returns when the session ends."""
         task_status.started()
         try:
             while True:
@@ -197,7 +197,7 @@ class Candidate:
         try:
             results = await self._zk.multi(ops)
         except (NodeExists, BadVersion, NoNode):
-            return None  # another was first
+            return None  # another broker was first
         except ConnectionLoss:
             return await self._was_registered(new)
         stat = results[-1]
@@ -205,14 +205,14 @@ class Candidate:
         return Elected(new, ZkVersion(stat.version))
 
     async def _was_registered(self, new: ControllerEpoch) -> Elected | None:
-        """The answer to the multi was lost: ZooKeeper shows whether it was done."""
+        """Asks ZooKeeper whether the multi was done, after its answer was lost."""
         epoch, version = await self._read_epoch()
         owner = await self._session.insist(lambda: self._zk.exists(znodes.CONTROLLER))
         if owner is None or owner.ephemeral_owner != self._zk.session_id or epoch != new:
             return None
         return Elected(new, version)
 
-    # ---- somebody else is the controller
+    # ---- another broker is the controller
 
     async def _is_dead(self, controller: BrokerId, changed: trio.Event) -> bool:
         """Waits until /controller changes (False), or its process turns out to be gone."""
@@ -225,7 +225,7 @@ class Candidate:
 
         async def probing(nursery: trio.Nursery) -> None:
             nonlocal dead
-            with suppress(SessionExpired):  # the next round finds that, too, and not in a group
+            with suppress(SessionExpired):  # the next round finds it too, outside of a group
                 dead = await self._probe_until_dead(controller)
             nursery.cancel_scope.cancel()
 
@@ -312,7 +312,7 @@ class Candidate:
             try:
                 stat = await self._watch_controller(changed)
             except SessionExpired:
-                return  # which `_stop_when_cut_off` tells
+                return  # `_stop_when_cut_off` handles that
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 runtime.stop("/controller is not this broker's any more")
                 return
@@ -327,7 +327,7 @@ class Candidate:
         runtime.stop(await self._session.gone(self._zk.session_timeout_ms))
 
     async def _remove_own(self, version: ZkVersion) -> None:
-        """Frees /controller, if it still is of this session and this epoch."""
+        """Frees /controller, if it is still of this session and this epoch."""
         with trio.move_on_after(_RESIGN_S):
             stat = await self._session.insist(lambda: self._zk.exists(znodes.CONTROLLER))
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
@@ -344,7 +344,7 @@ class Candidate:
 
 
 class ControllerPort:
-    """How this broker's handlers reach the controller that may run beside them."""
+    """The way of this broker's handlers to the controller that may run beside them."""
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
@@ -384,7 +384,7 @@ class ControllerPort:
         return answer
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """The partitions that the broker still leads; empty when it may go."""
+        """The partitions that the broker still leads; empty when it may stop."""
         answer: list[TopicPartition] = await self._candidate.runtime.ask(
             lambda token: events.ControlledShutdown(
                 token, BrokerId(broker_id), BrokerEpoch(broker_epoch)

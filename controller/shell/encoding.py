@@ -1,9 +1,9 @@
-"""The machine's requests as Kafka's messages, as inter.broker.protocol.version 2.6 has them.
+"""The machine's requests as Kafka's messages, in the versions of inter.broker.protocol.version 2.6.
 
-Those that may tell of thousands of partitions are made in steps: whoever drives one lets others
-have their turn where it yields.  Encoding is one step, at the broker decoding is as well, so what
-tells of more than `AT_MOST` partitions goes out as several requests.  A topic's metadata is never
-divided: clients must not see a topic with a part of its partitions.
+Requests that may name thousands of partitions are made in steps: the caller lets other tasks run
+where a generator yields.  Encoding is one step, as is decoding at the broker, so a request of more
+than `AT_MOST` partitions is sent as several.  A topic's metadata is never divided: clients must not
+see a topic with a part of its partitions.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Steps = Generator[Pause, None, bytes | bytearray]
 _BROKER_EPOCH_POSITION = 8
 """In UpdateMetadata from v5 on, after the controller's id and epoch."""
 AT_MOST = 1000
-"""Partitions of one request."""
+"""The most partitions of one request."""
 
 _ManyReplicas = TypeVar("_ManyReplicas", "SendLeaderAndIsr", "SendStopReplica")
 
 
 def divided(effect: _ManyReplicas) -> Iterator[_ManyReplicas]:
-    """The same in requests of at most `AT_MOST` partitions."""
+    """The same content in requests of at most `AT_MOST` partitions."""
     for first in range(0, max(len(effect.partitions), 1), AT_MOST):
         yield replace(effect, partitions=effect.partitions[first : first + AT_MOST])
 
 
 def divided_by_topics(effect: SendUpdateMetadata) -> Iterator[SendUpdateMetadata]:
-    """The same in requests of at most `AT_MOST` partitions, or of one topic."""
+    """The same content in requests of at most `AT_MOST` partitions, or of one topic."""
     if len(effect.partitions) <= AT_MOST:
         yield effect
         return
@@ -127,7 +127,7 @@ def _stop_replica_partition(p: StopReplicaPartition) -> object:
 
 
 class UpdateMetadataBody:
-    """One UpdateMetadata for many brokers: encoded once, when the first of them is sent to."""
+    """One UpdateMetadata for many brokers: encoded once, when it is sent to the first of them."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Probes: is the process behind a broker's registration alive?  (Shell of `suspicion`.)
 
 A probe is a fresh connection and one ApiVersions request on it, both within
-highwater.broker.probe.ms.  A connection that answered is kept open, for its end is the first sign
-that the process is gone.
+highwater.broker.probe.ms.  A connection that answered is kept open: its end is the first sign that
+the process is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _API_VERSIONS = 18
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No answer; `refused` where the host said that nobody listens."""
+    """No answer; `refused` if the host said that no process listens."""
 
     refused: bool
 
@@ -59,7 +59,7 @@ async def watch(
     lost: Callable[[], None],
     failed: Callable[[bool], None],
 ) -> None:
-    """Keeps a connection to one broker, and reports; ends by cancellation only."""
+    """Keeps a connection to one broker, and reports; ends only when cancelled."""
     while True:
         answer = await dial()
         if isinstance(answer, Silence):

@@ -1,11 +1,11 @@
-"""Requests to the brokers: for each one connection, one bounded queue, strict order.
+"""Requests to the brokers, in strict order: each broker has one connection and one bounded queue.
 
-A broker must see the controller's requests in the order in which they were decided, so the next
-waits for the answer to the one before, and a request that failed is sent again until it is answered
-or the broker is removed.  Sending twice does no harm: brokers go by leader epochs.
+A broker must see the controller's requests in the order of the decisions.  So each request waits
+for the answer to the one before, and a request that failed is sent again until it is answered or
+the broker is removed.  Sending twice is harmless: brokers compare leader epochs.
 
-A broker that does not keep up must hold up neither the controller nor the others.  When its queue
-is full it is thrown away, and the machine is told to send that broker everything anew.
+A broker that does not keep up must delay neither the controller nor the others.  When its queue is
+full it is thrown away, and the machine is told to send that broker everything again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SenderSettings:
     broker_id: BrokerId
     epoch: ControllerEpoch
     channel_listener: str
-    """The listener that the requests go to: the control plane's, or the inter-broker one."""
+    """The listener for the requests: the control plane's, or the inter-broker one."""
     inter_broker_listener: str
     timeout_ms: int
 
@@ -63,7 +63,7 @@ class _Item:
 
 
 class Senders:
-    """All channels of one controller term; `run` is their nursery's home."""
+    """All channels of one controller term; `run` holds their nursery."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Senders:
 
 
 def channel_endpoint(broker: BrokerInfo, settings: SenderSettings) -> Endpoint | None:
-    """Where the controller reaches a broker; one without a control plane has the other listener."""
+    """The controller's address of a broker; one without a control plane has the other listener."""
     return broker.endpoint(settings.channel_listener) or broker.endpoint(
         settings.inter_broker_listener
     )

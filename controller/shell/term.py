@@ -1,11 +1,11 @@
-"""One term of the controller: feeds the machine, and does what it wants done.
+"""One term of the controller: feeds the machine, and carries out its effects.
 
-One queue of events.  It is bounded by what can be in it: one event of each watched znode (they are
-compared), the answers to requests that were queued (which are bounded), and the requests of this
-broker's handlers.  The machine gets the next event only when the procedure before is through.
+There is one queue of events.  Its content is bounded: one event of each watched znode (they are
+compared), the answers to queued requests (which are bounded), and the requests of this broker's
+handlers.  The machine gets the next event only when the previous procedure is finished.
 
 The term ends with `ControllerMoved` (a write found another controller epoch), with the session, or
-when a broker knows a newer controller; then every task of it is cancelled before `run` returns.
+when a broker knows a newer controller; then all of its tasks are cancelled before `run` returns.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Runtime:
     # ---- the term
 
     async def run(self) -> str:
-        """Returns why the term ended."""
+        """Runs the term; returns the reason for its end."""
         try:
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._until_fenced, self._lease.keep)
@@ -162,7 +162,7 @@ class Runtime:
         return self._ended
 
     async def _until_fenced(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs a part of the term; whatever goes wrong there ends the term."""
+        """Runs a part of the term; any error in it ends the term."""
         try:
             await work()
         except ControllerMoved as e:
@@ -172,7 +172,7 @@ class Runtime:
         except (trio.Cancelled, KeyboardInterrupt):
             raise
         except Exception:
-            # as Kafka does: better no controller for a moment than one in a state nobody knows
+            # as Kafka does: better no controller for a moment than one in an unknown state
             log.exception("the controller fails, and resigns")
             self.stop("an error, see above")
 
@@ -182,7 +182,7 @@ class Runtime:
                 self._wake = trio.Event()
                 await self._wake.wait()
             event = self._events.popleft()
-            if isinstance(event, tuple):  # what watches make; the others hold dicts
+            if isinstance(event, tuple):  # watches' events; the others hold dicts
                 self._queued.discard(event)
             await self._process(event, nursery)
 
@@ -231,7 +231,7 @@ class Runtime:
 
     def _answer(self, token: int, result: Any) -> None:
         waiter = self._waiters.get(token)
-        if waiter is not None:  # else the asker has gone
+        if waiter is not None:  # else the requester has gone
             waiter.result = result
             waiter.done.set()
 

@@ -1,12 +1,12 @@
 """ZooKeeper for the machine: pipelined reads, guarded writes, and patience while it is away.
 
 Each multi begins with a Check of /controller_epoch at the version with which this controller was
-elected, so that a controller that was replaced writes nothing more, whatever it believes.  Groups
-of writes are packed into few multis; where one of those fails, its groups are written one by one to
-find which of them is to blame.
+elected, so a controller that was replaced writes nothing more, whatever it believes.  Groups of
+writes are packed into few multis; if one of those fails, its groups are written one by one to find
+the one to blame.
 
-The outcome of a write that lost its connection is unknown.  It is repeated: a state znode that was
-written has another version by then, and the procedure reads it again.
+The outcome of a write that lost its connection is unknown, so the write is repeated: a state znode
+that was written has another version by then, and the procedure reads it again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ControllerMoved(Exception):
 
 
 class Session:
-    """One ZooKeeper session, seen as: can it be asked just now?"""
+    """One ZooKeeper session; says whether it can be asked at the moment."""
 
     def __init__(self, zk: ZooKeeper) -> None:
         self.zk = zk
@@ -60,7 +60,7 @@ class Session:
         zk.on_session.append(self._on_session)
 
     def close(self) -> None:
-        """Stops listening; the session itself is its owner's."""
+        """Stops listening; the session itself belongs to its owner."""
         if self._on_session in self.zk.on_session:
             self.zk.on_session.remove(self._on_session)
 
@@ -79,10 +79,10 @@ class Session:
             await self._changed.wait()
 
     async def gone(self, patience_ms: int) -> str:
-        """Returns when the session has expired, or must have, for all that can be known here.
+        """Returns when the session has expired, or must have, as far as can be known here.
 
-        The server counts from the last that it heard; this side from when it noticed the silence,
-        which is later.  After that long another controller may be at work.
+        The server counts from the last message it received; this side from when it noticed the
+        silence, which is later.  After that long another controller may be at work.
         """
         while True:
             if self.zk.expired or self._state is SessionState.EXPIRED:
@@ -107,12 +107,12 @@ class Session:
 
 
 class Lease:
-    """Until when no other session can own /controller, whatever happens.
+    """The time up to which no other session can own /controller, whatever happens.
 
-    ZooKeeper ends a session when it has heard nothing of it for the session time-out.  So an answer
-    proves that the session lives for that long from the moment when the question was sent.  Beyond
-    that (this process was stopped, or ZooKeeper is away) nothing is sent to brokers: they refuse a
-    former controller's requests by its epoch, but only those that have heard of the next one.
+    ZooKeeper ends a session when it has received nothing from it for the session time-out.  So an
+    answer proves that the session lives for that long after the question was sent.  Beyond that
+    (this process was stopped, or ZooKeeper is away) nothing is sent to brokers: they refuse a
+    former controller's requests by its epoch, but only if they have heard of the next one.
     """
 
     def __init__(self, session: Session) -> None:
@@ -121,7 +121,7 @@ class Lease:
         self._renewed = trio.Event()
 
     async def keep(self) -> None:
-        """Renews it; raises ControllerMoved where /controller is not this session's."""
+        """Renews it; raises ControllerMoved if /controller is not this session's."""
         zk = self._session.zk
         timeout_s = zk.session_timeout_ms / 1000
         while True:
@@ -134,7 +134,7 @@ class Lease:
             await trio.sleep(timeout_s / 4)
 
     async def hold(self) -> None:
-        """Returns while it holds."""
+        """Returns at once while it holds, else when it holds again."""
         while trio.current_time() >= self._until:
             await self._renewed.wait()
 
@@ -144,7 +144,7 @@ class Lease:
 
 
 class GuardedZk:
-    """What one term of the controller reads and writes."""
+    """Reads and writes of one term of the controller."""
 
     def __init__(self, session: Session, epoch_zk_version: ZkVersion, watcher: Watcher) -> None:
         self._session = session
