@@ -145,7 +145,7 @@ def _run(config: Config) -> int:
     def stopped_early(*_: object) -> None:
         raise SystemExit(OK)
 
-    # until trio receives signals; process 1 of a container would not even be given this one
+    # until trio receives signals; process 1 of a container would ignore this one
     signal.signal(signal.SIGTERM, stopped_early)
     import trio
 

@@ -107,7 +107,7 @@ async def check_new(
 
 
 def free_of_charge(partitions: int) -> None:
-    """The charge for partitions that no quota covers."""
+    """Charges nothing, for partitions that no quota covers."""
 
 
 async def create(

@@ -103,7 +103,7 @@ class Coordinator(ABC, Generic[S, R]):
         """Carries out the `then` of a write whose result is known."""
 
     def committed_late(self, shard: S, pending: PendingWrite[Any, Any]) -> None:
-        """Hears of a write that was answered with a time-out and replayed only now."""
+        """Called for a write that was answered with a time-out and is replayed only now."""
 
     # ---------------------------------------------------------------- where a name belongs
 
@@ -157,7 +157,7 @@ class Coordinator(ABC, Generic[S, R]):
         for ticket, answer in answers:
             assert isinstance(ticket, Waiting)
             ticket.answer = answer
-            # not at once: the latest requester hears first, then those that waited for it
+            # not at once: the latest requester is answered first, then those that waited for it
             self._completed(Waiting.kind, ticket.keys)
 
     # ---------------------------------------------------------------- roles

@@ -1,7 +1,7 @@
 """ControlledShutdown, API 7, v0-3, control plane: the controller moves a stopping broker's leaders.
 
-The answer names the partitions that the broker still leads; it asks again until there are none.
-Only the active controller can answer; v0 and v1 carry no broker epoch.
+The answer names the partitions that the broker still leads; the broker asks again until
+there are none.  Only the active controller can answer; v0 and v1 carry no broker epoch.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
-    """Reads in turns: a follower's many partitions, or a disk on which alone it can be seen where
-    batches begin, would keep everybody else waiting."""
+    """Reads in turns: a follower's many partitions, or a wait for the disk to find where batches
+    begin, would delay all other clients."""
     for first in range(0, len(fetch.asked), AT_ONCE):
         some = fetch.asked[first : first + AT_ONCE]
         if not fetch.read_at_once(some):

@@ -7,7 +7,7 @@ it means the same as v1.
 A stable offset is one that will be changed by no open transaction, and by no commit whose client
 still waits.  If a transaction is open the client is told, and asks again (KIP-447).  Commits are
 waited for, but only those on their way when the request came.  Kafka's older coordinator tells the
-client of these as well, which then asks again and again if a member commits all the time.
+client of these as well; the client then asks again and again if a member commits all the time.
 
 A commit whose client was told REQUEST_TIMED_OUT is no longer waited for, though it counts once the
 HW has passed it: its client knows no outcome, and commits again.  Until then the answer is the

@@ -110,7 +110,7 @@ class Place:
         self.partition = partition
         """None: this broker has no replica of it."""
         self.looked_into = False
-        """Whether the batch was validated, and is as it is to be appended."""
+        """Whether the batch was validated and is ready to be appended."""
         self.verification: Verification | None = None
         """For a batch that begins a transaction."""
         self.error: ApiError | None = None

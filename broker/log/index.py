@@ -91,7 +91,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Timestamps and relative offsets, both rising: no record up to an offset is later."""
+    """Rising timestamps and relative offsets: no record up to an offset is later than its time."""
 
     ENTRY = 12
     __slots__ = ("offsets", "timestamps")

@@ -7,7 +7,7 @@ before the bytes are in the file.  If the write fails, its part in the file is c
 OSError goes to the caller, which takes the whole directory offline.
 
 Three offsets bound a log: log start offset <= high watermark <= log end offset (LEO, the next one).
-The recovery point moves on its own below the LEO: up to it everything was flushed, so recovery
+The recovery point moves on its own below the LEO: up to it everything was flushed, so
 recovery after a crash begins there.
 
 Append and read never await.  `flush` does; it is the only thing that moves the recovery point.

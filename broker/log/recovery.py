@@ -172,7 +172,7 @@ class _Loader:
             self._finish_swap(kept)
 
     def _finish_swap(self, names: list[str]) -> None:
-        """Completes a compaction whose result was written: that replaces the segments behind it."""
+        """Completes a compaction whose result was written: it replaces its source segments."""
         swapped = sorted(int(name[:20]) for name in names if name.endswith(".log.swap"))
         for base in swapped:
             path = segment_path(self.folder, base, ".log.swap")

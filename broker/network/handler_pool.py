@@ -331,7 +331,7 @@ class HandlerPool:
     def _failed(
         self, entry: HandlerEntry, ctx: Context, request: Request, message: Any, exc: Exception
     ) -> None:
-        """An exception of a handler: an answer with its error code, or the connection's end."""
+        """Turns a handler's exception into an answer with its code, or ends the connection."""
         if isinstance(exc, BadMessage | UnknownApi):
             log.warning("closing connection %s: %s", request.connection.id, exc)
             self._close(request)

@@ -1,8 +1,7 @@
 """Replica fetchers: the tasks that keep followers' logs equal to their leaders'.
 
-There is one fetcher for each leader broker (num.replica.fetchers of them), each with one connection
-and one long-polling Fetch in flight for all its partitions, in an incremental fetch session
-(KIP-227).  Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A
+For each leader broker there are num.replica.fetchers fetchers, each with one connection and one
+long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).  Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A
 fetch that waits at the leader is given up, with its connection, when partitions are added: a
 failover must not wait for a long poll to end.
 

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 Completed = Callable[[str, Iterable[Hashable]], None]
 READ_COMMITTED = 1
 WORK_AT_ONCE = 15
-"""Partitions of a LeaderAndIsr or StopReplica that are treated before other tasks run: 5 ms."""
+"""Partitions of a LeaderAndIsr or StopReplica handled before other tasks run: about 5 ms."""
 
 
 class ReplicaManager:

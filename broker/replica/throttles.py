@@ -82,7 +82,7 @@ class ReplicationQuota:
 
 
 def _pairs(listed: str) -> list[tuple[int, int]]:
-    """The pairs of a list such as `0:1,1:2`; other items, set by another broker, are passed over."""
+    """The pairs of a list such as `0:1,1:2`; other items (set by another broker) are left out."""
     found = []
     for item in listed.split(","):
         partition, _, broker = item.strip().partition(":")

@@ -3,6 +3,7 @@
 A leader comes from the ISR, in the order of the assignment, so the preferred replica leads if it
 can.  Only an unclean election goes beyond the ISR: it takes any live replica and loses the records
 that this one lacks.  So it needs the operator's word, and is never held because of a suspicion.
+
 Each election bumps the leader epoch.  That is what fences the former leader: its followers fetch
 with the new epoch, and its own ISR writes fail on the version.
 """

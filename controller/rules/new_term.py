@@ -46,7 +46,7 @@ log = logging.getLogger("controller")
 FIRST_IMBALANCE_CHECK_MS = 5000
 
 Bounced = dict[BrokerId, tuple[BrokerInfo, bool]]
-"""Brokers that came back unseen, each with whether it fails to answer, too."""
+"""Brokers that came back unseen; True for those that do not answer either."""
 
 
 def take_over(state: State, event: Elected) -> Procedure[None]:

@@ -161,7 +161,7 @@ class Senders:
 
 
 def channel_endpoint(broker: BrokerInfo, settings: SenderSettings) -> Endpoint | None:
-    """The controller's address of a broker; one without a control plane has the other listener."""
+    """The address for requests to a broker; without a control plane, the other listener's."""
     return broker.endpoint(settings.channel_listener) or broker.endpoint(
         settings.inter_broker_listener
     )

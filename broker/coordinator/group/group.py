@@ -7,10 +7,10 @@ were given a member id and have not come back.  A coordinator that takes over kn
 and the members learn that from their next request.
 
     Empty                first join          -> PreparingRebalance
-        PreparingRebalance   all joined, time-out -> CompletingRebalance; no member is left -> Empty
+    PreparingRebalance   all joined, time-out -> CompletingRebalance; no member is left -> Empty
     CompletingRebalance  leader's sync stored -> Stable
     the last two         a member joins, leaves, fails -> PreparingRebalance
-        Dead                 being deleted, or this broker no longer coordinates the group
+    Dead                 being deleted, or this broker no longer coordinates the group
 
 A step returns an `Outcome` (answers to give, records to write, timers to set) and does nothing
 else.

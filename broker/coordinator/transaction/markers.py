@@ -3,8 +3,9 @@
 There is one task for each broker that has ever led one of them.  It has one WriteTxnMarkers under
 way, which takes everything that was queued since the last.  If the leader of a partition is not
 known, refuses, or does not answer, the marker is sent again a moment later, to the leader of that
-time.  A deleted partition needs no marker.  A partition counts as deleted once this broker's
-metadata show its own election, as the controller tells of elections and deletions in order.
+time.  A deleted partition needs no marker.  A partition missing in this broker's metadata counts as
+deleted once the metadata shows this broker's own election, as the controller tells of elections and
+deletions in order.
 
 Source: kafka.coordinator.transaction.TransactionMarkerChannelManager.
 """
