@@ -129,7 +129,7 @@ class MetadataCache:
     # ---- doubt
 
     def doubt(self, broker_id: int, now_ms: int) -> None:
-        """The connection to that broker broke: news of its partitions' leaders will follow soon."""
+        """The connection to that broker broke: news of its partitions' leaders will follow."""
         since = self._doubts.get(broker_id)
         if since is None or now_ms - since >= DOUBT_AGAIN_MS:
             self._doubts[broker_id] = now_ms

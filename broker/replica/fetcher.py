@@ -1,9 +1,10 @@
 """Replica fetchers: the tasks that keep followers' logs equal to their leaders'.
 
 For each leader broker there are num.replica.fetchers fetchers, each with one connection and one
-long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).  Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A
-fetch that waits at the leader is given up, with its connection, when partitions are added: a
-failover must not wait for a long poll to end.
+long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).
+Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A fetch that
+waits at the leader is given up, with its connection, when partitions are added: a failover must not
+wait for a long poll to end.
 
 An answer is used only for partitions whose state is still that of the request: a LeaderAndIsr may
 have come meanwhile.
