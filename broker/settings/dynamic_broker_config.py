@@ -4,9 +4,9 @@
 broker wins over the default, and both over the broker's file; without them the file's value holds
 again.  Every broker follows /config/changes and reads both znodes again.
 
-The table of configuration says what can be changed (`kafka/config/table.DYNAMIC`).  Kafka lists
-more: listeners, security, background.threads and the number of recovery threads.  They are refused
-rather than stored without effect, as nothing here would follow.
+The table of configuration says what can be changed (`kafka/config/property_table.DYNAMIC`).  Kafka
+lists more: listeners, security, background.threads and the number of recovery threads.  They are
+refused rather than stored without effect, as nothing here would follow.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
