@@ -56,7 +56,8 @@ class Highwater:
             f"import sys, runpy; sys.path.insert(0, {str(self.source)!r});"
             "runpy.run_module('highwater.broker', run_name='__main__', alter_sys=True)"
         )
-        return [sys.executable, "-I", "-c", start, *arguments]
+        # -O leaves the assertions out: a mutant is to be found from outside
+        return [sys.executable, "-O", "-I", "-c", start, *arguments]
 
     def environment(self) -> dict[str, str]:
         return {**_without_kafka_variables(), "PYTHONUNBUFFERED": "1"}
