@@ -1,1 +1,1 @@
-"""What every room may use, and which knows nothing of Kafka."""
+"""Helpers that every room may use, and that know nothing of Kafka."""

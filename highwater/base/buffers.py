@@ -1,11 +1,11 @@
 """Buffers for large frames, used again and again.
 
-A new bytearray is zeroed, and the kernel gives it fresh pages one fault at a time: for 128 KiB that
-costs as much as receiving the bytes.  A buffer that was used a moment ago is in the CPU's cache.
+A new bytearray is zeroed, and the kernel maps its pages in one fault at a time: for 128 KiB that
+costs as much as receiving the bytes.  A recently used buffer is in the CPU's cache.
 
-Nobody gives a buffer back.  A memoryview keeps a reference to what it looks into, so a buffer that
-only the pool refers to is free, and one that somebody still looks into can never be handed out a
-second time.  (Where an interpreter does not count references, every buffer is a new one.)
+No caller gives a buffer back.  A memoryview keeps a reference to its buffer, so a buffer that only
+the pool refers to is free, and one that is still in use is never handed out a second time.  (Where
+an interpreter does not count references, every buffer is a new one.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FREE = _references([bytearray()], 0) if _count is not None else 0
 
 
 class BufferPool:
-    """At most `keep` buffers of at most `largest` bytes stay here; others are new each time."""
+    """Keeps at most `keep` buffers of at most `largest` bytes; others are new each time."""
 
     def __init__(self, keep: int = 8, largest: int = 2 << 20) -> None:
         self._keep = keep
@@ -34,7 +34,7 @@ class BufferPool:
         self._next = 0
 
     def take(self, size: int) -> bytearray:
-        """A buffer of at least `size` bytes, with whatever was in it before."""
+        """A buffer of at least `size` bytes, with its old contents."""
         if size > self._largest:
             return bytearray(size)
         kept = self._kept

@@ -1,24 +1,24 @@
-"""The longest steps of the loop: which task, or which API's handler, kept everybody waiting.
+"""The longest steps of the loop: the tasks and API handlers that kept all others waiting.
 
 All of a broker runs in one thread, so nothing else happens during a step: a task's run from one
-checkpoint to the next.  Planes are only isolated as far as steps are short.  None should be longer
-than 20 ms, but for what no worker thread can take; this says which was.
+checkpoint to the next.  Planes are only isolated as far as steps are short.  No step should be
+longer than 20 ms, except for work that no worker thread can take; this module names those that are.
 
-`LoopSteps` is told (by the handler pool, of slow handlers) or sees for itself, as an instrument of
-trio (installed where a broker is a process; a simulation has no time that passes within a step).
-Python's own collections of garbage are told too: they fall into whichever step is running.
+`LoopSteps` is told of slow handlers by the handler pool, and sees the other steps as an instrument
+of trio (installed where a broker is a process; in a simulation no time passes within a step).  It
+is also told of Python's garbage collections: they fall into whichever step is running.
 
-On a machine with more to do than it has CPUs a step may take long though it does little: the thread
-was ready, and another process ran.  The kernel counts that time, so that it is known, and left out:
-a step is as long as it would have been with a CPU of its own.  Those that were longer than 20 ms by
-waiting alone are counted apart.  A hypervisor may take the CPUs away as well (one with a quota does
-for a third of every tenth of a second); the kernel counts that for each CPU, in hundredths of a
-second, and it is left out where a step seems to be longer than 20 ms.
+On a machine with more work than CPUs a step may take long though it does little: the thread was
+ready, and another process ran.  The kernel counts that time, and it is left out: a step is as long
+as it would have been with a CPU of its own.  Steps longer than 20 ms only because of that wait are
+counted separately.  A hypervisor may take the CPUs away as well (one with a quota does so for a
+third of every tenth of a second); the kernel counts that for each CPU, in hundredths of a second,
+and it is left out where a step seems to be longer than 20 ms.
 
-Also counted apart are those that are long only by system calls: a write to a file, which the kernel
-holds up while the disk has too much to write, or while it finds memory for it, or a new file, while
-the file system's journal is written.  Either the thread computed for less than 20 ms, or the step
-without its slow calls on files took less.
+Steps that are long only because of system calls are also counted separately.  Examples are a write
+to a file, which the kernel holds up while the disk has too much to write or while it looks for
+memory, and a new file, while the file system's journal is written.  Either the thread computed for
+less than 20 ms, or the step without its slow calls on files took less.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from highwater.base.metrics import WINDOW_NS, Family, Sample, labels
 log = logging.getLogger(__name__)
 
 NOTED_NS = 2_000_000
-"""Shorter ones are of no interest, and not told apart."""
+"""Shorter steps are not recorded."""
 LONG_NS = 20_000_000
 ASK_AGAIN_NS = 3_000_000
 
 
 class Stolen(Protocol):
-    """What a hypervisor took of the CPU (`StolenTime`)."""
+    """The CPU time that a hypervisor took away (`StolenTime`)."""
 
     def now(self) -> bytes: ...
 
@@ -50,24 +50,24 @@ class Stolen(Protocol):
 
 
 class LoopSteps:
-    """Steps longer than 2 ms, by name: the longest of the last minute or two, and how many were
+    """Steps longer than 2 ms, by name: the longest of the last minute or two, and the number
     longer than 20 ms since the start.
     """
 
     def __init__(self) -> None:
         self.over_limit: dict[str, int] = {}
         self.waited: dict[str, int] = {}
-        """How many were over the limit only because the thread had to wait for a CPU."""
+        """Number of steps over the limit only because the thread had to wait for a CPU."""
         self.blocked: dict[str, int] = {}
-        """How many were over the limit only because of system calls that took long."""
+        """Number of steps over the limit only because of slow system calls."""
         self.used_ns: Callable[[], int] = lambda: 1 << 62
-        """How much CPU it has used, at most, since the running step began."""
+        """The most CPU time that it can have used since the running step began."""
         self.waited_ns: Callable[[], int] = lambda: 0
-        """For how long it has waited, about, since the running step began."""
+        """Roughly how long it has waited since the running step began."""
         self.calls_ns: Callable[[], int] = lambda: 0
-        """For how long slow calls on files have lasted since the running step began."""
+        """How long slow calls on files have lasted since the running step began."""
         self.stolen_ns: Callable[[], int] = lambda: 0
-        """For how long there was no CPU at all, since shortly before the running step began."""
+        """How long there was no CPU at all, since shortly before the running step began."""
         self.now_ns: Callable[[], int] = lambda: 0
         self.cpu: Callable[[], int] = lambda: -1
         """The number of the CPU that the thread runs on, or -1."""
@@ -124,10 +124,10 @@ class LoopSteps:
 class StepInstrument(trio.abc.Instrument):
     """Measures every step of every task; two clock reads each.
 
-    `cpu_wait_ns` is how long this thread has ever waited for a CPU, and `cpu_ns` how much it has
-    used; `stolen` tells when its CPU was taken away.  Asking costs system calls, so that the
-    last answers are taken for a few milliseconds: little enough to miss no long wait.
-    `calls_ns` is how long slow calls on files have ever kept the thread.
+    `cpu_wait_ns` is the time that this thread has waited for a CPU in its life, `cpu_ns` the time
+    that it has used; `stolen` tells when its CPU was taken away.  Asking costs system calls, so the
+    last answers are reused for a few milliseconds: short enough to miss no long wait. `calls_ns` is
+    the time that slow calls on files have taken in the thread's life.
     """
 
     def __init__(
@@ -174,6 +174,6 @@ class StepInstrument(trio.abc.Instrument):
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         began, self._began = self._began, 0
         took = self._perf_ns() - began
-        if took > NOTED_NS and began:  # installed in the midst of a step, it has not seen it begin
+        if took > NOTED_NS and began:  # installed in mid-step, it has not seen it begin
             self._steps.note(task.name, took)
-            self._asked = -ASK_AGAIN_NS  # what this one has waited is not the next one's
+            self._asked = -ASK_AGAIN_NS  # this step's wait does not count for the next

@@ -1,9 +1,9 @@
-"""Numbers about a process: counters, gauges, histograms of times; cheap to keep, read by a scrape.
+"""Numbers about a process: counters, gauges, histograms of times; cheap to keep, read by scrapes.
 
 Everything runs in one thread, so nothing here locks.  A counter is an attribute that grows.  A
-gauge is a function, called by the scrape alone.  A histogram has log-linear buckets (eight to each
-power of two, so a quantile is right within 7 %) in a dict that holds the used ones only; its
-quantiles are over the last one to two scrape windows, its count since the start.
+gauge is a function that only a scrape calls.  A histogram has log-linear buckets (eight to each
+power of two, so a quantile is right within 7 %) in a dict that holds only the used ones. Its
+quantiles cover the last one to two scrape windows, its count everything since the start.
 
 A family's name is given in the Confluent dialect (the lower-cased MBean name, as in
 `kafka_server_replicamanager_isrshrinkspersec`), which the Confluent dashboards query; `exposition`
@@ -63,7 +63,7 @@ class TimeHistogram:
         counts[v] = counts.get(v, 0) + 1
 
     def add(self, other: TimeHistogram) -> None:
-        """Takes in what another one has recorded."""
+        """Adds the values that another histogram has recorded."""
         self.count += other.count
         self.sum_ns += other.sum_ns
         for mine, theirs in ((self._counts, other._counts), (self._old, other._old)):
@@ -71,7 +71,7 @@ class TimeHistogram:
                 mine[bucket] = mine.get(bucket, 0) + n
 
     def rotate(self, now_ns: int) -> None:
-        """Forgets what is older than the last window; called by the scrape."""
+        """Forgets values older than the last window; called by the scrape."""
         if now_ns - self._rotated_ns >= WINDOW_NS:
             self._old, self._counts = self._counts, {}
             self._rotated_ns = now_ns
@@ -130,7 +130,7 @@ class Family(NamedTuple):
     """counter, gauge or summary."""
     help: str
     samples: Iterable[Sample]
-    """May be read once: those of thousands of partitions are made as they are written down."""
+    """May be read only once: samples of thousands of partitions are made as they are written."""
 
 
 Collector = Callable[[], Iterable[Family]]
@@ -153,7 +153,7 @@ class Registry:
         self._collectors: list[Collector] = []
 
     def counter(self, name: str, help_: str = "", **label_values: object) -> Counter:
-        """The counter of that name and labels, made at the first call: keep it, and `add`."""
+        """The counter of that name and labels, made at the first call; keep it and call `add`."""
         self._describe(name, help_)
         family = self._counters.setdefault(name, {})
         key = labels(**label_values)
@@ -178,26 +178,26 @@ class Registry:
         self._gauges.setdefault(name, {})[labels(**label_values)] = read
 
     def remove(self, name: str, **label_values: object) -> None:
-        """A topic or partition that is gone takes its series with it."""
+        """Removes one series, as of a topic or partition that is gone."""
         key = labels(**label_values)
         self._counters.get(name, {}).pop(key, None)
         self._gauges.get(name, {}).pop(key, None)
         self._histograms.get(name, {}).pop(key, None)
 
     def collector(self, collect: Collector) -> None:
-        """Families that are made at the scrape."""
+        """Adds families that are made at each scrape."""
         self._collectors.append(collect)
 
     def collect(self, now_ns: int) -> Iterator[Family]:
-        """Everything, each family made when it is asked for."""
+        """All families, each made when the caller asks for it."""
         yield from self._counter_families()
         yield from self._gauge_families()
         yield from self._histogram_families(now_ns)
         for collect in self._collectors:
-            yield from list(collect())  # of one moment: whoever asks may do other things between
+            yield from list(collect())  # of one moment: the caller may run other tasks in between
 
     def families(self, now_ns: int) -> list[Family]:
-        """Everything, sorted by name."""
+        """All families, sorted by name."""
         return sorted(self.collect(now_ns), key=lambda family: family.name)
 
     def _describe(self, name: str, help_: str) -> None:

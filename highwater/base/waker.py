@@ -21,7 +21,7 @@ class Waker:
         self._task: lowlevel.Task | None = None
 
     async def sleep(self) -> None:
-        """Until `wake`.  A checkpoint."""
+        """Sleeps until `wake`.  A checkpoint."""
         assert self._task is None, "a waker has one sleeper"
         self._task = lowlevel.current_task()
         await lowlevel.wait_task_rescheduled(self._abort)

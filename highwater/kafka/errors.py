@@ -1,5 +1,5 @@
-"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), and the exception that carries
-one to an answer.
+"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), and the exception that carries a
+code to an answer.
 """
 
 from __future__ import annotations
@@ -151,15 +151,15 @@ class ApiError(Exception):
         self.detail = detail
 
     def __reduce__(self) -> tuple[type[ApiError], tuple[ErrorCode, str | None]]:
-        """It may come from another process (`Disk.apart`); its subclasses arrive as itself."""
+        """Makes it picklable (`Disk.apart` uses a process); a subclass arrives as an ApiError."""
         return ApiError, (self.code, self.detail)
 
 
 class RecordsRefused(ApiError):
     """A batch is refused for some of its records.
 
-    `records` has the index of each in its batch, and what is wrong with it (Produce from v8 on
-    answers with them).
+    `records` has the index of each in its batch and its mistake (Produce answers with them from v8
+    on).
     """
 
     def __init__(self, code: ErrorCode, detail: str, records: tuple[tuple[int, str], ...]) -> None:

@@ -1,4 +1,4 @@
-"""Who holds a partition, and what that looks like while it moves (KIP-455)."""
+"""The replicas of a partition, at rest and while it moves (KIP-455)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from highwater.kafka.types import BrokerId
 
 
 class ReplicaAssignment(NamedTuple):
-    """Who holds a partition; while it is reassigned, target and origin together (KIP-455).
+    """The replicas of a partition; during a reassignment, target and origin together (KIP-455).
 
     Target replicas come first in `replicas`, in their order; `adding` are those not yet in the
     origin, and `removing` those no longer in the target.
@@ -41,4 +41,4 @@ class ReplicaAssignment(NamedTuple):
 
 
 Reassignment = ReplicaAssignment
-"""What ListPartitionReassignments tells of one partition."""
+"""ListPartitionReassignments's answer for one partition."""

@@ -25,7 +25,7 @@ ProducerEpoch = NewType("ProducerEpoch", int)
 NO_BROKER = BrokerId(-1)
 NO_LEADER = BrokerId(-1)
 LEADER_DURING_DELETE = BrokerId(-2)
-"""What a LeaderAndIsr leader of -2 says: the topic is being deleted (Kafka's
+"""The leader -2 in a LeaderAndIsr: the topic is being deleted (Kafka's
 LeaderAndIsr.LeaderDuringDelete).
 """
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
@@ -47,7 +47,7 @@ class TopicPartition(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a listener of a broker is reached."""
+    """The address of a broker's listener."""
 
     listener: str
     security_protocol: str
@@ -64,5 +64,5 @@ class BrokerInfo(NamedTuple):
     rack: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of that listener name, or None where the broker has none."""
+        """The endpoint of the listener with that name, or None where the broker has none."""
         return next((e for e in self.endpoints if e.listener == listener), None)

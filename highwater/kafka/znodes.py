@@ -1,14 +1,13 @@
-"""Kafka's znodes: paths and data, so that Apache's brokers and tools read ours, and we theirs.
+"""Kafka's znodes: paths and data, so that Apache's brokers and tools and ours read each other's.
 
 Each znode has a path and, where it holds data, `encode_*` and `decode_*`.  The JSON is compact
-UTF-8, as Kafka's. Decoding takes every version that a 2.x or 3.x broker wrote and raises
-`BadZnode`, which names what was wrong, for anything else.  What is written is the form of
+UTF-8, as in Kafka. Decoding accepts every version that a 2.x or 3.x broker wrote, and for anything
+else raises `BadZnode`, which names the mistake.  Encoding writes the form of
 inter.broker.protocol.version 2.6.
 
-A partition's state znode is what the replication protocol rests on.  It is written by the
-controller (elections) and by the leader (ISR changes), each of them conditionally on the version
-that it read, so that ZooKeeper decides between them; that version is what PartitionState carries as
-`zk_version`.
+The replication protocol rests on a partition's state znode.  The controller (elections) and the
+leader (ISR changes) write it, each conditionally on the version that it read, so that ZooKeeper
+decides between them.  PartitionState carries that version as `zk_version`.
 """
 
 from __future__ import annotations
@@ -68,13 +67,13 @@ PERSISTENT_PATHS: tuple[str, ...] = (
     HANDLED_BROKER_EPOCHS,
     *(f"{CONFIG}/{kind}" for kind in CONFIG_TYPES),
 )
-"""What every broker creates at its start where it is missing (with its parents), empty."""
+"""The znodes that every broker creates empty at its start, with parents, where missing."""
 
 T = TypeVar("T")
 
 
 class BadZnode(ValueError):
-    """A znode holds what none of the known versions explains."""
+    """A znode's data does not match any known version."""
 
 
 class PartitionState(NamedTuple):
@@ -88,7 +87,7 @@ class PartitionState(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """/brokers/topics/T.  A topic id that a later Kafka wrote is kept, never invented."""
+    """/brokers/topics/T.  A topic id that a later Kafka wrote is kept; none is invented."""
 
     partitions: dict[int, ReplicaAssignment]
     topic_id: str | None = None
@@ -100,7 +99,7 @@ class ControllerInfo(NamedTuple):
 
 
 class ProducerIdBlock(NamedTuple):
-    """Both ends included."""
+    """A block of producer ids, both ends included."""
 
     broker: BrokerId
     start: int
@@ -149,7 +148,7 @@ def acl_path(resource: str, name: str, pattern: str = "literal") -> str:
 
 
 _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-"""One encoder for all: `json.dumps` would make one at each call."""
+"""One encoder for all: `json.dumps` would make a new one at each call."""
 
 
 def _encode(value: object) -> bytes:
@@ -158,7 +157,7 @@ def _encode(value: object) -> bytes:
 
 def _decode(what: str, data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(str(data, "utf-8"))  # bytes would be looked at for other encodings
+        value = json.loads(str(data, "utf-8"))  # for bytes it would first guess the encoding
     except ValueError as e:
         raise BadZnode(f"{what} is not JSON ({e}): {data[:200]!r}") from None
     if not isinstance(value, dict):
@@ -219,7 +218,8 @@ def decode_controller_epoch(data: bytes) -> ControllerEpoch:
 def encode_broker(
     endpoints: Iterable[Endpoint], rack: str | None, wall_ms: int, jmx_port: int = -1
 ) -> bytes:
-    """A registration in version 4, as 2.6 writes; host and port: the first PLAINTEXT endpoint."""
+    """A registration in version 4, as in 2.6; with host and port of the first PLAINTEXT
+    endpoint."""
     listed = list(endpoints)
     plain = next((e for e in listed if e.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
@@ -302,7 +302,7 @@ def decode_topic(topic: str, data: bytes) -> TopicState:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    # by hand: the controller writes thousands of these at once, and all of it is numbers
+    # by hand: the controller writes thousands of these at once, and they hold only numbers
     isr = ",".join(map(str, state.isr))
     return (
         f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
@@ -430,7 +430,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
-    """None where no block was handed out yet (the znode is created empty)."""
+    """None where no block has been handed out yet (the znode is created empty)."""
     if not data:
         return None
     what = PRODUCER_ID_BLOCK

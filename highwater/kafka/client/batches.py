@@ -1,20 +1,20 @@
-"""A producer's batches of one partition: order, sequence numbers, and what became of them.
+"""A producer's batches of one partition: order, sequence numbers, and outcomes.
 
 Kafka's promise for an idempotent producer is kept here.  A batch gets its producer id, epoch and
-first sequence number when it is sent first, and keeps them for every further attempt, so that the
-broker recognises what it has already appended.  Up to five batches may be in flight; after one of
-them has failed, nothing new is sent until all of them have come back, and then they are sent again
-in order from the oldest, one at a time: the broker remembers five batches, and must not forget a
-batch whose answer was lost.  One that failed with OUT_OF_ORDER_SEQUENCE_NUMBER only because the one
-before it was lost succeeds then.
+first sequence number when it is first sent, and keeps them for every further attempt, so that the
+broker recognises a batch that it has already appended.  Up to five batches may be in flight. After
+one of them has failed, nothing new is sent until all of them have come back; then they are sent
+again in order from the oldest, one at a time, because the broker remembers five batches and must
+not forget a batch whose answer was lost.  A batch that failed with OUT_OF_ORDER_SEQUENCE_NUMBER
+only because its predecessor was lost then succeeds.
 
-Whether a failure is definite is counted over all attempts: one attempt whose answer was lost makes
+Whether a failure is definite is decided over all attempts: one attempt whose answer was lost makes
 the outcome unknown, whatever the later ones say.  Where the oldest batch itself is refused as out
-of order, or a batch is given up, the numbers of broker and producer have parted: the partition
-needs a new producer id.  A batch that is proven not to be in the log moves to the new one; what may
-have been appended under the old one is never sent again.
+of order, or a batch is given up, the sequence numbers of broker and producer no longer agree: the
+partition needs a new producer id.  A batch that is proven not to be in the log moves to the new id;
+one that may have been appended under the old id is never sent again.
 
-Pure: the caller brings the time, and does the sending.
+Pure: the caller supplies the time and does the sending.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOBODY = Identity(-1, -1)
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of one record."""
+    """The outcome of one record."""
 
     tp: TopicPartition
     outcome: Outcome
@@ -99,7 +99,7 @@ class Batch:
 
 
 def record_size(record: Record) -> int:
-    """An upper bound of its bytes in a batch."""
+    """An upper bound on the record's bytes in a batch."""
     size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += 10 + len(name.encode()) + len(value or b"")
@@ -137,7 +137,7 @@ class PartitionBatches:
 
     @property
     def full(self) -> bool:
-        """The youngest batch takes no more."""
+        """Whether the youngest batch takes no more records."""
         return self._batches[-1].size >= self._batch_bytes or bool(self._batches[-1].attempts)
 
     @property
@@ -145,7 +145,8 @@ class PartitionBatches:
         return sum(batch.in_flight for batch in self._batches)
 
     def append(self, record: Record, size: int, report: Report, now_s: float) -> Batch:
-        """Into the youngest batch, where it has room and was not sent yet; gives the batch."""
+        """Adds to the youngest batch, if it has room and was not sent yet, else to a new one; gives
+        it."""
         if self._batches:
             last = self._batches[-1]
             if not last.attempts and last.size + size <= self._batch_bytes:
@@ -162,7 +163,7 @@ class PartitionBatches:
         self._next_sequence = 0
 
     def next(self, now_s: float, linger_s: float) -> Batch | None:
-        """The batch to send now; None where there is none, or it is not time."""
+        """The batch to send now; None where there is none, or it is too early."""
         if now_s < self.retry_at_s:
             return None
         in_flight = self.in_flight
@@ -189,7 +190,7 @@ class PartitionBatches:
         return None
 
     def due_s(self, linger_s: float) -> float | None:
-        """When `next` may have something that it does not have now; None: not by time alone."""
+        """The time when `next` may have a new result; None: time alone changes nothing."""
         for batch in self._batches:
             if not batch.in_flight:
                 return max(self.retry_at_s, 0.0 if batch.attempts else batch.created_s + linger_s)
@@ -204,7 +205,7 @@ class PartitionBatches:
         )
 
     def sent(self, batch: Batch, connection: str) -> bytearray:
-        """An attempt begins; gives its bytes, which are the same at every attempt."""
+        """Begins an attempt; gives its bytes, which are the same at every attempt."""
         batch.attempts += 1
         batch.in_flight = True
         batch.connection = connection
@@ -235,7 +236,7 @@ class PartitionBatches:
     def failed(
         self, batch: Batch, error: ErrorCode, detail: str, *, retry_at_s: float, retry: bool = True
     ) -> bool:
-        """An attempt failed; whether the batch will be sent again.
+        """Ends an attempt that failed; gives whether the batch will be sent again.
 
         NETWORK_EXCEPTION stands for a connection that ended or an answer that did not come.
         """
@@ -265,7 +266,7 @@ class PartitionBatches:
         return False
 
     def expire(self, created_before_s: float) -> int:
-        """Gives up batches that are too old; those in flight are waited for."""
+        """Gives up batches that are too old, except those in flight."""
         gone = [b for b in self._batches if b.created_s < created_before_s and not b.in_flight]
         for batch in gone:
             if batch.last_error is None:

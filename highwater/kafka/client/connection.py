@@ -1,7 +1,7 @@
 """One connection to a broker: requests out, answers back in order, any number in flight.
 
-No task of its own.  Whoever waits for an answer and finds nobody reading becomes the reader: it
-takes frames from the socket, hands each to the call it belongs to, and passes the reading on when
+It has no task of its own.  A caller that waits for an answer while no other caller reads becomes
+the reader: it takes frames from the socket, hands each to its call, and passes the reading on when
 its own answer is there.  With one call in flight, the usual case of a replica fetcher, nothing is
 handed over at all.  `wait_closed` reads too, so that an idle connection's end is seen at once.
 
@@ -77,7 +77,7 @@ class Pending:
 
 
 class ClientConnection:
-    """One connection; see the module's docstring for who reads and what is raised."""
+    """One connection; see the module's docstring for reading and exceptions."""
 
     def __init__(self, connection: Connection, client_id: str | None) -> None:
         self.client_id = client_id
@@ -152,7 +152,7 @@ class ClientConnection:
     async def begin(
         self, api_key: int, version: int, parts: Sequence[Buffer], timeout_s: float
     ) -> Pending:
-        """Sends a request; its answer is waited for apart.
+        """Sends a request; the caller waits for its answer separately.
 
         Requests leave in the order of these calls, which is how a producer keeps several batches of
         a partition in flight.
@@ -188,7 +188,7 @@ class ClientConnection:
         return self._why
 
     def close(self) -> None:
-        """Idempotent; calls in flight raise ConnectionLost."""
+        """Closes, idempotently; calls in flight raise ConnectionLost."""
         self._close("closed by this side")
 
     def _name(self) -> str:
@@ -246,7 +246,7 @@ class ClientConnection:
             self._next_sender()
 
     def _next_sender(self) -> None:
-        """The turn goes straight to the one who waits longest: nobody can cut in between."""
+        """Gives the turn directly to the longest waiter, so that no other sender cuts in."""
         if self._send_queue:
             self._send_queue.popleft().set()
         else:
@@ -306,7 +306,7 @@ class ClientConnection:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Wakes the next one that can read, where nobody does."""
+        """Wakes the next caller that can read, where no one reads."""
         if self._reading:
             return
         for call in self._in_flight:
@@ -317,7 +317,7 @@ class ClientConnection:
             self._idle_reader.set()
 
     def _read(self) -> bool:
-        """Takes what the socket holds; True where it pays to try again before waiting.
+        """Takes what the socket holds; True where trying again before waiting is worth while.
 
         A frame that the small buffer does not hold is read straight into a buffer of its own.  Its
         state is kept here, so that a reader can be cancelled at any point.
@@ -380,7 +380,8 @@ class ClientConnection:
 
 
 def _frame(header: bytes, parts: Sequence[Buffer]) -> list[Buffer]:
-    """Size and header before the parts; small ones joined, as one buffer is cheaper to send."""
+    """Size and header before the parts; joins small parts, because one buffer is cheaper to
+    send."""
     size = len(header)
     for part in parts:
         size += len(part)

@@ -1,9 +1,9 @@
-"""A consumer of assigned partitions: positions, fetches, and what each answer said of HW and LSO.
+"""A consumer of assigned partitions: positions, fetches, and the HW and LSO of each answer.
 
-There is no group and no task of its own: `poll` sends one Fetch to every leader that has none under
-way, and gives the answers that are there.  A fetch that is still waiting at the broker when `poll`
-returns is kept for the next one.  A partition is read up to the HW, or under read_committed up to
-the LSO, which is what the brokers see to.
+It has no group and no task of its own: `poll` sends one Fetch to every leader that has none in
+flight, and gives the answers that have come.  A fetch that is still waiting at the broker when
+`poll` returns is kept for the next call.  A partition is read up to the HW, or under read_committed
+up to the LSO; the brokers enforce both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATEST = -1
 
 
 class _Fetch:
-    """A Fetch under way."""
+    """A Fetch in flight."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class _Fetch:
         self.connection = connection
         self.pending = pending
         self.asked = asked
-        """Position and leader epoch that each partition was asked with."""
+        """The position and leader epoch that were sent for each partition."""
         self.deadline = deadline
         self.answer: memoryview | None = None
         self.error: OSError | None = None
@@ -101,10 +101,10 @@ class Consumer:
         return list(self._positions)
 
     async def poll(self, timeout_s: float) -> list[PartitionFetch]:
-        """What has come, one entry for each partition of each answer; empty at the time-out.
+        """The answers so far, one entry for each partition of each; empty at the time-out.
 
-        Empty partitions are among them: their HW and LSO are news too.  Errors that pass are in
-        `PartitionFetch.error`, and are tried again by the next poll.
+        Empty partitions are among them: their HW and LSO are news too.  Passing errors are in
+        `PartitionFetch.error`, and the next poll tries again.
         """
         deadline = trio.current_time() + timeout_s
         while True:
@@ -123,7 +123,7 @@ class Consumer:
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Offset and leader epoch by EARLIEST, LATEST or a timestamp, of each partition.
 
-        Errors that pass are tried again until `timeout_s`; raises ApiError or OSError.  LATEST is
+        Passing errors are tried again until `timeout_s`; raises ApiError or OSError.  LATEST is
         the LSO under read_committed.
         """
         wanted = list(tps)

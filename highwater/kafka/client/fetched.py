@@ -1,9 +1,9 @@
-"""What a Fetch answer holds for a consumer: records to be seen, and where to go on.
+"""A Fetch answer as a consumer reads it: the visible records, and the next position.
 
 A broker sends whole batches, so the first may begin before the offset that was asked for, and the
-last may be cut.  Control batches are passed over but count as positions.  Under read_committed the
+last may be cut.  Control batches are skipped but count as positions.  Under read_committed the
 answer lists the aborted transactions of its range (producer id and first offset), and the consumer
-leaves their records out: from that offset on, until the producer's abort marker.
+leaves out their records: from that offset on, until the producer's abort marker.
 
 Pure.
 """
@@ -49,7 +49,7 @@ class PartitionFetch:
     log_start_offset: int
     leader: int
     leader_epoch: int
-    """The epoch that was asked with; the broker would have refused another."""
+    """The epoch that was sent; the broker would have refused another."""
     position: int
     """Where the next fetch begins."""
     records: list[ConsumedRecord] = field(default_factory=list)
@@ -66,7 +66,7 @@ def visible(
     *,
     verify: bool = True,
 ) -> tuple[list[ConsumedRecord], int]:
-    """Records from `position` on that are to be seen, and the position after all of them.
+    """The visible records from `position` on, and the position after all of them.
 
     `aborted` holds (producer id, first offset); None under read_uncommitted.
     """

@@ -1,11 +1,11 @@
-"""Where everything is: the brokers, who leads which partition, and one connection to each broker.
+"""Metadata: the brokers, the partitions' leaders, and one connection to each broker.
 
 The cache is refreshed when it is old, when a topic is missing, and when an error said that it was
-wrong; however many ask, one request is under way at a time.  A leader epoch that is lower than the
-one known is ignored: that answer came from a broker that had not heard the news yet.
+wrong.  However many callers ask, one request is in flight at a time.  A leader epoch lower than the
+known one is ignored: that answer came from a broker that had not heard the news yet.
 
-Connections are opened when first needed, by one asker for all, and replaced after they have ended.
-Request versions are fixed ones, which every broker from 2.6 to 4.x answers, so nothing is
+A connection is opened when first needed, by one caller for all, and replaced after it has ended.
+Request versions are fixed, because every broker from 2.6 to 4.x answers them, so nothing is
 negotiated.
 """
 
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition; the node is -1 while nobody does."""
+    """The leader of a partition; the node is -1 while there is none."""
 
     node: int
     epoch: int
@@ -82,7 +82,7 @@ class Cluster:
         self.cluster_id: str | None = None
         self.leaders: dict[TopicPartition, Leader] = {}
         self.topics: dict[str, int] = {}
-        """Topics asked for, and their number of partitions."""
+        """The topics asked for, and the number of their partitions."""
         self.topic_errors: dict[str, ErrorCode] = {}
         self._bootstrap = parse_bootstrap(bootstrap)
         self._max_age_s = metadata_max_age_s
@@ -130,23 +130,23 @@ class Cluster:
         )
 
     async def call(self, node: int, request: Any, version: int) -> Any:
-        """One request to one broker; raises OSError, and then has closed the connection."""
+        """One request to one broker; on an error closes the connection and raises OSError."""
         connection = await self.connection(node)
         try:
             return await connection.call(request, version, self.request_timeout_s)
         except TimeoutError:
-            connection.close()  # whatever is stuck behind it would time out as well
+            connection.close()  # requests stuck behind it would time out as well
             raise
 
     # --- metadata
 
     def leader(self, tp: TopicPartition) -> Leader | None:
-        """As last heard; None where the partition is not known or has no leader."""
+        """The last known leader; None where the partition is unknown or has no leader."""
         found = self.leaders.get(tp)
         return found if found is not None and found.node >= 0 else None
 
     def mark_stale(self) -> None:
-        """What we know was wrong: the next one to ask makes a refresh."""
+        """Marks the cache as wrong: the next caller refreshes it."""
         self._refreshed_at = -float("inf")
 
     @property
@@ -154,7 +154,7 @@ class Cluster:
         return trio.current_time() - self._refreshed_at >= self._max_age_s
 
     async def ensure(self, topics: Iterable[str]) -> None:
-        """Metadata that is not stale and holds these topics; raises OSError."""
+        """Refreshes metadata that is stale or lacks one of these topics; raises OSError."""
         missing = [topic for topic in topics if topic not in self.topics]
         for topic in missing:
             self.topics[topic] = 0
@@ -243,7 +243,7 @@ class Cluster:
             del self.leaders[tp]
 
     async def partitions(self, topic: str, timeout_s: float = 10.0) -> int:
-        """How many partitions the topic has; waits until it exists, else raises ApiError."""
+        """The number of partitions; waits until the topic exists, else raises ApiError."""
         with trio.move_on_after(timeout_s):
             backoff_s = self.retry_backoff_s
             while True:

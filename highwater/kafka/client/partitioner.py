@@ -1,6 +1,6 @@
-"""Which partition a keyed record goes to: murmur2 of the key, as every Kafka client does it.
+"""The partition of a keyed record: murmur2 of the key, as in every Kafka client.
 
-The same key must land in the same partition whichever client wrote it.
+The same key must land in the same partition whichever client writes it.
 """
 
 from __future__ import annotations

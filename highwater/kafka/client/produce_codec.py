@@ -1,4 +1,4 @@
-"""Produce v7 as a client writes and reads it: the batches go out as they are, uncopied."""
+"""Produce v7 from the client's side: batches are sent as they are, uncopied."""
 
 from __future__ import annotations
 

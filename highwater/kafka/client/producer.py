@@ -2,8 +2,8 @@
 
 `run` is a task that keeps one sender for each broker that leads something.  A sender takes the next
 batch of every partition of its broker into one Produce request, sends it, and does not wait for the
-answer: up to `max_in_flight` requests of a broker are under way.  Requests leave in order, because
-one task sends them all.  What has to stay in order and what is retried is decided in `batches`.
+answer: up to `max_in_flight` requests to a broker are in flight.  Requests leave in order, because
+one task sends them all.  `batches` decides what stays in order and what is retried.
 
 Every record is reported once: acked, failed (proven not to be in the log) or unknown.  `send` waits
 while `buffer_bytes` of records are unfinished.
@@ -98,7 +98,7 @@ class Producer:
         self.request_timeout_s = request_timeout_s
         self.retries = retries
         self.unfinished = 0
-        """Records without a report."""
+        """The number of records without a report."""
         self._cluster = cluster
         self._partitions: dict[TopicPartition, PartitionBatches] = {}
         self._senders: dict[int, _Sender] = {}
@@ -124,7 +124,7 @@ class Producer:
         headers: tuple[tuple[str, bytes | None], ...] = (),
         report: Callable[[Delivery], None] | None = None,
     ) -> Receipt:
-        """Takes a record; waits for metadata and for room, not for the record.
+        """Takes a record; waits for metadata and for room, not for the record's report.
 
         Raises ApiError where the topic stays unknown.
         """
@@ -167,7 +167,7 @@ class Producer:
         return receipt
 
     async def flush(self) -> None:
-        """Until every record taken so far has its report."""
+        """Waits until every record taken so far has its report."""
         while self.unfinished:
             self._finished = trio.Event()
             await self._finished.wait()
@@ -179,7 +179,7 @@ class Producer:
             batches.abort("the producer was closed")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sends until cancelled; what is unfinished then is reported."""
+        """Sends until cancelled; then reports all unfinished records."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -215,7 +215,7 @@ class Producer:
         return batches
 
     def _wake(self, tp: TopicPartition) -> None:
-        """The sender of the partition's leader, or whoever finds out who leads it."""
+        """Wakes the sender of the partition's leader, or the task that looks for leaders."""
         batches = self._partitions[tp]
         leader = self._cluster.leader(tp)
         if leader is None or batches.needs_identity():
@@ -236,7 +236,7 @@ class Producer:
                 self._wake(tp)
 
     async def _watch_metadata(self) -> None:
-        """Finds leaders and producer ids where they are missing, and passes partitions on."""
+        """Finds missing leaders and producer ids, and passes partitions on to their senders."""
         cluster = self._cluster
         while True:
             self._news = trio.Event()
@@ -262,7 +262,7 @@ class Producer:
                     await self._news.wait()
 
     async def _init_producer_id(self, wanted: list[TopicPartition]) -> Identity:
-        """Of any broker, the leaders first: they have to answer anyway."""
+        """Asks any broker, the leaders first, because they have to answer anyway."""
         cluster = self._cluster
         await cluster.ensure([])
         leaders = [leader.node for tp in wanted if (leader := cluster.leader(tp)) is not None]
@@ -287,7 +287,7 @@ class Producer:
                     batches.expire(trio.current_time() - self.delivery_timeout_s)
 
     def takes(self, node: int) -> list[tuple[PartitionBatches, Batch]]:
-        """What the broker is to be sent now, one batch of each partition."""
+        """The batches to send to the broker now, one of each partition."""
         now = trio.current_time()
         found = []
         total = 0
@@ -298,7 +298,7 @@ class Producer:
             if leader is None or leader.node != node:
                 continue
             if batches.node != node and batches.in_flight:
-                continue  # what the old leader has comes back first
+                continue  # the batches at the old leader come back first
             batch = batches.next(now, self.linger_s)
             if batch is not None:
                 if total and total + batch.size > self.max_request_bytes:
@@ -308,7 +308,7 @@ class Producer:
         return found
 
     def due_s(self, node: int) -> float:
-        """When `takes` may find something that it does not find now."""
+        """The time when `takes` may find something new."""
         due = float("inf")
         now = trio.current_time()
         for tp, batches in self._partitions.items():
@@ -388,7 +388,7 @@ class _Sender:
                 for batches, batch in taken:
                     batches.sent_without_answer(batch)
                 return
-            # the broker gives up after timeout_s; its answer needs a moment to get here
+            # the broker gives up after timeout_s; its answer then needs a moment to arrive
             pending = await connection.begin(PRODUCE, PRODUCE_VERSION, body, timeout_s)
         except OSError as exc:
             self._lost(connection, taken, exc)

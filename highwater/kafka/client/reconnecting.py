@@ -1,4 +1,4 @@
-"""A connection to one peer that is opened when it is needed, and again after it was lost."""
+"""A connection to one peer, opened when needed, and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Reconnecting:
-    """One caller of `open` at a time."""
+    """`open` may have only one caller at a time."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Reconnecting:
         address: Callable[[], tuple[str, int]],
         timeout_s: float,
     ) -> None:
-        """`address` is asked before each connect, and may raise OSError."""
+        """`address` is called before each connect, and may raise OSError."""
         self._network = network
         self._client_id = client_id
         self._address = address
@@ -33,7 +33,7 @@ class Reconnecting:
         return self._connection is not None and not self._connection.closed
 
     async def open(self) -> ClientConnection:
-        """The connection that there is, or a new one; raises OSError."""
+        """The existing connection, or a new one; raises OSError."""
         if self._connection is None or self._connection.closed:
             self._connection = await ClientConnection.open(
                 self._network, *self._address(), self._client_id, timeout_s=self._timeout_s

@@ -1,4 +1,4 @@
-"""What an error means to a client: whether to try again, and whether anything may have happened."""
+"""The meaning of an error for a client: whether to retry, and what may have happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STALE_METADATA = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Someone else may lead by now: refresh the metadata, then try again."""
+"""Another broker may lead by now: refresh the metadata, then try again."""
 
 RETRIABLE = STALE_METADATA | frozenset(
     {
@@ -63,7 +63,7 @@ _NOTHING_APPENDED = frozenset(
 
 
 def code_of(number: int) -> ErrorCode:
-    """The error of that number; UNKNOWN_SERVER_ERROR for one that we do not know."""
+    """The error of that number; UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -73,8 +73,8 @@ def code_of(number: int) -> ErrorCode:
 def nothing_appended(code: ErrorCode, acks: int) -> bool:
     """Whether the error of a Produce proves that this attempt left nothing in any log.
 
-    NOT_LEADER_OR_FOLLOWER is also what an acks=all request hears that waits in the purgatory when
-    its leader is demoted, and then its records may well survive.
+    An acks=all request that waits in the purgatory when its leader is demoted also gets
+    NOT_LEADER_OR_FOLLOWER, and then its records may well survive.
     """
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and acks == -1:
         return False

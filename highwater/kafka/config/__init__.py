@@ -1,15 +1,15 @@
 """server.properties: Kafka's names and defaults, as typed values.
 
 A property `a.b.c` is the attribute `a_b_c`.  The annotation is Kafka's type of the property (`Int`
-and `Long` differ in range only), and a default of None means "not given: see the property that
-stands in for it", as `log.roll.ms` is stood in for by `log.roll.hours`.  The properties below
-answer with the value that holds.
+and `Long` differ in range only).  A default of None means "not given: see the property that stands
+in for it", as `log.roll.hours` stands in for `log.roll.ms`.  The Python properties below give the
+effective value.
 
-What is known of each property stands in its row, by area (`server_rows`, `log_rows`, …); the rows
-of `unbuilt_rows` are not built.  `property_table` has all of them by name.  `sources` merges files,
-environment and flags, `checks` says what a value may be, and `listeners` reads the listener
-properties.  Unknown properties are kept in `originals` and warned
-of, as Kafka does (`KafkaConfig`, `AbstractConfig`).
+Each property's row holds all that is known of it; the rows are in one module for each area
+(`server_rows`, `log_rows`, …), and those of `unbuilt_rows` are not built.  `property_table` has them
+all by name.  `sources` merges files, environment and flags, `checks` says which values are allowed,
+and `listeners` reads the listener properties.  Unknown properties are kept in `originals` with a
+warning, as in Kafka (`KafkaConfig`, `AbstractConfig`).
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ class Config(
     LogProperties,
     QuotaProperties,
     NetworkProperties,
-    BrokerProperties,  # the last one's come first: a dataclass lists its bases from the last on
+    BrokerProperties,  # the last one's come first: a dataclass takes fields from its last base on
 ):
     """One broker's static configuration.  Times are milliseconds, sizes are bytes."""
 
     originals: Mapping[str, str] = field(
         default_factory=dict, compare=False, hash=False, repr=False
     )
-    """What was given, by property name, unknown properties included; says what is a default and
-    what is not.
+    """The given values by property name, unknown properties included; tells defaults from given
+    values.
     """
 
     def change(self, values: Mapping[str, object]) -> None:
-        """Dynamic broker configuration: the one thing that changes a configuration in use."""
+        """Applies dynamic broker configuration; nothing else changes a configuration in use."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
     def parsed_listeners(self) -> Listeners:
-        """Endpoints, and the parts they play; parsed anew at each call, so keep it."""
+        """The endpoints and their roles; parsed again at each call, so keep the result."""
         return parse_listeners(self)
 
     @property
     def metrics_host(self) -> str:
-        """What the metrics port binds; "" is every interface."""
+        """The host that the metrics port binds; "" is every interface."""
         given = self.highwater_metrics_host
         return self.parsed_listeners.bound[0].host if given is None else given
 
@@ -80,7 +80,7 @@ class Config(
 
     @property
     def retention_ms(self) -> int:
-        """Anything negative is "for ever", -1."""
+        """Any negative value means "for ever", -1."""
         return max(first_given(self, RETENTION_MS), -1)
 
     @property

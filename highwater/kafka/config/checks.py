@@ -1,4 +1,4 @@
-"""What each property may hold: Kafka's types, ranges and choices, and the rules between properties.
+"""Checks of values: Kafka's types, ranges and choices, and the rules between properties.
 
 `parse_value` reads one property's text; `check` looks at the whole configuration.  Every complaint
 is one line: `property=value: what is wrong; what to do`.  Values that look like secrets are never
@@ -24,7 +24,7 @@ HIDDEN = "[hidden]"
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; one line for each thing wrong with it."""
+    """A configuration that cannot be used; one line for each mistake."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("\n".join(lines))
@@ -32,7 +32,7 @@ class ConfigError(Exception):
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value is never to be shown (Kafka's PASSWORD type)."""
+    """Whether a property's value must never be shown (Kafka's PASSWORD type)."""
     return _SECRET.search(name) is not None
 
 
@@ -45,7 +45,7 @@ def complaint(name: str, value: str, problem: str, remedy: str) -> str:
 
 
 def parse_value(row: Property, text: str) -> Value:
-    """The value of a property's text; raises ConfigError."""
+    """A property's text as a value; raises ConfigError."""
     name, value = row.name, text.strip()
     parsed: Value
     if row.kind is Kind.BOOLEAN:
@@ -114,7 +114,7 @@ def _in_choices(row: Property, value: str) -> None:
 
 
 def check(config: Config) -> list[str]:
-    """The complaints about properties that do not go together (`KafkaConfig.validateValues`)."""
+    """Complaints about properties that contradict each other (`KafkaConfig.validateValues`)."""
     lines: list[str] = []
 
     def require(holds: bool, name: str, value: object, problem: str, remedy: str) -> None:
@@ -158,7 +158,7 @@ def _check_identity(config: Config, require: Any) -> None:
 
 
 def _wrong_in_zookeeper_connect(text: str) -> str | None:
-    """What is wrong with `host:port,host:port/path`; None if nothing is."""
+    """The mistake in `host:port,host:port/path`; None if there is none."""
     servers, _, path = text.strip().partition("/")
     if not servers:
         return "names no server"

@@ -17,7 +17,7 @@ from highwater.kafka.config.property_row import (
 
 @dataclass(frozen=True, kw_only=True)
 class CleanerProperties:
-    """How compacted logs are cleaned."""
+    """The properties of the log cleaner."""
 
     log_cleaner_enable: bool = prop(
         True,

@@ -9,7 +9,7 @@ from highwater.kafka.config.property_row import INT_MAX, Int, Long, Short, Updat
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorProperties:
-    """Groups and their offsets, transactions, and producers' ids."""
+    """Properties of groups and their offsets, transactions, and producer ids."""
 
     group_initial_rebalance_delay_ms: Int = prop(
         3000,

@@ -1,9 +1,9 @@
-"""The listener properties: what is bound, what is advertised, and which listener plays which part.
+"""The listener properties: bound and advertised endpoints, and each listener's role.
 
-`listeners` names sockets to bind, `advertised.listeners` what clients are told,
-`listener.security.protocol.map` what each name speaks.  One name is the inter-broker listener, and
-one may be the control plane's (KIP-291).  Names are upper-cased, as Kafka does
-(`ListenerName.normalised`); all of `KafkaConfig`'s checks of them are here.
+`listeners` names the sockets to bind, `advertised.listeners` the addresses that clients are told,
+`listener.security.protocol.map` the protocol of each name.  One name is the inter-broker listener,
+and one may be the control plane's (KIP-291).  Names are upper-cased, as in Kafka
+(`ListenerName.normalised`).  All of `KafkaConfig`'s checks of listeners are here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ENDPOINT = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<p
 
 
 class ListenerError(ValueError):
-    """A listener property that cannot be used: the property and its value, what is wrong, what to
-    do.
+    """A listener property that cannot be used: the property and its value, the mistake, and the
+    remedy.
     """
 
     def __init__(self, name: str, value: str, problem: str, remedy: str) -> None:
@@ -46,7 +46,7 @@ class Listeners:
 
     @property
     def data_plane(self) -> tuple[Endpoint, ...]:
-        """The bound endpoints but for the control plane's."""
+        """The bound endpoints except the control plane's."""
         return tuple(e for e in self.bound if e.listener != self.control_plane)
 
     @property
@@ -55,14 +55,14 @@ class Listeners:
 
     @property
     def controller_channel(self) -> str:
-        """The listener that the controller's requests are sent to."""
+        """The name of the listener that receives the controller's requests."""
         return self.control_plane or self.inter_broker
 
     def registered(
         self, addresses: Mapping[str, tuple[str, int]], host_name: str
     ) -> tuple[Endpoint, ...]:
-        """What /brokers/ids/N says: a port of 0 becomes the bound one, an empty host the machine's
-        name.
+        """The endpoints for /brokers/ids/N: a port of 0 becomes the bound one, an empty host the
+        machine's name.
         """
         return tuple(
             e._replace(
@@ -74,8 +74,8 @@ class Listeners:
 
 
 def parse_listeners(config: Config) -> Listeners:
-    """All listener properties of a configuration, checked; raises ListenerError at the first wrong
-    one.
+    """All listener properties of a configuration, checked; raises ListenerError at the first
+    mistake.
     """
     protocols = _protocol_map(config.listener_security_protocol_map)
     bound = _endpoints("listeners", config.listeners, protocols)

@@ -1,11 +1,12 @@
 """One row of the table of configuration: all that is known of one property.
 
-`property_table` has all rows. A row is one of three: *built* (something reads the value, and a test
-shows what it does), *refused* (only Kafka's default is accepted, and the row says why), or *without
-effect* (accepted, because no client and no operator could tell one value from another here).
+`property_table` has all rows.  A property is in one of three states: *built* (something reads the
+value, and a test shows its effect), *refused* (only Kafka's default is accepted, and the row says
+why), or *without effect* (accepted, because no client and no operator could tell one value from
+another here).
 
-A test compares the rows with Apache Kafka's own (names, types, defaults, ranges, synonyms, who may
-change a property while brokers run); where one differs on purpose, `differs` says why.
+A test compares the rows with Apache Kafka's own (names, types, defaults, ranges, synonyms, update
+modes); where one differs on purpose, `differs` says why.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Kind(IntEnum):
 
 
 class Update(Enum):
-    """Who may change a broker's property while brokers run (DynamicBrokerConfig's update modes)."""
+    """Kafka's update modes (DynamicBrokerConfig): whether a property may change at run time."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -66,36 +67,36 @@ class Property:
     default: Value | None = None
     """None: it has none."""
     doc: str = ""
-    """One sentence, for DescribeConfigs and docs/configuration.md; of what is built."""
+    """One sentence for DescribeConfigs and docs/configuration.md, where the property is built."""
     at_least: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()
-    """Of a list: what each item may be.  Of what is refused: accepted like the default."""
+    """For a list: the allowed items.  For a refused property: values accepted like the default."""
     wrong: Callable[[str], str | None] | None = None
-    """What is wrong with a value, where range and choices do not say it all; "problem; remedy"."""
+    """The mistake in a value, where range and choices do not cover it: "problem; remedy"."""
     state: State = State.BUILT
     reason: str = ""
-    """Why it is refused or without effect."""
+    """The reason why it is refused or without effect."""
     update: Update = Update.READ_ONLY
     doubles: bool = False
-    """A number of threads: from half to twice the present one at once (DynamicThreadPool)."""
+    """A number of threads: one change may halve or double it at most (DynamicThreadPool)."""
     topic: str = ""
     """The property of topics whose default this one is."""
     synonyms: tuple[str, ...] = ()
-    """Of a topic's property: the broker's that give its default, the first given one first; of a
-    broker's: other names of it, for those who do not use this one."""
+    """For a topic's property: the broker's properties that give its default; the first given one
+    wins. For a broker's property: its other names, which hold where it is not given itself."""
     attribute: str = ""
-    """Where `Config` has the value; "" where it keeps none."""
+    """The attribute of `Config` that has the value; "" where there is none."""
     read_by: str = ""
     """The module in which a value takes effect."""
     test: str = ""
     """The test that shows it, as module::function."""
     differs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What of it differs from Apache Kafka 3.9 (type, default, range, update), and why."""
+    """Differences from Apache Kafka 3.9 (type, default, range, update), and their reasons."""
 
 
 def prop(default: T, **row: Any) -> T:
-    """A field of `Config`, with the fields of its row but for name, type and attribute.
+    """A field of `Config`, with the fields of its row except name, type and attribute.
 
     `kind` is given only where the annotation does not say Kafka's type.
     """

@@ -1,7 +1,7 @@
 """The table of configuration: every property that Apache Kafka 3.9 knows of brokers and topics.
 
-Parsing, checks, DescribeConfigs, dynamic changes, topics' overrides and docs/configuration.md are
-all made of it.
+Parsing, checks, DescribeConfigs, dynamic changes, topics' overrides and docs/configuration.md all
+derive from it.
 
 Source: kafka.server.KafkaConfig.configDef, org.apache.kafka.storage.internals.log.LogConfig,
 ServerTopicConfigSynonyms, kafka.server.DynamicBrokerConfig.
@@ -21,7 +21,7 @@ KEPT: Mapping[str, Property] = {
     row.name: row
     for row in map(row_of, (f for f in dataclasses.fields(Config) if f.name != "originals"))
 }
-"""What a broker keeps and shows: the fields of `Config`, without its `originals`."""
+"""The properties that a broker keeps and shows: the fields of `Config` except `originals`."""
 
 
 def _aliases() -> Iterator[Property]:
@@ -37,7 +37,7 @@ def _aliases() -> Iterator[Property]:
 
 
 ALIASES: Mapping[str, str] = {name: row.name for row in KEPT.values() for name in row.synonyms}
-"""By another name of a property, the one that goes before it."""
+"""From another name of a property to the name that takes precedence."""
 
 BROKER: Mapping[str, Property] = {
     row.name: row for row in (*KEPT.values(), *_aliases(), *REFUSED, *WITHOUT_EFFECT)
@@ -46,7 +46,7 @@ BROKER: Mapping[str, Property] = {
 DYNAMIC: Mapping[str, Property] = {
     name: row for name, row in KEPT.items() if row.update is not Update.READ_ONLY
 }
-"""What a broker follows while it runs."""
+"""The properties that can change while a broker runs."""
 
 
 def _of_brokers() -> Iterator[Property]:
@@ -61,5 +61,5 @@ TOPIC: Mapping[str, Property] = {
 
 
 def without_effect(names: Mapping[str, object]) -> list[str]:
-    """Those of these properties of a broker that are accepted and change nothing."""
+    """The given broker properties that are accepted and change nothing."""
     return [n for n in names if n in BROKER and BROKER[n].state is State.WITHOUT_EFFECT]

@@ -9,7 +9,7 @@ from highwater.kafka.config.property_row import Int, Long, Update, prop
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationProperties:
-    """Followers, leaders, and what a Fetch is given."""
+    """Properties of followers, leaders, and fetches."""
 
     replica_lag_time_max_ms: Long = prop(
         10000,

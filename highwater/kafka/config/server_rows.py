@@ -1,4 +1,4 @@
-"""The rows of what a broker is, where it listens, and how much it takes from clients."""
+"""The rows of a broker's identity, its listeners, and its limits on clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AT_START = "endpoints are bound at the start alone"
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerProperties:
-    """Who a broker is, its ZooKeeper, and what Kafka does not have."""
+    """A broker's identity, its ZooKeeper, and Highwater's own properties."""
 
     broker_id: Int = prop(
         -1,
@@ -105,7 +105,7 @@ class BrokerProperties:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkProperties:
-    """Listeners, and the bounds of connections and requests."""
+    """Listeners, and limits of connections and requests."""
 
     listeners: str = prop(
         "PLAINTEXT://:9092",
@@ -252,7 +252,7 @@ class NetworkProperties:
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaProperties:
-    """Over which time a quota is measured."""
+    """The time windows over which quotas are measured."""
 
     quota_window_num: Int = prop(
         11,

@@ -1,10 +1,10 @@
-"""Where properties come from: a profile, server.properties files, the environment, flags; the later
-wins.
+"""The sources of properties: a profile, server.properties files, the environment, flags; the
+later wins.
 
 The environment follows the apache/kafka image: KAFKA_ is cut off, the rest lower-cased, `_` becomes
-`.`, `__` becomes `_` and `___` becomes `-`; some KAFKA_ variables are the start scripts' own and no
-properties.  KAFKA_CFG_ is the spelling of another widely used image, and is understood with a
-warning.  Nothing here reads files: the text comes in.
+`.`, `__` becomes `_` and `___` becomes `-`; some KAFKA_ variables belong to the start scripts and
+are no properties.  KAFKA_CFG_ is the spelling of another widely used image, and is accepted with a
+warning.  Nothing here reads files: the caller passes the text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROFILES = ("kafka", "test")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that holds, and what is to be warned of."""
+    """A valid configuration, and the warnings about it."""
 
     config: Config
     warnings: tuple[str, ...]
@@ -57,7 +57,7 @@ def profile_properties(name: str, brokers: int = 3) -> dict[str, str]:
         factor = str(min(3, brokers))
         return {
             "zookeeper.session.timeout.ms": "3000",
-            # a short session, but as much time for ZooKeeper itself to come up as Kafka gives
+            # a short session, but Kafka's own time for ZooKeeper itself to come up
             "zookeeper.connection.timeout.ms": "18000",
             # where the whole cluster stops, the last broker's leaders have nowhere to go
             "controlled.shutdown.retry.backoff.ms": "500",
@@ -104,7 +104,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Name and value, parted by the first `=`, `:` or white space that is not escaped."""
+    """Name and value, split at the first `=`, `:` or white space that is not escaped."""
     end = 0
     while end < len(line) and line[end] not in "=: \t\f":
         end += 2 if line[end] == "\\" else 1
@@ -136,7 +136,7 @@ def _unescape(text: str) -> str:
 
 
 def property_of_variable(name: str) -> str | None:
-    """The property an environment variable stands for, or None."""
+    """The property that an environment variable stands for, or None."""
     if not name.startswith("KAFKA_") or name in NOT_PROPERTIES:
         return None
     rest = name.removeprefix("KAFKA_CFG_") if name.startswith("KAFKA_CFG_") else name[6:]
@@ -201,7 +201,7 @@ def load(
 
 
 def _listeners_from_advertised(advertised: str) -> str:
-    """As the apache/kafka image: bind every interface at the advertised ports."""
+    """Binds every interface at the advertised ports, as the apache/kafka image does."""
     items = []
     for item in advertised.split(","):
         name, separator, address = item.strip().partition("://")

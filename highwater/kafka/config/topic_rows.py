@@ -1,4 +1,4 @@
-"""The rows of topics' properties that are not simply one of the broker's."""
+"""The rows of topic properties that do not simply mirror a broker property."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ TOPICS_OWN: tuple[Property, ...] = (
 
 
 def first_given(config: Any, row: Property) -> int:
-    """What the first synonym of a topic's property gives that has a value, in milliseconds."""
+    """The value, in milliseconds, of the first synonym of a topic's property that has one."""
     for name in row.synonyms:
         value = getattr(config, name.replace(".", "_"))
         if value is not None:

@@ -1,8 +1,8 @@
 """The configuration of one topic: its overrides over the broker's values.
 
-A topic's overrides are in /config/topics/T as text.  What is not overridden follows the broker's
-property, and there may be several of those (`log.retention.ms`, `.minutes`, `.hours`), the first
-given one wins.
+A topic's overrides are in /config/topics/T as text.  A property without an override follows the
+broker's property.  There may be several of those (`log.retention.ms`, `.minutes`, `.hours`); the
+first given one wins.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig.
 """
@@ -31,7 +31,7 @@ def parse(name: str, text: str) -> Value:
 
 
 def check_overrides(config: Config, overrides: Mapping[str, str]) -> None:
-    """Raises ApiError(INVALID_CONFIG) for an override that cannot be, alone or with the others."""
+    """Raises ApiError(INVALID_CONFIG) for an override that is invalid, alone or with the others."""
     for name, text in overrides.items():
         value, row = parse(name, text), TOPIC[name]
         if row.state is State.REFUSED and value != row.default:
@@ -47,15 +47,15 @@ def _invalid(name: str, value: Value, problem: str) -> ApiError:
 
 
 def default_of(config: Config, row: Property) -> Any:
-    """What holds where the topic has no override."""
+    """The effective value where the topic has no override."""
     return getattr(config, row.attribute) if row.attribute else row.default
 
 
 def typed(overrides: Mapping[str, str]) -> dict[str, Any]:
     """Overrides as values.
 
-    Those that this version does not know, or that do not parse (another broker wrote them), are
-    left out.
+    Overrides that this version does not know, or cannot parse (another broker wrote them), are left
+    out.
     """
     values = {}
     for name, text in overrides.items():
@@ -68,6 +68,6 @@ def typed(overrides: Mapping[str, str]) -> dict[str, Any]:
 
 
 def effective(config: Config, overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Every property's value for one topic, typed, by its name."""
+    """All properties' values for one topic, typed, by name."""
     defaults = {name: default_of(config, row) for name, row in TOPIC.items()}
     return defaults | typed(overrides)

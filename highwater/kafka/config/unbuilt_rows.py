@@ -1,8 +1,8 @@
 """The rows of properties that are not built: refused, or without effect here.
 
-A broker that passed over an authorizer or a key store would be open to everyone, against the will
-of its operator.  So a refused property is accepted with Kafka's default alone: any other value
-stops the start, and none can be set while a broker runs.
+A broker that ignored an authorizer or a key store would be open to everyone, against the will of
+its operator.  So a refused property is accepted only with Kafka's default: any other value stops
+the start, and none can be set while a broker runs.
 
 Source: the names and defaults of kafka.server.KafkaConfig.configDef of 3.9.
 """
@@ -47,7 +47,7 @@ FAMILIES: Mapping[str, str] = {
     "zookeeper.ssl.": ZOOKEEPER_TLS,
     "super.users": AUTHORIZATION,
 }
-"""By its beginning every name of these asks for the same, an engine's or a login's own included."""
+"""By prefix: every name with it needs the same missing part, an engine's or a login's own too."""
 
 REFUSED: Sequence[Property] = (
     *rows(

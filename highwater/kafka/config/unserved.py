@@ -1,6 +1,6 @@
 """Properties that ask for what is not built: security, the migration to KRaft, tiered storage.
 
-Each is accepted with Kafka's default alone; any other value stops the start, and none can be set
+Each is accepted only with Kafka's default; any other value stops the start, and none can be set
 while a broker runs (`unbuilt_rows` has them).  This holds for a listener's own form, too
 (`listener.name.N.ssl.…`, `listener.name.N.MECHANISM.sasl.…`).
 """
@@ -22,13 +22,13 @@ _OF_MECHANISM = re.compile(r"[^.]+\.(?P<base>sasl\..+|connections\.max\.reauth\.
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """What a property asks for in vain: `base` is its name without a listener or a mechanism."""
+    """The missing part that a property needs; `base` is its name without listener or mechanism."""
 
     base: str
     problem: str
 
     def accepts(self, value: str) -> bool:
-        """Kafka's default; "" where it has none."""
+        """Whether this is Kafka's default; "" is the default where Kafka has none."""
         row = BROKER.get(self.base)
         if row is None:
             return value == ""
@@ -36,7 +36,7 @@ class Unserved:
 
 
 def unserved(name: str) -> Unserved | None:
-    """The property of that name, if it asks for what is not built."""
+    """The property of that name, if it needs what is not built."""
     base = name
     if of_listener := _OF_LISTENER.fullmatch(name):
         base = of_listener["rest"]
@@ -50,19 +50,19 @@ def unserved(name: str) -> Unserved | None:
 
 
 def refused(properties: Mapping[str, str]) -> dict[str, str]:
-    """By name, one line for each property that asks for what is not built; none shows a secret."""
+    """By name, one line for each property that needs what is not built; none shows a secret."""
     lines = {}
     for name, value in properties.items():
         found = unserved(name)
         if found is not None and not found.accepts(value.strip()):
-            # nobody knows whether the value of any other name is a secret
+            # the value of any other name may be a secret
             shown = value if found.base in BROKER or found.base == "super.users" else HIDDEN
             lines[name] = complaint(name, shown, found.problem, "remove it")
     return lines
 
 
 def _same(value: str, default: str) -> bool:
-    """Whether Java would read both as the same boolean, number, list or text."""
+    """Whether Java reads both as the same boolean, number, list or text."""
     if default in ("true", "false"):
         return value.lower() == default
     try:

@@ -1,13 +1,13 @@
 """Bodies: bytes to messages and back, for every API and version.
 
 kafka-python compiles one function for each message and version from Kafka's schemas; this module
-finds it once and keeps it.  Its own `decode(header=True)` copies the frame twice and is never used:
-headers are `header`'s.  What is on the hot path (Produce, Fetch) is read and written by hand
-elsewhere and comes here only in tools and clients.
+finds it once and keeps it.  kafka-python's `decode(header=True)` copies the frame twice and is
+never used: `header` handles headers.  Produce and Fetch, on the hot path, are read and written by
+hand elsewhere; only tools and clients pass them here.
 
-What comes from the network may be anything.  A decoder that fails in any way, or that reads beyond
-the end, raises BadMessage; so does a null where the schema has none, which kafka-python lets pass
-(the control plane's requests are taken at their word, as they are large and come from brokers).
+Bytes from the network may be anything.  A decoder that fails in any way, or that reads beyond the
+end, raises BadMessage.  So does a null where the schema has none, which kafka-python lets pass (the
+control plane's requests are not checked for that, as they are large and come from brokers).
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
 
 
 def prepare(*versions: tuple[int, int]) -> None:
-    """Makes the codecs of these APIs' requests and answers (API key, version) before the first.
+    """Makes the codecs of these APIs' requests and answers (API key, version) in advance.
 
-    The large ones take 10 ms or more, each in the step of a broker's loop that needs it first.
+    A large codec takes 10 ms or more, in the step of the broker's loop that first needs it.
     """
     for key, version in versions:
         decode_request(key, version, encode_request(request_class(key)(), version))
@@ -124,7 +124,7 @@ def prepare(*versions: tuple[int, int]) -> None:
 
 
 def _required_of(fields: Any, version: int) -> _Required:
-    """The fields of a struct that may not be null, or that hold some that may not."""
+    """The fields of a struct that may not be null, or that contain such fields."""
     found: list[tuple[str, bool, _Required]] = []
     for field in fields.values():
         if not field.for_version_q(version):

@@ -1,10 +1,10 @@
-"""The four codecs of a record batch, by the number in its attributes (0 none, 1 gzip, 2 snappy, 3
+"""The codecs of a record batch, by the number in its attributes (0 none, 1 gzip, 2 snappy, 3
 lz4, 4 zstd).
 
-The broker passes compressed batches through untouched; only clients, tools, the search for a
-timestamp inside one batch, and topics whose compression.type names a codec come here.  Snappy
-exists in two framings: Java's clients write Xerial's (a magic, then blocks with a length before
-each), librdkafka writes one raw block; both are read, Xerial's is written.
+The broker passes compressed batches through untouched.  Only clients, tools, the search for a
+timestamp inside one batch, and topics whose compression.type names a codec use this module. Snappy
+has two framings: Java's clients write Xerial's (a magic, then blocks with a length before each),
+librdkafka writes one raw block.  Both are read; Xerial's is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DecompressionError(ValueError):
 
 
 LZ4_DEFAULT = 9
-"""Kafka's default of compression.lz4.level, at which it takes the fast compressor, as we do."""
+"""Kafka's default of compression.lz4.level, which selects the fast compressor, also here."""
 _LZ4_HIGHEST = 12
 
 
@@ -50,7 +50,7 @@ def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            # zlib's own default, 6, is Kafka's -1
+            # Kafka's -1 means zlib's own default, 6
             return gzip.compress(data, 6 if level is None or level < 0 else level, mtime=0)
         case Compression.SNAPPY:
             parts = [_XERIAL_HEADER]

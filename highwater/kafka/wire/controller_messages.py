@@ -1,13 +1,13 @@
 """The four APIs between controller and brokers: LeaderAndIsr, StopReplica, UpdateMetadata,
 ControlledShutdown.
 
-kafka-python knows no API that only brokers use, but its classes can be made from any schema in
-Kafka's own form: ours are in `schemas/`.  A message class holds one class for each structure within
-it, such as `UpdateMetadataRequest.UpdateMetadataBroker`; the ones that are needed for building
+kafka-python does not include the APIs that only brokers use, but it makes classes from any schema
+in Kafka's own form: ours are in `schemas/`.  A message class holds one class for each structure
+within it, such as `UpdateMetadataRequest.UpdateMetadataBroker`; the structures needed for building
 messages have names of their own here.
 
 Versions stop at inter.broker.protocol.version 2.6, which is what the controller sends:
-`LEADER_AND_ISR_VERSION` and so on.  Brokers answer all the older ones as well.
+`LEADER_AND_ISR_VERSION` and so on.  Brokers answer all older versions as well.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ RemainingPartition = ControlledShutdownResponse.RemainingPartition
 
 def states_of(request: Any) -> Iterator[tuple[str, Any]]:
     """The partition states of a LeaderAndIsr, UpdateMetadata, or StopReplica from v3 on, each with
-    its topic: grouped by topic in later versions, each naming its topic in earlier ones.
+    its topic.  Later versions group states by topic; in earlier ones each state names its topic.
     """
     if request.topic_states:
         for topic in request.topic_states:

@@ -2,8 +2,8 @@
 bytes.
 
 Both sides are here.  The broker parses requests and frames answers whose records are sent by
-sendfile, so `response_parts` interleaves packed headers with whatever the caller gives as records
-(a FileSlice, bytes).  The follower builds requests and takes answers apart without copying the
+sendfile, so `response_parts` interleaves packed headers with the records that the caller gives (a
+FileSlice, bytes).  The follower builds requests and takes answers apart without copying the
 records.
 Source: FetchRequest.json and FetchResponse.json of Apache Kafka; KIP-227 (sessions), KIP-320
 (epochs).
@@ -36,7 +36,7 @@ _ANSWER = struct.Struct(">ihqqq")
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition; epochs are -1 where the client does not know them."""
+    """One partition of a request; epochs are -1 where the client does not know them."""
 
     tp: TopicPartition
     current_leader_epoch: int
@@ -60,7 +60,7 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What is answered for one partition.  `records` is anything `len`-less with a known `size`.
+    """One partition of an answer.  `records` may be any object, even without `len`; `size` counts.
 
     `aborted` lists (producer id, first offset) for read_committed, or is None.  `diverging` is
     (epoch, end offset) of KIP-595, from v12 on.
@@ -78,7 +78,7 @@ class FetchedPartition(NamedTuple):
 
 
 def parse_fetch(body: memoryview, version: int) -> FetchRequest:
-    """Raises struct.error, IndexError or ValueError where the body is malformed."""
+    """The request in a body; raises struct.error, IndexError or ValueError if it is malformed."""
     replica_id, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(body, 0)
     at = _HEAD.size
     session_id, session_epoch = 0, -1

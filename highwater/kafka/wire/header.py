@@ -1,4 +1,4 @@
-"""What stands before every body: size, API key, version, correlation id, client id.
+"""The header before every body: size, API key, version, correlation id, client id.
 
 A frame is an int32 size and that many bytes.  A request's header is api_key int16, api_version
 int16, correlation_id int32, client_id nullable string, and from the API's first flexible version
@@ -7,7 +7,7 @@ that a broker can read the header of a version it does not know.  Two exceptions
 ControlledShutdown v0 has no client id, and the answer to ApiVersions never has tagged fields in its
 header, as the client does not yet know what the broker speaks.
 
-This is read for every request, so it is `struct` by hand; bodies are in `codec`.
+Every request's header is read here, so this is `struct` by hand; bodies are in `codec`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def api_name(api_key: int) -> str:
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Compact strings and tagged fields in the body, and tagged fields in the request's header."""
+    """Whether the body has compact strings and tagged fields, and the header tagged fields."""
     return version >= _FIRST_FLEXIBLE.get(api_key, _NEVER)
 
 

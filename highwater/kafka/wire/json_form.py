@@ -1,8 +1,8 @@
-"""A message as JSON, as Kafka's generated converters write it (the request log is made of that).
+"""A message as JSON, as Kafka's generated converters write it (for the request log).
 
-Names are the schema's, with a small first letter; only fields of the message's version appear, and
-tagged ones only where they are set.  Bytes are base64, but record batches are told by their size
-alone, and what a client proves itself with is never shown.
+Names are the schema's, with a small first letter.  Only fields of the message's version appear, and
+tagged fields only where they are set.  Bytes are base64, except that record batches appear as their
+size alone, and credentials are never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECRET = ("auth_bytes", "salt", "salted_password", "hmac")
 
 
 def request_json(api_key: int, version: int, body: memoryview) -> dict[str, Any]:
-    """Of a request's body; raises BadMessage or UnknownApi."""
+    """A request's body as JSON values; raises BadMessage or UnknownApi."""
     return message_json(decode_request(api_key, version, body), version)
 
 

@@ -1,6 +1,6 @@
 """The messages of Kafka's protocol, one class each, made by kafka-python from Kafka's own schemas.
 
-Whatever needs a message imports it from here, so that the library stands behind one door.  Field
+Code that needs a message imports it from here, so that the library stands behind one door. Field
 names are the schemas' in snake_case; a field that a version does not have reads as its default.
 Structures inside a message are nested classes (`MetadataResponse.MetadataResponseTopic(...)`).
 

@@ -22,7 +22,7 @@ from highwater.kafka.wire.varint import (
 
 MIN_VERSION, MAX_VERSION, FLEXIBLE = 3, 10, 9
 TELLS_LEADER = 10
-"""From here on an answer names the leader (KIP-951): its client need not ask for metadata first."""
+"""From v10 on an answer names the leader (KIP-951), which saves clients a metadata request."""
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
@@ -48,9 +48,9 @@ class PartitionResult(NamedTuple):
     log_start_offset: int = -1
     message: str | None = None
     leader: tuple[int, int] | None = None
-    """(broker, leader epoch), where that was the error; from v10 on."""
+    """(broker, leader epoch), where the error was a wrong leader; from v10 on."""
     refused: tuple[tuple[int, str], ...] = ()
-    """Indexes of records in their batch, and what is wrong with each; from v8 on."""
+    """The index of each bad record in its batch, and its mistake; from v8 on."""
 
 
 class NodeEndpoint(NamedTuple):
@@ -69,7 +69,7 @@ def _string(view: memoryview, at: int) -> tuple[str | None, int]:
 
 
 def parse_produce(body: memoryview, version: int) -> ProduceRequest:
-    """Raises struct.error, IndexError or ValueError where the body is cut short or malformed."""
+    """The request in a body; raises struct.error, IndexError or ValueError if it is malformed."""
     try:
         return _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body)
     except UnicodeDecodeError as e:
@@ -125,7 +125,7 @@ def _records(body: memoryview, at: int, size: int) -> memoryview | None:
 def produce_response(results: list[PartitionResult], version: int, throttle_ms: int = 0) -> bytes:
     """The body of the answer, v3 to v10; results are grouped by topic in the request's order.
 
-    From v9 on it ends with an empty section of tags, for which `endpoint_tags` can stand.
+    From v9 on it ends with an empty section of tags, which `endpoint_tags` can replace.
     """
     topics: dict[str, list[PartitionResult]] = {}
     for result in results:
@@ -177,7 +177,7 @@ def _leader_tag(leader: tuple[int, int] | None) -> bytes:
 
 
 def endpoint_tags(endpoints: list[NodeEndpoint]) -> bytes:
-    """The answer's tags: where the leaders are that its partitions name."""
+    """The answer's tags: the endpoints of the leaders that its partitions name."""
     data = bytearray(uvarint(len(endpoints) + 1))
     for e in endpoints:
         data += _I.pack(e.broker_id) + compact_string(e.host) + _I.pack(e.port)

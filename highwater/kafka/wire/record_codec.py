@@ -1,6 +1,6 @@
-"""One record inside a batch of magic v2, and the numbers of variable length it is made of.
+"""One record inside a batch of magic v2, and the varints in it.
 
-length          varint   of what follows
+length          varint   of the bytes that follow
 attributes      int8     none is defined
 timestampDelta  varlong  to the batch's baseTimestamp
 offsetDelta     varint   to the batch's baseOffset

@@ -16,9 +16,9 @@ A batch is a header of 61 bytes and a payload that the broker never looks into:
     baseSequence          int32
     recordCount           int32    fewer than lastOffsetDelta + 1 after compaction
 
-So one `struct.unpack_from` says all that produce, fetch, replication and recovery need to know, and
-what came in from the socket is what goes to the disk and out again.  Offsets inside the payload are
-deltas, which is why they need no patching.
+So one `struct.unpack_from` gives all that produce, fetch, replication and recovery need, and the
+bytes from the socket go to the disk and out again unchanged.  Offsets inside the payload are
+deltas, so they need no patching.
 
 The lower half of this module looks into payloads, for clients, tools and transaction markers.
 """
@@ -41,7 +41,7 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
 LENGTH_END = 12
-"""batchLength counts what comes after it: the whole batch is 12 bytes longer."""
+"""batchLength counts the bytes after it: the whole batch is 12 bytes longer."""
 CRC_START = 21
 MAGIC_OFFSET = 16
 MAGIC = 2
@@ -65,8 +65,8 @@ _new = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """What the header of one batch says; `position` is where it starts in the buffer (or file) it
-    was read from.
+    """The header of one batch; `position` is its start in the buffer (or file) that it was read
+    from.
     """
 
     position: int
@@ -111,7 +111,7 @@ class BatchHeader(NamedTuple):
 
 
 def add_to_sequence(sequence: int, delta: int) -> int:
-    """Sequence numbers go from 2^31-1 on to 0."""
+    """Adds to a sequence number; 0 comes after 2^31-1."""
     total = sequence + delta
     return total if total <= MAX_SEQUENCE else total - MAX_SEQUENCE - 1
 
@@ -182,7 +182,7 @@ def crc32c(view: Buffer) -> int:
 
 
 def check_crc(view: Buffer, header: BatchHeader, base: int = 0) -> bool:
-    """Whether the batch is as its producer made it; `base` as in `parse_header`."""
+    """Whether the CRC matches the batch; `base` as in `parse_header`."""
     start = header.position - base
     return crc32c(memoryview(view)[start + CRC_START : start + header.size]) == header.crc
 
@@ -190,14 +190,15 @@ def check_crc(view: Buffer, header: BatchHeader, base: int = 0) -> bool:
 def set_base_offset_and_epoch(
     view: memoryview | bytearray, header: BatchHeader, offset: int, epoch: int
 ) -> None:
-    """What a leader sets before it writes a batch; neither field is covered by the CRC."""
+    """Sets a leader's fields before it writes a batch; the CRC covers neither of them."""
     position = header.position
     _OFFSET.pack_into(view, position, offset)
     _EPOCH.pack_into(view, position + LENGTH_END, epoch)
 
 
 def set_log_append_time(view: memoryview | bytearray, header: BatchHeader, now_ms: int) -> None:
-    """message.timestamp.type=LogAppendTime: maxTimestamp counts for all records of the batch."""
+    """For message.timestamp.type=LogAppendTime: maxTimestamp counts for all records of the
+    batch."""
     position = header.position
     _OFFSET.pack_into(view, position + 35, now_ms)
     attributes = header.attributes | LOG_APPEND_TIME
@@ -207,8 +208,7 @@ def set_log_append_time(view: memoryview | bytearray, header: BatchHeader, now_m
 
 
 def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
-    """The one batch that a client may send for a partition, checked as far as its header goes (and
-    its CRC).
+    """The one batch that a client may send for a partition.  Its header and CRC are checked.
 
     Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE.
     """
@@ -228,7 +228,7 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
         try:
             _refuse_magic(header)
         except ApiError as e:
-            if e.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:  # in a request that is for v2
+            if e.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:  # this request may hold only v2
                 raise ApiError(ErrorCode.INVALID_RECORD, e.detail) from None
             raise
     if header.size < HEADER_SIZE or header.size > size:
@@ -267,8 +267,8 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
 def validate_fetched(view: Buffer) -> list[BatchHeader]:
     """The whole batches of another broker's Fetch answer, each with its CRC checked.
 
-    A follower checks what it copies, or one flipped bit on a leader's disk would become the truth
-    everywhere.
+    A follower checks the batches that it copies; otherwise one flipped bit on a leader's disk would
+    spread to every replica.
     """
     headers = list(batches(view))
     for header in headers:
@@ -343,8 +343,8 @@ _MARKER_VALUE = Struct(">hi")
 def build_marker(
     marker: Marker, producer_id: int, producer_epoch: int, timestamp: int
 ) -> bytearray:
-    """The control batch that a transaction coordinator has written into each partition of a
-    transaction.
+    """The control batch that ends a transaction.  Its coordinator has one written into each
+    partition of the transaction.
     """
     record = Record(
         key=_MARKER_KEY.pack(0, 1 if marker.commit else 0),
@@ -405,7 +405,7 @@ def recompressed(
 
 
 def marker_of(view: Buffer, header: BatchHeader, base: int = 0) -> Marker | None:
-    """What a control batch says; None for an emptied one (compaction) or a kind that ends no
+    """The marker of a control batch; None for an empty one (compaction) or a kind that ends no
     transaction.
     """
     for record in records_of_batch(view, header, base):

@@ -1,5 +1,5 @@
-"""Unsigned varints and what flexible versions (KIP-482) build from them: compact strings, arrays,
-tagged fields.
+"""Unsigned varints, and the parts of flexible versions (KIP-482) that use them: compact strings,
+arrays, tagged fields.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def read_uvarint(view: Buffer, at: int) -> tuple[int, int]:
-    """The value, and where the next field begins."""
+    """The value, and the position of the next field."""
     byte = view[at]
     if byte < 0x80:
         return byte, at + 1
@@ -36,7 +36,7 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tags(view: Buffer, at: int) -> int:
-    """Where the field after a section of tagged fields begins; the tags' content is passed over."""
+    """The position after a section of tagged fields; the tags' content is skipped."""
     count, at = read_uvarint(view, at)
     for _ in range(count):
         _, at = read_uvarint(view, at)
