@@ -1,7 +1,7 @@
-"""Production brokers on simulated machines: start, kill, stop, freeze; the rules watch.
+"""Production brokers on simulated machines: start, kill, stop, freeze, under the rules.
 
-Each broker is `broker.server.Broker` run by a simulated process.  After every step of one of its
-tasks (a step runs to the next await, so it is atomic) the rules look at what it has changed.
+Each broker is `broker.server.Broker`, run by a simulated process.  After every step of one of its
+tasks (a step runs to the next await, so it is atomic) the rules look at its changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RESTART_AFTER_REFUSAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a seed decides about a cluster before it starts."""
+    """The properties of a cluster that a seed decides before the start."""
 
     brokers: int = 3
     min_isr: int = 2
@@ -91,7 +91,7 @@ class Shape:
 
 
 class BrokerNode:
-    """One broker id: its machine, and the life that runs there now."""
+    """One broker id: its machine, and its present life."""
 
     def __init__(self, cluster: SimCluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -190,7 +190,7 @@ class SimCluster:
         await broker.run(node.shutdown, status)
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
-        """A broker that stops with a line for people is started again, as a service manager would
+        """A broker that stops with an error line is started again, as a service manager would
         do; one that fails otherwise is a finding."""
         self.trace.add(node.name, f"died: {failure!r}")
         if isinstance(_only(failure), BrokerError):
@@ -253,7 +253,7 @@ class SimCluster:
 
     @property
     def control_port(self) -> int:
-        """Where controllers send their requests to."""
+        """The port to which controllers send their requests."""
         return CONTROL_PORT if self.shape.control_plane else PORT
 
     def controller(self) -> int | None:
@@ -268,7 +268,7 @@ class SimCluster:
 
     def whole(self) -> str | None:
         """None when every partition has its leader and its full ISR, and every broker knows that;
-        else what is missing.
+        else the missing part.
         """
         for node in self.nodes.values():
             if not node.running or not node.ready.is_set():
@@ -281,7 +281,7 @@ class SimCluster:
         return next(filter(None, map(self._ignorance, self.nodes.values())), None)
 
     def _ignorance(self, node: BrokerNode) -> str | None:
-        """What this broker's metadata have otherwise than ZooKeeper."""
+        """The first difference of this broker's metadata from ZooKeeper, or None."""
         if node.services is None:
             return f"{node.name} is not ready"
         metadata = node.services.metadata

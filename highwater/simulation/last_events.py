@@ -1,4 +1,4 @@
-"""The last things that happened, in plain words, for whoever has to understand a broken rule."""
+"""The last events in plain words, to help explain a broken rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = 400
 
 
 class Trace:
-    """Events by who they happened to; `everything` is called for each (`--trace`)."""
+    """Events by process; `everything` is called for each (`--trace`)."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -33,7 +33,7 @@ class Trace:
             self.everything(f"{self._now():9.4f}  {who:<12} {text}")
 
     def last(self, n: int) -> list[str]:
-        """The last n events of everybody, in their order."""
+        """The last n events of every process, in order."""
         lines = [
             (count, f"{time:9.4f}  {who:<12} {text}")
             for who, events in self._events.items()
@@ -45,8 +45,8 @@ class Trace:
 class TraceHandler(logging.Handler):
     """Takes what the brokers log, under the name of the process that logs it.
 
-    An assertion of a broker that failed is in its log at most: whoever asked was told of an error.
-    `failed_assertion` hears of it.
+    A broker's failed assertion may appear only in its log, because the requester just gets an
+    error. `failed_assertion` hears of it.
     """
 
     def __init__(self, trace: Trace, failed_assertion: Callable[[str], None]) -> None:

@@ -1,10 +1,9 @@
-"""The log of a long run: one JSON line a seed, so that a run that was cut off goes on.
+"""The log of a long run: one JSON line a seed, so that an interrupted run can go on.
 
-The first line says what was asked (the options and the commit); a run that goes on at another
-commit says so in a line of its own.  Shards of a run, made on several
-machines or by Spark, are several such files, or one that is their concatenation: what is asked of
-all of them must be the same, and a seed counts once.  `page` renders what was run and all that was
-counted; the row that it begins with is what docs/simulation.md keeps of a run:
+The first line holds the options and the commit; a run that goes on at another commit adds a line of
+its own.  Shards of a run, made on several machines or by Spark, are several such files, or one that
+is their concatenation: the options of all of them must be the same, and a seed counts once.  `page`
+renders the options and all counts; docs/simulation.md keeps its first row:
 
     python -m highwater.simulation.run_log run.jsonl [more.jsonl ...]
 """
@@ -39,12 +38,12 @@ def asked(options: Options) -> dict[str, Any]:
 
 
 def _usual() -> dict[str, Any]:
-    """As JSON gives it back."""
+    """The default options, as JSON gives them back."""
     return cast("dict[str, Any]", json.loads(json.dumps(asked(Options()))))
 
 
 def commit() -> str:
-    """Of the source tree, with + where files differ from it; "unknown" without git."""
+    """The source tree's commit, with + where files differ from it; "unknown" without git."""
     answers = []
     for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"]):
         done = subprocess.run(
@@ -57,7 +56,7 @@ def commit() -> str:
 
 
 class RunLog:
-    """Appends; `done` are the seeds that the file had already."""
+    """Appends to a log; `done` are the seeds that the file had already."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path = path
@@ -82,7 +81,7 @@ class RunLog:
 
 
 def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Outcome]]:
-    """What was asked, and every seed once."""
+    """The options of the run, and every seed's outcome once."""
     head: dict[str, Any] = {}
     found: dict[int, Outcome] = {}
     for path in paths:
@@ -91,7 +90,7 @@ def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Outcome]]:
                 outcome = Outcome.from_dict(line)
                 found.setdefault(outcome.seed, outcome)
                 continue
-            line["asked"] = _usual() | line["asked"]  # of before an option there was
+            line["asked"] = _usual() | line["asked"]  # from before an option existed
             if head and head["asked"] != line["asked"]:
                 raise LogProblem(f"{path} was made with other options than the files before it")
             commits = dict.fromkeys([*head.get("commits", []), line["commit"]])
@@ -106,7 +105,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         try:
             yield json.loads(text)
         except ValueError:
-            continue  # torn, where the run was cut off
+            continue  # torn, where the run was interrupted
 
 
 def _cut_torn_line(path: Path) -> None:
@@ -150,7 +149,7 @@ def _row(head: dict[str, Any], outcomes: list[Outcome], summary: Summary) -> tup
 
 
 def page(paths: Iterable[Path]) -> str:
-    """The run as Markdown: its row, the seeds that broke a rule, and all counts."""
+    """The run as Markdown: its row, the seeds that break a rule, and all counts."""
     head, outcomes = read(paths)
     summary = Summary()
     for outcome in outcomes:

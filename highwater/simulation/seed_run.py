@@ -2,8 +2,8 @@
 
     start -> topics -> workload and faults -> heal -> whole again -> final read -> judge
 
-Everything is decided by the seed, so a seed is a test case, and the command that replays it is
-all that a report of a broken rule needs.
+The seed decides everything, so a seed is a test case, and the command that replays it is all that a
+report of a broken rule needs.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ WHOLE_S = 120.0
 READ_S = 120.0
 SAFE, LOSSY = "safe", "acks1"
 FLUSHED_SHARE = 0.15
-"""Of the seeds: log.flush.interval.messages=1, where no power loss may lose anything."""
+"""Share of seeds with log.flush.interval.messages=1, where a power loss may lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is asked of a run, beside its seed."""
+    """The options of a run, beside its seed."""
 
     seconds: float = 30.0
     pace: float = 1.0
-    """How busy the clients are: 1 is some 85 operations a virtual second, and most of the cost."""
+    """The clients' load: 1 is some 85 operations a virtual second, and most of the cost."""
     faults: bool = True
     power_loss: bool = False
     """More of the faults are power losses."""
     flush: bool = False
     """log.flush.interval.messages=1 in every seed, and more power losses."""
     compacted: bool = False
-    """A compacted topic, too, which every replica's cleaner works on (`compacted`)."""
+    """A compacted topic as well, cleaned on every replica (`compacted`)."""
     trimmed: bool = False
-    """A topic whose beginning goes, and requests of several partitions (`trimmed`)."""
+    """A topic whose beginning is deleted, and requests of several partitions (`trimmed`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False
@@ -72,19 +72,19 @@ class Options:
     unclean: bool = False
     """The topic that may lose records allows unclean elections."""
     cold_reads: bool = False
-    """A third of what readers ask for is on the disk alone."""
+    """A third of the bytes that readers ask for is only on the disk."""
     stalls: bool = False
     """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
-    """Of the schedule, only the faults of these positions (what shrinking leaves)."""
+    """Only the faults at these positions of the schedule (left by shrinking)."""
     trace: Callable[[str], None] | None = None
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     replay: str = ""
@@ -103,7 +103,7 @@ class Outcome:
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     real_seconds: float = 0.0
-    """Of the processor, so that what else the machine does hardly counts."""
+    """Processor time, so that other work of the machine hardly counts."""
     steps: int = 0
     events: int = 0
     checks: int = 0
@@ -113,7 +113,7 @@ class Outcome:
         return self.violation is None
 
     def as_dict(self) -> dict[str, Any]:
-        """As a line of a run's log."""
+        """The outcome as a line of a run's log."""
         line = {name: getattr(self, name) for name in _LINE}
         return {**line, "violation": list(self.violation) if self.violation else None}
 
@@ -136,7 +136,7 @@ _LINE = (
 
 
 def simulate(seed: int, options: Options | None = None) -> Outcome:
-    """Runs one seed and tells what was seen."""
+    """Runs one seed and gives its outcome."""
     started = time.process_time()
     run = _Run(seed, options or Options())
     try:
@@ -307,7 +307,7 @@ class _Run:
         try:
             findings = sim_checks.judge(lines, topics, cluster.rules.witnessed)
         except ValueError as nothing:
-            if not given_up:  # nothing binds where loss is expected
+            if not given_up:  # no rule binds where loss is expected
                 cluster.rules.broken("L4", str(nothing))
             return
         for check, found, example in findings:
@@ -442,7 +442,7 @@ class _Run:
         random = cluster.kernel.random("faults")
         admin = self._client(cluster, "admin")
         targets = [tp for tp in tps if tp.topic != GROUPED]
-        if self._options.groups:  # half of what is aimed at a leader hits the group's coordinator
+        if self._options.groups:  # half of the faults aimed at a leader hit the group's coordinator
             targets += [TopicPartition(GROUPS, 0)] * len(targets)
         self._faults = Faults(cluster, admin, targets, random)
         planned = schedule(random, options.seconds, options.power_loss or options.flush)

@@ -1,4 +1,4 @@
-"""Many seeds, on one or more processes, and what they add up to."""
+"""Many seeds, on one or more processes, and their sum."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Summary:
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     simulated_seconds: float = 0.0
-    """Of the processor, spent inside simulations, on all processes together."""
+    """Processor time spent inside simulations, on all processes together."""
     steps: int = 0
     checks: int = 0
     started: float = field(default_factory=time.perf_counter)
@@ -76,7 +76,7 @@ class Summary:
         self.checks += outcome.checks
 
     def never(self) -> list[str]:
-        """Of what a run should meet, what it did not."""
+        """The events that a run should meet and did not."""
         expected = [
             *((f"fault {kind}", self.faults[kind]) for kind in (*WEIGHTS, "late request")),
             *((f"seen {name}", self.seen[name]) for name in SEEN),
@@ -137,7 +137,7 @@ _SWITCHES = (
 
 
 def as_arguments(options: Options) -> list[str]:
-    """What `highwater sim` is given for these options."""
+    """The arguments of `highwater sim` for these options."""
     words = []
     usual = Options()
     if options.seconds != usual.seconds:
@@ -153,12 +153,12 @@ def as_arguments(options: Options) -> list[str]:
 
 
 def replay_command(seed: int, options: Options) -> str:
-    """The one command that shows what happened."""
+    """The command that replays a seed with its trace."""
     return " ".join([f"highwater sim --replay {seed}", *as_arguments(options), "--trace"])
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
-    """Runs the seeds, in order with one job, as they end with more."""
+    """Runs the seeds; outcomes come in order with one job, as they end with more."""
     if jobs <= 1:
         for seed in seeds:
             yield simulate(seed, options)
@@ -181,7 +181,7 @@ def run_seeds(
     progress: Callable[[Summary, Outcome], None] = lambda *_: None,
     done: Iterable[Outcome] = (),
 ) -> Summary:
-    """Stops after so many seeds with a broken rule (None: never), and when the time is over."""
+    """Stops after so many seeds with a broken rule (None: never), and when time is up."""
     summary = Summary()
     known = {outcome.seed: outcome for outcome in done}
     for outcome in known.values():

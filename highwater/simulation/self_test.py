@@ -1,8 +1,8 @@
-"""Whether the checker of this very run can still see: it is shown a lie, and must object.
+"""A test of this run's checker: it is shown a lie, and must object.
 
-A rule that always says yes would pass every seed.  So at the end of each one, one committed batch
-is replaced by another with a different checksum, and a replica that holds the true one is compared
-again.  Nothing of it stays.
+A rule that always says yes would pass every seed.  So at the end of each seed, one committed batch
+is replaced by another with a different checksum, and a replica that holds the true batch is
+compared again.  The change does not stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def blind_spot(rules: Rules) -> str | None:
-    """What the checker failed to see, or None."""
+    """The lie that the checker failed to see, or None."""
     for truth in rules.partitions.values():
         for replica in truth.replicas.values():
             if (

@@ -1,8 +1,8 @@
 """From a failing seed to the fewest faults that still break the same rule.
 
-The schedule is cut in halves, quarters and so on (delta debugging): what still breaks the rule
-without a part is kept without it.  Without a fault the others meet other chances, so the course of
-events is another one; only the rule has to be the same.
+The schedule is cut in halves, quarters and so on (delta debugging): a part without which the rule
+still breaks is dropped.  Without a fault the others meet other chances, so the course of events
+changes; only the rule has to be the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Tell = Callable[[str], None]
 
 
 def shrink(seed: int, options: Options, tell: Tell = lambda _: None) -> Outcome:
-    """The outcome of the smallest schedule found; its `only` are the faults that are left.
+    """The outcome of the smallest schedule found; its `only` lists the faults that are left.
 
     Raises ValueError where the seed breaks no rule.
     """

@@ -1,8 +1,8 @@
-"""What the clients of a simulated run know, and the same as lines of a history.
+"""The knowledge of a simulated run's clients, also as lines of a history.
 
-The dicts are what is judged while the run goes on and right after it.  The lines are those of
-`highwater.verdict.history` (virtual time in place of the machine's clock), so that the checks in
-SQL can judge a simulated run as they judge a real one (`sim_checks`).
+The dicts are judged during the run and right after it.  The lines are those of
+`highwater.verdict.history` (virtual time in place of the machine's clock), so that the SQL checks
+can judge a simulated run as they judge a real one (`sim_checks`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from highwater.verdict.history_schema import require_columns
 
 @dataclass(slots=True)
 class Sent:
-    """What became of one value."""
+    """The outcome of one value."""
 
     tp: TopicPartition
     acks: int
     idempotent: bool
     offset: int | None = None
     failed: bool = False
-    """It is certain that it was not appended."""
+    """It was certainly not appended."""
     fenced: bool = False
-    """It was sent in an older producer epoch than one that was acknowledged before."""
+    """It was sent in an older producer epoch than one acknowledged before."""
     tries: int = 0
 
 
 @dataclass
 class History:
-    """Everything the clients know."""
+    """Everything that the clients know."""
 
     now: Callable[[], float] = lambda: 0.0
     sent: dict[bytes, Sent] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class History:
     final: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     known_end: dict[TopicPartition, int] = field(default_factory=dict)
-    """After the highest offset that was acknowledged (acks=all) or read."""
+    """The offset after the highest one acknowledged (acks=all) or read."""
     count: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     lines: list[dict[str, Any]] = field(default_factory=list)

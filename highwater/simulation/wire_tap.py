@@ -1,16 +1,16 @@
-"""What brokers say to each other, seen on the wire: to hold one request, or to bring one late.
+"""The brokers' traffic on the wire: one request can be held, or delivered late.
 
 The tap stands at the connections that brokers open (fetchers, the controller's channels, probes)
-and reads no more than the head of each frame: which API it is.  Two kinds of faults need that.
+and reads only the head of each frame, for its API.  Two kinds of faults need that.
 
 *Holding.*  `hold` waits for the next request of one API and delays that request, or its answer, by
-some seconds, with all that follows on that connection in that direction, as a queue in the network
-would.  Other connections are not touched: a partition that nobody can see.
+some seconds, with everything after it on that connection in that direction, as a queue in the
+network would.  Other connections are not touched: a partition that no one can see.
 
 *Stale requests.*  The controller's requests are kept, and `stale_request` picks one that its
-receiver must refuse by now: sent by a controller that was replaced, or meant for an earlier life of
-the broker (KIP-380).  Delivered again, it is what a zombie controller would send on waking up, and
-the broker has to answer STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH.
+receiver must refuse by now: it came from a controller that was replaced, or was meant for an
+earlier life of the broker (KIP-380).  Delivering it again imitates a zombie controller that wakes
+up, and the broker has to answer STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """The controller epoch and the broker epoch that it names."""
+        """The controller epoch and the broker epoch in it."""
         request = decode_request(self.api_key, self.version, memoryview(self.body))
         return request.controller_epoch, request.broker_epoch
 
@@ -59,7 +59,7 @@ class Sent(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """Armed for the next request of `api_key` between machines that `wanted` picks."""
+    """A hold, armed for the next request of `api_key` between machines that `wanted` picks."""
 
     api_key: int
     what: str
@@ -79,9 +79,9 @@ class WireTap:
         fabric.connect = self._tapped  # type: ignore[method-assign]
         self._holds: list[Hold] = []
         self.control: dict[str, deque[Sent]] = {name: deque(maxlen=_KEPT) for name in brokers}
-        """What controllers sent to each broker lately."""
+        """The latest requests of controllers to each broker."""
         self.told = dict.fromkeys(brokers, 0)
-        """How often."""
+        """The number of controllers' requests to each broker."""
         self.on_request: list[Callable[[str, str, int], None]] = []
         """Called with the source, the target and the API of each request."""
 
@@ -102,7 +102,7 @@ class WireTap:
         return hold
 
     def release(self, hold: Hold) -> None:
-        """It need not wait any longer (what it holds already stays on its way)."""
+        """Disarms a hold (a request that it already holds stays delayed)."""
         if hold in self._holds:
             self._holds.remove(hold)
 
@@ -123,7 +123,7 @@ class WireTap:
     def stale_request(
         self, name: str, services: Services | None, random: Any
     ) -> tuple[Sent, str] | None:
-        """One that this broker must refuse by now, and why; None where there is none."""
+        """A request that this broker must refuse by now, and why; None where there is none."""
         if services is None:
             return None
         former, earlier = [], []
@@ -141,7 +141,7 @@ STALE = (int(ErrorCode.STALE_CONTROLLER_EPOCH), int(ErrorCode.STALE_BROKER_EPOCH
 
 
 class _Stream:
-    """One connection's frames, found in what is sent."""
+    """The frames in one connection's outgoing bytes."""
 
     __slots__ = ("_connection", "_frame", "_left", "_lost", "_send", "_source", "_tap", "_target")
 
@@ -154,7 +154,7 @@ class _Stream:
         self._left = 0
         self._lost = False
         self._frame: bytearray | None = None
-        """Collected while it is a controller's request."""
+        """The frame so far, if it is a controller's request."""
         connection.send = self.send  # type: ignore[method-assign]
 
     def send(self, views: Sequence[Buffer], more: bool = False) -> int | None:
@@ -173,7 +173,7 @@ class _Stream:
         while at < len(data) and not self._lost:
             if not self._left:
                 if len(data) - at < _HEAD:
-                    self._lost = True  # cut within a head, by a full window: rare enough to let go
+                    self._lost = True  # cut within a head, by a full window: rare enough to ignore
                     return
                 self._left = 4 + int.from_bytes(data[at : at + 4], "big")
                 api_key = int.from_bytes(data[at + 4 : at + 6], "big")

@@ -1,1 +1,1 @@
-"""What is broken in a simulated run: by chance, or in several acts."""
+"""The faults of a simulated run: random ones, and those of several acts."""

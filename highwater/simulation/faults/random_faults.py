@@ -1,12 +1,12 @@
-"""The faults of a simulated run: which, when, on whom, and how long, all taken from the seed.
+"""The faults of a simulated run: kind, time, target and length, all taken from the seed.
 
-A fault is planned by kind and time alone; its target is found when it fires ("leader",
-"controller", "any"), and each one ends by itself.  `heal` ends whatever is left.
+A fault is planned only by kind and time; its target is found when it fires ("leader", "controller",
+"any"), and it ends without help.  `heal` ends all faults that are left.
 
 Every fault must be seen to have happened: a verb looks at the world for its effect (the process is
-gone, no byte passes, the session does not exist), and a fault without one breaks L4, since a run
-that was told of faults that never were proves nothing.  Where there is nothing to break (the broker
-is down already), the fault counts as skipped.
+gone, no byte passes, the session does not exist).  A fault without an effect breaks L4, because a
+run with faults that never happened proves nothing.  Where there is nothing to break (the broker is
+down already), the fault counts as skipped.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ WEIGHTS = {
     "full channel": 2,
 }
 CARELESS_ONE_IN = 8
-"""In one of so many seeds power is lost at any time, several brokers at once: then loss is expected
-where batches are not flushed, counted apart, and must be seen over many seeds."""
+"""In one of so many seeds power is lost at any time, on several brokers at once.  Loss is then
+expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
 
 
 def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
@@ -98,8 +98,8 @@ def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
 
 
 def stalls(random: Random, seconds: float) -> list[Fault]:
-    """The machine stands still, every few seconds: mostly for less than a heartbeat's interval, now
-    and then for longer than a session."""
+    """The machine stands still, every few seconds: mostly for less than a heartbeat interval,
+    sometimes for longer than a session."""
     planned = []
     at = random.expovariate(1 / 2.5)
     while at < seconds * 0.9:
@@ -111,7 +111,7 @@ def stalls(random: Random, seconds: float) -> list[Fault]:
 
 
 class Faults:
-    """Carries a schedule out."""
+    """Carries out a schedule."""
 
     def __init__(
         self, cluster: SimCluster, admin: SimClient, tps: list[TopicPartition], random: Random
@@ -186,7 +186,7 @@ class Faults:
             del self._active[token]
 
     def _seen(self, effect: bool, what: str) -> None:
-        """The fault's effect, looked for in the world."""
+        """Records whether the fault's effect was seen in the world."""
         if not effect:
             self._cluster.rules.broken("L4", f"a fault had no visible effect: {what}")
 
@@ -208,7 +208,7 @@ class Faults:
         return cluster.nodes[found]
 
     def heal(self) -> None:
-        """Ends every fault there is."""
+        """Ends every fault."""
         cluster = self._cluster
         cluster.simulation.fabric.heal_all()
         cluster.simulation.zookeeper.slow_s = 0.0
@@ -304,7 +304,7 @@ class Faults:
             raise NothingToBreak(f"{node.name} and {other.name} have no connection")
 
     async def _reset_clients(self, fault: Fault, node: BrokerNode) -> None:
-        """Every connection of clients to one broker: what was sent has an unknown outcome."""
+        """Resets every client connection to one broker: sent requests have an unknown outcome."""
         fabric = self._cluster.simulation.fabric
         brokers = {other.name for other in self._cluster.nodes.values()}
         clients = [h for n, h in sorted(fabric.hosts.items()) if n not in brokers]
@@ -329,7 +329,7 @@ class Faults:
             link.delay_s = delay
 
     async def _swap(self, fault: Fault, node: BrokerNode) -> None:
-        """Another order of the same replicas, then the election of the preferred leader."""
+        """Reorders the replicas, then elects the preferred leader."""
         tp = self._random.choice(self._tps)
         truth = self._cluster.rules.partitions.get(tp)
         if truth is None:
@@ -341,7 +341,7 @@ class Faults:
         await self._staged.admin_call(self._admin.elect_preferred(tp))
 
     async def _reassign(self, fault: Fault, node: BrokerNode) -> None:
-        """Other replicas where there are brokers to spare; else fewer, then all again."""
+        """Assigns other replicas where brokers are to spare; else fewer, then all again."""
         tp = self._random.choice(self._tps)
         truth = self._cluster.rules.partitions.get(tp)
         if truth is None:
@@ -368,9 +368,9 @@ class Faults:
             self._cluster.start(other.id)
 
     async def _power_loss(self, fault: Fault, node: BrokerNode) -> None:
-        """Without a flush of every batch only where no other member has to catch up, which is what
+        """Takes the power only where every batch is flushed or no other member has to catch up, as
         acks=all promises (the bounced broker leaves the ISR before it can lead); a careless seed
-        takes the power at any time."""
+        takes it at any time."""
         cluster = self._cluster
         if not node.host.up:
             raise NothingToBreak(f"{node.name} has no power")
@@ -411,8 +411,8 @@ class Faults:
         disk.broken.clear()
 
     async def _stand_still(self, fault: Fault, node: BrokerNode) -> None:
-        """Brokers, ZooKeeper and clients at once, as on a virtual machine that its host has
-        stopped: time passes, and then everything that is due by then is due at once."""
+        """Stops brokers, ZooKeeper and clients at once, like a virtual machine stopped by its host:
+        time passes, and then everything due by then is due at once."""
         timeline = self._cluster.kernel.timeline
         began = timeline.now
         timeline.advance(began + fault.seconds)

@@ -1,8 +1,8 @@
-"""Faults of several acts: one request held or brought late, a leadership that goes there and back,
-a controller that wakes up.
+"""Faults of several acts: a held or late request, a leadership that goes there and back, a
+controller that wakes up.
 
 They wait for the moment at which they hurt (a request of one API, the controller's next write), and
-break something just then.
+break something at that moment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NothingToBreak(Exception):
 
 
 class StagedFaults:
-    """Verbs of `Faults`; `done` counts what was held."""
+    """Verbs of `Faults`; `done` counts the faults."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class StagedFaults:
         self.done = done
 
     async def admin_call(self, call: Awaitable[None]) -> None:
-        """A refusal is an answer, too."""
+        """Makes an administrative call; a refusal is an answer, too."""
         try:
             await call
         except Failed as failed:
@@ -67,7 +67,7 @@ class StagedFaults:
         return self._random.choice(others)
 
     async def hold(self, fault: Fault, node: BrokerNode) -> None:
-        """The next request of one API that this broker gets or sends, or the answer to it."""
+        """Holds the next request of one API that this broker gets or sends, or its answer."""
         api_key = self._random.choices([a for a, _ in HELD], [w for _, w in HELD])[0]
         what = self._random.choice((wire_tap.REQUEST, wire_tap.ANSWER))
         name = node.name
@@ -90,7 +90,7 @@ class StagedFaults:
         await self._one_stale_request(node, self._random)
 
     async def _one_stale_request(self, node: BrokerNode, random: Random) -> None:
-        """What a controller that was replaced, or that does not know of a restart, would send."""
+        """Sends a request as from a replaced controller, or one that does not know of a restart."""
         cluster = self._cluster
         found = cluster.tap.stale_request(node.name, node.services, random)
         if found is None:
@@ -106,15 +106,16 @@ class StagedFaults:
             cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
 
     async def _prefer(self, tp: TopicPartition, leader: int) -> None:
-        """Makes it the preferred leader."""
+        """Makes a broker the preferred leader."""
         truth = self._cluster.rules.partitions.get(tp)
         if truth is not None and leader in truth.assigned:
             order = [leader, *(b for b in truth.assigned if b != leader)]
             await self.admin_call(self._admin.reassign(tp, order))
 
     async def there_and_back(self, fault: Fault, node: BrokerNode) -> None:
-        """The leadership goes to a member that is a little behind, and comes back, while a third
-        replica, which has what is cut off meanwhile, hears of neither."""
+        """The leadership goes to a member that is a little behind, and comes back.  A third
+        replica,
+        which has the records that are cut off meanwhile, hears of neither change."""
         cluster, random = self._cluster, self._random
         tp = random.choice(self._tps)
         truth = cluster.rules.partitions.get(tp)
@@ -127,7 +128,7 @@ class StagedFaults:
         random.shuffle(others)
         first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
         tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
-        # before, as every replica fetches anew when it hears of another order
+        # first, because every replica fetches again when it hears of another order
         await self._prefer(tp, behind.id)
         await trio.sleep(0.3)
         hold = tap.hold(
@@ -155,8 +156,8 @@ class StagedFaults:
         cluster.thaw(deaf.id)
 
     async def late_write(self, fault: Fault, node: BrokerNode) -> None:
-        """What the controller writes to ZooKeeper is on its way for so long that the next one is
-        registered when it arrives, and has not written anything yet."""
+        """A write of the controller to ZooKeeper is so late that the next controller has registered
+        by then, and has not written anything yet."""
         cluster, random = self._cluster, self._random
         found = cluster.controller()
         if found is None or not cluster.nodes[found].running:
@@ -187,8 +188,8 @@ class StagedFaults:
         cluster.start(victim.id)
 
     async def zombie_controller(self, fault: Fault, node: BrokerNode) -> None:
-        """The controller is stopped in the midst of its work, replaced, and wakes up before its
-        session is over: it believes that it still is what it was."""
+        """The controller is stopped in mid-work, replaced, and wakes up before its session is over:
+        it believes that it is still the controller."""
         cluster = self._cluster
         found = cluster.controller()
         if found is None or not cluster.nodes[found].running:
@@ -219,7 +220,7 @@ class StagedFaults:
         cluster.start(victim.id)
 
     async def late_requests(self) -> None:
-        """Until cancelled: now and then a request of a controller comes that is stale by then."""
+        """Until cancelled: sends a stale controller request now and then."""
         while True:
             await trio.sleep(self._late.expovariate(0.5))
             node = self._late.choice([n for _, n in sorted(self._cluster.nodes.items())])

@@ -1,4 +1,4 @@
-"""What must hold of a simulated cluster, checked from outside after every step.
+"""The rules of a simulated cluster, checked from outside after every step.
 
-`rule_list` names the rules; docs/rules.md tells them.
+`rule_list` names the rules; docs/rules.md explains them.
 """

@@ -1,4 +1,4 @@
-"""What the checker knows of a partition: what is agreed, committed, and held by each replica."""
+"""The checker's knowledge of a partition: its agreed state, committed log, and replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 
 
 class View(NamedTuple):
-    """What a broker says of one of its partitions."""
+    """A broker's view of one of its partitions."""
 
     leads: bool
     leader_epoch: int
@@ -26,22 +26,22 @@ class View(NamedTuple):
 
 @dataclass(slots=True)
 class Replica:
-    """One replica of one partition: its disk, and how its broker sees it while one runs there."""
+    """One replica of one partition: its disk, and the view of its broker while one runs there."""
 
     broker: int
     mirror: ReplicaMirror
     view: View | None = None
     matched: int = 0
-    """Equal to the committed log up to here."""
+    """Up to here the log equals the committed log."""
     lossy: bool = False
-    """Lost its tail in a power loss without having flushed: excused until it has caught up."""
+    """It lost its unflushed tail in a power loss: excused until it has caught up."""
     was_cut: bool = False
-    """Since its epoch cache was last looked at."""
+    """It was cut since the last look at its epoch cache."""
 
 
 @dataclass(slots=True)
 class PartitionTruth:
-    """What is agreed and committed of one partition."""
+    """The agreed state and the committed log of one partition."""
 
     tp: TopicPartition
     compacted: bool = False
@@ -54,16 +54,16 @@ class PartitionTruth:
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     unclean: int = 0
-    """How often a replica outside the ISR was elected, where that is allowed."""
+    """The number of elections of a replica outside the ISR, where they are allowed."""
     unclean_epoch: int = -1
-    """The leader epoch in which that was last."""
+    """The leader epoch of the last such election."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets from, to: committed once, and lost where loss is expected (power losses beyond what
-    acks=all promises, unclean elections where they are allowed)."""
+    """Ranges of offsets that were committed, and then lost where loss is expected (power losses
+    beyond the promise of acks=all, unclean elections where they are allowed)."""
     undecided: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets from, to: still there, but the marker that ended their transaction was given up."""
+    """Ranges of offsets still there whose transaction's marker was given up."""
     exposed: int = 0
-    """Of a compacted topic, whose committed batches are not kept: the highest HW."""
+    """The highest HW of a compacted topic, whose committed batches are not kept."""
 
     def counts(self, broker: int) -> bool:
         """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
@@ -88,7 +88,7 @@ class PartitionTruth:
         return None
 
     def parts_from(self, mirror: ReplicaMirror) -> int:
-        """Up to where this replica's log is the committed one, from its start on."""
+        """The offset up to which this replica's log, from its start on, is the committed log."""
         at = max(bisect_right(self.bases, mirror.start) - 1, 0)
         if self.committed and self.committed[at].last < mirror.start:
             at += 1
@@ -99,16 +99,17 @@ class PartitionTruth:
         return self.committed[at].base if at < len(self.committed) else self.end
 
     def given_up_by(self, mirror: ReplicaMirror, hw: int) -> None:
-        """A leader that an unclean election replaced, and that does not know it, shows all of its
-        log up to here: what others have not is lost."""
+        """A leader that was replaced by an unclean election, and does not know it, shows all of its
+        log up to `hw`: the records that other replicas lack are lost."""
         start = self.parts_from(mirror)
         if hw > start:
             self.given_up = [lost for lost in self.given_up if lost[0] != start or lost[1] > hw]
             self.given_up.append((start, hw))
 
     def forget_above(self, offset: int) -> None:
-        """What the new leader does not have is given up, and who has it is excused until it has
-        followed."""
+        """Records that the new leader lacks are given up; a replica that has them is excused until
+        it
+        has followed."""
         if offset < self.end:
             self.given_up.append((offset, self.end))
             self.undecided += undecided_without(self.committed, offset)
@@ -123,7 +124,7 @@ class PartitionTruth:
 
 
 def undecided_without(committed: list[Batch], offset: int) -> list[tuple[int, int]]:
-    """The batches below `offset` of transactions that a marker at or above it ended."""
+    """The batches below `offset` whose transactions ended with a marker at or above it."""
     open_: dict[int, list[tuple[int, int]]] = {}
     found: list[tuple[int, int]] = []
     for batch in committed:

@@ -1,9 +1,9 @@
-"""Losses that are expected, as the checkers of transactions and groups ask for them.
+"""Expected losses, for the checkers of transactions and groups.
 
 Careless power losses (see `PartitionTruth.given_up`) take acknowledged records away, and with them
-what stands on those: a record whose marker is gone is open again, or shares the fate of its
-producer's next transaction; a decision or a commit that is gone was never made.  What is excused is
-what `given_up` names: an offset, or whatever was written to a log between two moments.
+everything that depends on those.  A record whose marker is gone is open again, or shares the fate
+of its producer's next transaction; a lost decision or commit was never made.  The excuses follow
+`given_up`: an offset, or everything written to a log between two moments.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ GROUPS, DECISIONS = "__consumer_offsets", "__transaction_state"
 
 
 class Moment(NamedTuple):
-    """How far a log was: losses so far, and the highest HW."""
+    """The state of a log: losses so far, and the highest HW."""
 
     losses: int
     exposed: int
 
 
 def log_of(book: Book, topic: str, key: str) -> PartitionTruth | None:
-    """The coordinator's log that a group or a transactional id belongs to."""
+    """The coordinator's log for a group or a transactional id."""
     count = sum(tp.topic == topic for tp in book.partitions)
     return book.partitions.get(TopicPartition(topic, partition_for(key, count))) if count else None
 
@@ -41,7 +41,7 @@ def moment(book: Book, topic: str, key: str) -> Moment:
 def lost_between(
     book: Book, topic: str, key: str, since: Moment, until: Moment | None = None
 ) -> bool:
-    """Whether some of what was written after `since` and before `until` was given up."""
+    """Whether a record written after `since` and before `until` was given up."""
     truth = log_of(book, topic, key)
     if truth is None:
         return False
@@ -53,20 +53,20 @@ def lost_between(
 
 
 def losses_of(book: Book, tp: TopicPartition) -> int:
-    """How many of its losses are known: what is sent now is lost by later ones only."""
+    """The number of known losses: a record sent now can only fall to later ones."""
     truth = book.partitions.get(tp)
     return len(truth.given_up) if truth is not None else 0
 
 
 def lost_since(book: Book, tp: TopicPartition, offset: int, losses: int) -> bool:
-    """Whether what came to stand there, when so many losses were known, was given up since."""
+    """Whether a record written there, when `losses` losses were known, was given up since."""
     truth = book.partitions.get(tp)
     since = truth.given_up[losses:] if truth is not None else []
     return any(start <= offset < end for start, end in since)
 
 
 def excused(book: Book, tp: TopicPartition, offset: int) -> bool:
-    """A record that may be lost, or whose transaction may have ended otherwise."""
+    """Whether a record may be lost, or its transaction may have ended otherwise."""
     truth = book.partitions.get(tp)
     if truth is None:
         return False

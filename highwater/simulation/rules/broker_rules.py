@@ -1,7 +1,7 @@
-"""The rules of what brokers do: with the logs on their disks, and with role, HW and ISR in memory.
+"""The rules of brokers: of the logs on their disks, and of role, HW and ISR in memory.
 
-R1 and R3 when a leader's HW moves, R5 and R6 for whoever holds a HW, R7 for epochs, cuts and a HW
-that falls, R8 for the epoch cache, R9 for min.insync.replicas, R11 after a restart.
+R1 and R3 when a leader's HW moves, R5 and R6 for every replica with a HW, R7 for epochs, cuts and a
+HW that falls, R8 for the epoch cache, R9 for min.insync.replicas, R11 after a restart.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class BrokerRules:
         self._book = book
         self._min_isr = min_isr
         self.checkpoints: dict[int, dict[TopicPartition, int]] = {}
-        """Broker -> its HW checkpoint as it was when its life began."""
+        """Broker -> its HW checkpoint at the start of its life."""
 
     def cut(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
-        """These batches were on the replica's disk, and are no more."""
+        """These batches are gone from the replica's disk."""
         if truth.compacted:
             return
         tp, first = truth.tp, gone[0].base
@@ -42,7 +42,7 @@ class BrokerRules:
         known = truth.at(first)
         if replica.lossy or replica.mirror.start > first or known is None:
             return
-        # a replica that is taken away goes whole, after it has left the ISR
+        # a removed replica goes whole, after it has left the ISR
         taken_away = not replica.mirror.exists
         if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
             return
@@ -61,7 +61,7 @@ class BrokerRules:
         new: View,
         partition: Partition,
     ) -> None:
-        """A broker says something else of its partition than it did (`old`, None: it began)."""
+        """A broker's view of its partition has changed (`old` is None at its start)."""
         self._book.checks += 1
         who = f"{truth.tp}: broker {replica.broker}"
         new_term = old is None or old.leader_epoch != new.leader_epoch or old.leads != new.leads
@@ -85,14 +85,14 @@ class BrokerRules:
             if new.controller_epoch < old.controller_epoch:
                 self._book.broken("R10", f"{who}: controller epoch fell: {old} -> {new}")
             fell = new.hw < old.hw and not new_term and not replica.lossy and not truth.unclean
-            if fell and not truth.excuses(new.hw):  # excused: it has what a leader lost, as was due
+            if fell and not truth.excuses(new.hw):  # excused: a leader lost records, as expected
                 self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
         if new.leads:
             self._check_leader(truth, replica, old, new, partition, new_term)
             return
         led = old is not None and old.leads and old.leader_epoch == new.leader_epoch
         if led and new.hw > truth.end:
-            # its directory failed in the step in which its HW rose: that was a leader's still
+            # its directory failed in the step that raised its HW: it still led then
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)
         elif new.hw and (old is None or new.hw != old.hw):
@@ -126,7 +126,7 @@ class BrokerRules:
     def _compare_epochs(
         self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
     ) -> None:
-        """R8: each entry stands where the log has the first batch of its epoch."""
+        """R8: each entry has the offset of its epoch's first batch in the log."""
         before = mirror.batch_at(log_start)
         if before is not None and (not entries or entries[0][1] > max(log_start, before.base)):
             self._book.broken("R8", f"{who} has {before}, below all its epoch entries: {entries}")
@@ -184,9 +184,11 @@ class BrokerRules:
             self._check_members(truth, replica, new)
 
     def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
-        """It lost its tail in a power loss: it may lead only where nobody else was in the ISR."""
+        """After losing its tail in a power loss, a replica may lead only if it was alone in the
+        ISR.
+        """
         replica.lossy = False
-        if truth.compacted:  # what is committed is not kept; but who was ahead will follow
+        if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
             for other in truth.replicas.values():
                 other.lossy = other.lossy or other.mirror.end > replica.mirror.end
             if replica.mirror.end < truth.exposed:
@@ -207,7 +209,7 @@ class BrokerRules:
         truth.forget_above(replica.mirror.end)
 
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
-        """A leader's HW: what lies below it is committed."""
+        """Extends the committed log to a leader's HW."""
         mirror = replica.mirror
         if truth.compacted:
             truth.exposed = max(truth.exposed, hw)

@@ -1,13 +1,12 @@
-"""How the checker hears that a broker changed its mind, without asking it after every step.
+"""Tells the checker of changes in a broker, so that it need not look after every step.
 
-A broker's steps are many and its partitions may be hundreds, but a step changes few of them.  So
-the checker listens to assignments: a `WatchedPartitions` takes the place of the broker's table of
-partitions, and every partition put there gets the class `WatchedPartition`, which notes an
-assignment to anything that the rules look at; its ISR is replaced by one that does the same.
-Whatever code makes the change, and in whatever module, cannot pass it by; and the product knows
-nothing of it.
+A broker has many steps and perhaps hundreds of partitions, but a step changes few of them.  So the
+checker listens to assignments.  A `WatchedPartitions` replaces the broker's table of partitions,
+and every partition in it gets the class `WatchedPartition`, which notes an assignment to anything
+that the rules look at; its ISR is replaced by one that does the same. No code that makes a change,
+in whatever module, can bypass this; and the product knows nothing of it.
 
-`news` only says where to look.  What is there is read when the step is over.
+`news` only says where to look.  The state is read when the step is over.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class WatchedIsr(Isr):
 
 
 class WatchedPartition(Partition):
-    """Notes assignments to what the rules look at."""
+    """Notes assignments to the fields that the rules look at."""
 
     _news: News
 

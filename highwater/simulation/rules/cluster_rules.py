@@ -1,24 +1,24 @@
 """R1-R12 of the cluster's own state, checked from outside after every step that changes it.
 
-Theory of operation.  The checker believes nobody.  What a replica holds it reads from the machine's
-disk (`mirror`), what is agreed from ZooKeeper's tree, and from the broker's objects only what
-exists nowhere else: role, high watermark, ISR as the leader sees it.  In its middle stands, for
-each partition, the **committed log**: the batches below the highest high watermark that any
-leader ever had.  A leader's HW that moves extends it, and from then on everybody is held to it:
+Theory of operation.  The checker trusts no broker.  It reads a replica's content from the machine's
+disk (`mirror`), the agreed state from ZooKeeper's tree, and from the broker's objects only what
+exists nowhere else: role, high watermark, ISR as the leader sees it.  At its centre, for each
+partition, is the **committed log**: the batches below the highest high watermark that any leader
+ever had.  A leader's HW that moves extends it, and from then on every replica is held to it:
 
 * R1, R5: a leader's HW that moves finds the same batches on every member of ZooKeeper's ISR;
-  whatever any replica holds below its own HW is the committed log.
-* R4, R6, R7: who is elected (cleanly) holds all of it; nobody cuts a part of it away; what is
-  acknowledged (acks=all) or read is in it.
+  the part of any replica below its own HW is the committed log.
+* R4, R6, R7: a replica that is elected (cleanly) holds all of it; no replica cuts a part of it
+  away; every record that is acknowledged (acks=all) or read is in it.
 * R3, R9: a member of the maximal ISR holds all of it, a new member also the leader's epoch start.
 
-A check costs what has changed, however large the logs are and however many partitions there are:
-the disks say which files were written (`SimDisk.touched`), the brokers' partitions which of them
-have news (`change_hooks`), and each replica remembers up to where it was found equal.  The first
-broken rule is kept in `violation`, and the run ends there.
+A check costs only as much as has changed, however large the logs and however many the partitions:
+the disks list the files that were written (`SimDisk.touched`), the brokers' tables list the
+partitions with news (`change_hooks`), and each replica remembers how far it was found equal.  The
+first broken rule is kept in `violation`, and the run ends there.
 
-What is here only finds out where to look.  The rules are in `zookeeper_rules` (what is agreed) and
-`broker_rules` (what is held and done), and write into `findings`.
+This module only finds out where to look.  The rules are in `zookeeper_rules` (the agreed state) and
+`broker_rules` (replicas and their changes), and write into `findings`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rules(Book):
     # -- a broker's lives -----------------------------------------------------------------------
 
     def broker_started(self, broker: int, checkpoint: dict[TopicPartition, int]) -> None:
-        """Called before a broker's life begins, with its HW checkpoint as it is on the disk."""
+        """Called before a broker's life begins, with the HW checkpoint on its disk."""
         self._broker_rules.checkpoints[broker] = checkpoint
         for truth in self.partitions.values():
             if broker in truth.replicas:
@@ -78,15 +78,15 @@ class Rules(Book):
                 replica.view = None
 
     def power_lost(self, broker: int, *, excused: bool) -> None:
-        """Not excused: it flushed whatever counted.  What a replica outside the ISR had not flushed
-        yet did not count, though others have committed it.
+        """`excused` is false where it flushed every batch that counted.  Unflushed batches of a
+        replica outside the ISR do not count, even if others have committed them.
         """
         for truth in self.partitions.values():
             if broker in truth.replicas:
                 truth.replicas[broker].lossy = excused or not truth.counts(broker)
 
     def watch(self, broker: int, replicas: ReplicaManager) -> Callable[[], None]:
-        """Watches a broker from its first step on; gives what is to be called after each."""
+        """Watches a broker from its first step on; gives the function to call after each step."""
         assert not replicas.partitions, "the broker has begun already"
         news = self.news[broker] = {}
         partitions = replicas.partitions = WatchedPartitions(news)
@@ -103,7 +103,7 @@ class Rules(Book):
     # -- what has changed -----------------------------------------------------------------------
 
     def _look(self, broker: int, partitions: dict[TopicPartition, Partition], news: News) -> None:
-        """At what the broker says now."""
+        """Looks at the broker's present view of its partitions."""
         for tp in list(news):
             partition = partitions.get(tp)
             truth = self.partitions.get(tp)
@@ -130,8 +130,8 @@ class Rules(Book):
                 self._broker_rules.view_changed(truth, replica, old, view, partition)
 
     def _taken_away(self, broker: int, tp: TopicPartition, truth: PartitionTruth | None) -> None:
-        """What the broker says of it next is of another replica: a controller that takes over tells
-        of a topic that is being deleted, and so it is made once more, with nothing in it.
+        """The broker's next view of it belongs to another replica: a controller that takes over
+        announces a topic that is being deleted, and so the replica is created again, empty.
         """
         self._broker_rules.checkpoints.get(broker, {}).pop(tp, None)
         if truth is not None and broker in truth.replicas:
@@ -160,11 +160,11 @@ class Rules(Book):
     # -- what clients say -----------------------------------------------------------------------
 
     def acknowledged(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        """R4: an acks=all record was acknowledged at this offset."""
+        """R4: an acks=all record has been acknowledged at this offset."""
         self._in_committed(tp, offset, value, "R4", "was acknowledged (acks=all)")
 
     def consumed(self, tp: TopicPartition, offset: int, value: bytes) -> None:
-        """R6: a consumer was given this record."""
+        """R6: a consumer has read this record."""
         self._in_committed(tp, offset, value, "R6", "was read by a consumer")
 
     def _in_committed(

@@ -1,4 +1,4 @@
-"""Rules of single steps that need no comparing of logs: of the HW, and of the controller."""
+"""Rules of single steps that need no comparison of logs: of the HW, and of the controller."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def high_watermark_waits(partition: Partition, now_ms: int) -> str | None:
-    """R3's other half, right after the ISR has changed: the HW is not behind what it may be.
+    """R3's other half, right after a change of the ISR: the HW is as high as it may be.
 
-    It is the least LEO of the maximal ISR and of the replicas outside that have caught up lately,
-    as far as the leader's own books know.  A leader that forgets to look again after a shrink would
-    let producers wait until the next fetch happens to move something.
+    It is the least LEO of the maximal ISR and of the replicas outside it that caught up lately, as
+    far as the leader knows.  A leader that forgets to look again after a shrink would make
+    producers wait until the next fetch moves something.
     """
     log = partition.log
     if log is None or len(partition.isr.members) < min(
@@ -37,7 +37,7 @@ def high_watermark_waits(partition: Partition, now_ms: int) -> str | None:
 
 
 def zombie_write(old: PartitionState, new: PartitionState, controller_epoch: int) -> str | None:
-    """R10: only a controller changes leader or leader epoch, and only the last one may write."""
+    """R10: only a controller changes leader or leader epoch, and only the latest one may write."""
     if (new.leader, new.leader_epoch) == (old.leader, old.leader_epoch):
         return None  # a leader's change of the ISR
     if new.controller_epoch >= controller_epoch:

@@ -1,4 +1,4 @@
-"""What the checker knows of a run, and where it writes down what is broken."""
+"""The checker's knowledge of a run, and its record of broken rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Violation(NamedTuple):
 
 
 class Book:
-    """Everything that the rules of one run share.  `disks` by broker id; `data_folder` is the log
+    """The state that the rules of one run share.  `disks` by broker id; `data_folder` is the log
     directory on each.
     """
 
@@ -45,27 +45,27 @@ class Book:
         self._disks = disks
         self._folder = data_folder
         self.more_folders: tuple[str, ...] = ()
-        """Log directories that replicas may be moved to."""
+        """More log directories to which replicas may move."""
         self._by_folder: dict[int, dict[str, TopicPartition]] = {broker: {} for broker in disks}
         self.partitions: dict[TopicPartition, PartitionTruth] = {}
         self.news: dict[int, News] = {broker: {} for broker in disks}
-        """Broker -> partitions of which it may say something else than when we last looked."""
+        """Broker -> partitions of which its view may have changed since the last look."""
         self.violation: Violation | None = None
         self.on_violation: Callable[[], None] = lambda: None
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
         self.compacted: frozenset[str] = frozenset()
-        """Topics of which replicas need not hold the same batches (`compacted`)."""
+        """Topics whose replicas need not hold the same batches (`compacted`)."""
         self.unclean: frozenset[str] = frozenset()
         """Topics that allow unclean elections (unclean.leader.election.enable)."""
         self.deleting: set[str] = set()
-        """Topics whose deletion was asked for: their replicas go whole."""
+        """Topics to be deleted: their replicas go whole."""
         self.checks = 0
         self.compared = 0
         """Batches of replicas that were compared with committed ones."""
         self.witnessed: list[dict[str, Any]] = []
         """Each state of a partition that was written to ZooKeeper's tree, as a line of the table
-        `witness` of the checks in SQL."""
+        `witness` for the SQL checks."""
 
     def broken(self, rule: str, what: str) -> None:
         if self.violation is None:
@@ -74,7 +74,7 @@ class Book:
             self.on_violation()
 
     def begin(self, tp: TopicPartition) -> PartitionTruth:
-        """A partition has come to be: whatever brokers say of it already is to be looked at."""
+        """Begins a new partition; what brokers already say of it has to be looked at."""
         truth = self.partitions[tp] = PartitionTruth(tp, compacted=tp.topic in self.compacted)
         for news in self.news.values():
             news[tp] = None

@@ -1,10 +1,10 @@
-"""What a machine's disk holds of one replica, read from outside the code under test.
+"""One replica's log on a machine's disk, read from outside the code under test.
 
 A `ReplicaMirror` follows the segments of one partition on one simulated disk, whether a broker runs
-there or not.  It is told which files changed, parses what was appended to them since it last
-looked, and notices when something that was there is gone.  Its cost is that of the change, not of
-the log: only where something else than appending has happened is the folder looked through again.
-The parser is its own: checking the code with the code's parser would hide a fault of the parser.
+there or not.  It is told of changed files, parses the bytes appended since its last look, and
+notices when something is gone.  Its cost is that of the change, not of the log: only a change other
+than an append makes it read the whole folder again. The parser is its own: checking the code with
+the code's own parser would hide a fault of the parser.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class Batch(NamedTuple):
-    """What makes two batches the same (offsets, leader epoch, CRC and the records' bytes), and of
-    whom they are.
+    """The fields by which two batches are the same (offsets, leader epoch, CRC and the records'
+    bytes), and their producer.
     """
 
     base: int
@@ -44,12 +44,12 @@ class Batch(NamedTuple):
 
     @property
     def marker(self) -> bool:
-        """The end of a transaction."""
+        """Whether it ends a transaction."""
         return self.transactional and bool(self.attributes & _CONTROL)
 
     @property
     def aborts(self) -> bool:
-        """Of a marker: its record's key is a version and a kind, 0 for an abort."""
+        """Whether a marker aborts: its record's key is a version and a kind, 0 for an abort."""
         at = 0
         for name in ("length", "attributes", "timestamp", "offset", "key length"):
             while name != "attributes" and self.records[at] & 0x80:
@@ -65,7 +65,7 @@ class Batch(NamedTuple):
 
 
 def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]:
-    """The whole batches from `position` on, and where they end."""
+    """The whole batches from `position` on, and the position after them."""
     found: list[Batch] = []
     while position + _RECORDS_AT <= len(data):
         base, length, epoch, _, crc, attributes, delta, producer = _HEAD.unpack_from(data, position)
@@ -87,10 +87,10 @@ class _Segment:
 
 
 class ReplicaMirror:
-    """One replica's log.  `refresh` tells what is no longer there."""
+    """One replica's log.  `refresh` gives the batches that are gone."""
 
     def __init__(self, disk: SimDisk, path: str, *others: str) -> None:
-        """`others`: where it may be moved to, in other log directories."""
+        """`others`: its possible folders in other log directories."""
         self.disk = disk
         self.path = path
         self.paths = (path, *others)
@@ -106,9 +106,8 @@ class ReplicaMirror:
         self._bases: list[int] = []
 
     def refresh(self, changed: Iterable[str] | None = None) -> list[Batch]:
-        """Reads what is new in these files (None: whatever may have changed); gives the batches
-        that were there and are not any more, but for those that went at the front (deleted
-        segments).
+        """Reads the news of these files (None: whatever may have changed); gives the batches that
+        are gone, except those gone from the front (deleted segments).
         """
         if changed is not None:
             logs = sorted(name for name in changed if name.endswith(".log"))
@@ -122,7 +121,7 @@ class ReplicaMirror:
         return self._rebuild({n: self._folder[n] for n in sorted(self._folder) if n[-4:] == ".log"})
 
     def _grew(self, name: str) -> bool:
-        """Takes in what was appended to the last segment, or a new segment after it; False where
+        """Takes in an append to the last segment, or a new segment after it; False where
         something else has happened."""
         node = self._folder.get(name)
         known = self._segments.get(name)

@@ -1,6 +1,6 @@
-"""The rules that only the simulation can check: what brokers hold, on their disks and in memory.
+"""The rules that only the simulation can check: of brokers' disks and memory.
 
-What clients can see (C, T, G and the rest of L) is defined by the SQL files in spark/checks, and
+The SQL files in spark/checks define the rules that clients can see (C, T, G and the rest of L), and
 the simulation checks most of it as well.  docs/rules.md has both.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """`promise` is what holds at every moment; `source` is where Kafka says so."""
+    """`promise` holds at every moment; `source` is the place where Kafka says so."""
 
     id: str
     name: str

@@ -1,8 +1,8 @@
 """C1-C15 of a simulated run, by the SQL files that judge real runs, in DuckDB.
 
-A history of one seed is some ten thousand lines.  They go into DuckDB as one JSON column and become
-the table `history` there, as what the rules saw written to ZooKeeper becomes the table `witness`.
-The views and checks are the files in spark/, of which only the findings are asked for.
+A history of one seed is some ten thousand lines.  They enter DuckDB as one JSON column, which
+becomes the table `history`; in the same way the writes to ZooKeeper that the rules saw become the
+table `witness`. The views and checks are the files in spark/; only their findings are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from highwater.verdict import catalog
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# a simulation freezes all objects (kernel.py), and DuckDB's module wants its own back at the end
+# a simulation freezes all objects (kernel.py), and DuckDB's module needs its own back at the end
 atexit.register(gc.unfreeze)
 
 CHECKS = ("C1", "C2", "C3", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "C13", "C14", "C15")
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """What a topic promises; `unclean` where committed records were given up."""
+    """A topic's promises; `unclean` where committed records were given up."""
 
     name: str
     expect_loss: bool
@@ -68,7 +68,7 @@ def judge(
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for all seeds of a process; each makes all tables anew."""
+    """One database for all seeds of a process; each seed rebuilds all tables."""
     db = duckdb.connect()
     db.execute("SET threads = 1")
     return db
@@ -113,7 +113,7 @@ def _load(
 
 
 def _fill(db: duckdb.DuckDBPyConnection, name: str, lines: Sequence[dict[str, Any]]) -> None:
-    """Reading JSON is the fastest way into DuckDB, and leaves what a line does not say NULL."""
+    """Loads lines as JSON, the fastest way into DuckDB; fields missing in a line become NULL."""
     columns = catalog.TABLES[name][1]
     spec = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
     file, path = tempfile.mkstemp(prefix="highwater-sim-", suffix=".json", dir=_memory())
@@ -129,5 +129,5 @@ def _fill(db: duckdb.DuckDBPyConnection, name: str, lines: Sequence[dict[str, An
 
 
 def _memory() -> str | None:
-    """A folder in memory, where there is one."""
+    """A folder in memory, or None where there is none."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

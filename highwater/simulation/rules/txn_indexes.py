@@ -1,9 +1,9 @@
-"""T3 where a reader of read_committed would look: each replica's index of aborted transactions.
+"""T3 in each replica's index of aborted transactions, where a read_committed reader looks.
 
-A reader leaves out what the leader's index lists.  An entry that is missing on a replica shows
-nothing until that replica leads and somebody reads there, so all of them are compared with what
-their logs say: a transaction begins with the first batch of a producer id that has none open, and
-was aborted where an abort marker ends it.
+A reader leaves out the transactions that the leader's index lists.  An entry missing on a replica
+shows only when that replica leads and a client reads there.  So all indexes are compared with their
+logs: a transaction begins with the first batch of a producer id that has none open, and was aborted
+where an abort marker ends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.mirror import Batch
 
 Entry = tuple[int, int, int]
-"""The producer id, the first offset, and that of the marker."""
+"""The producer id, the first offset, and the marker's offset."""
 
 
 def by_the_log(batches: Iterable[Batch]) -> list[Entry]:
@@ -35,7 +35,7 @@ def by_the_log(batches: Iterable[Batch]) -> list[Entry]:
 
 
 class ComparedNode(Protocol):
-    """A broker's machine, and what runs there now."""
+    """A broker's machine, and the broker that runs there now."""
 
     @property
     def id(self) -> int: ...
@@ -48,7 +48,7 @@ class ComparedNode(Protocol):
 
 
 def compare(nodes: Iterable[ComparedNode], rules: Rules, tps: Iterable[TopicPartition]) -> int:
-    """How many entries were compared; a difference breaks T3."""
+    """The number of entries compared; a difference breaks T3."""
     compared = 0
     for tp in tps:
         for node in nodes:

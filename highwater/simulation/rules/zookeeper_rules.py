@@ -1,7 +1,8 @@
-"""The rules of what is agreed: partition states, ISRs, elections, controller epochs.
+"""The rules of the agreed state: partition states, ISRs, elections, controller epochs.
 
-R2 the ISR is within the replicas and holds the leader; R4 who is elected cleanly was in the ISR and
-holds all that is committed; R1 and R9 for who joins the ISR; R7 and R10 for epochs.
+R2: the ISR is within the replicas and holds the leader.  R4: a cleanly elected leader was in the
+ISR and holds all committed records.  R1 and R9 for replicas that join the ISR; R7 and R10 for
+epochs.
 """
 
 from __future__ import annotations
@@ -165,9 +166,9 @@ class ZooKeeperRules:
         self._book.hold(truth, replica, truth.end, "R4", "was elected leader")
 
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
-        """A follower joined the ISR by its leader's word."""
+        """A follower has joined the ISR on its leader's word."""
         replica = self._book.replica(truth, broker)
-        replica.lossy = False  # whatever a power loss took from it, it must have followed by now
+        replica.lossy = False  # it must have copied again by now all that a power loss took
         self._book.hold(truth, replica, truth.end, "R1", "joined the ISR")
         leader = truth.replicas.get(truth.state.leader) if truth.state else None
         if leader is None or leader.view is None or not leader.view.leads:
@@ -182,7 +183,7 @@ class ZooKeeperRules:
 
 
 def _epoch_start(leader: Replica) -> int | None:
-    """Where the leader's epoch starts, by the batches on its disk."""
+    """The start of the leader's epoch, by the batches on its disk."""
     assert leader.view is not None
     for batch in reversed(leader.mirror.batches):
         if batch.epoch < leader.view.leader_epoch:

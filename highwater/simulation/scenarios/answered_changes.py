@@ -1,4 +1,4 @@
-"""Who was told that a topic is made, grown, configured or deleted finds it so on every broker."""
+"""An answered change of a topic (made, grown, configured, deleted) shows on every broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKER_1 = ("broker-1", PORT)
 
 
 async def _late_news(stage: Stage) -> None:
-    """What the controller and ZooKeeper tell broker 3 takes its time."""
+    """Delays the news from the controller and ZooKeeper to broker 3."""
     await stage.start(1, 2, 3)
     simulation = stage.cluster.simulation
     third = stage.cluster.nodes[3].host
@@ -76,7 +76,7 @@ async def silent_broker(stage: Stage) -> None:
 
 
 async def cut_broker(stage: Stage) -> None:
-    """A broker that ZooKeeper cannot reach delays nobody for more than five seconds."""
+    """A broker that ZooKeeper cannot reach delays no client for more than five seconds."""
     await stage.start(1, 2, 3)
     fabric, third = stage.cluster.simulation.fabric, stage.cluster.nodes[3].host
     zookeeper = stage.cluster.simulation.zookeeper.host

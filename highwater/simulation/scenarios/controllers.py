@@ -1,4 +1,4 @@
-"""The control plane: unseen restarts, controllers that wake up, requests that come late."""
+"""The control plane: unseen restarts, controllers that wake up, late requests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from highwater.simulation.wire_tap import (
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 
 LATE_S = 10.0
-"""More than the controller waits for an answer."""
+"""Longer than the controller waits for an answer."""
 THREE = Shape(brokers=3, min_isr=2, lag_ms=3000)
 
 
 async def _deliver(stage: Stage, broker: int, sent: Sent) -> int:
-    """As the controller that once sent it would on waking up; gives the error of the answer."""
+    """Sends it as its old controller would on waking up; gives the error of the answer."""
     for _ in range(20):
         try:
             port = stage.cluster.control_port
@@ -37,7 +37,7 @@ async def _deliver(stage: Stage, broker: int, sent: Sent) -> int:
 
 
 async def _leader_and_what_made_it(stage: Stage) -> tuple[int | None, int, Sent]:
-    """The controller, a leader that is another broker, and the LeaderAndIsr that made it lead."""
+    """The controller, a leader on another broker, and the LeaderAndIsr that made it lead."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     controller = stage.cluster.controller()
@@ -49,7 +49,7 @@ async def _leader_and_what_made_it(stage: Stage) -> tuple[int | None, int, Sent]
 
 
 async def fast_bounce(stage: Stage) -> None:
-    """KIP-380: a broker is back before its session is over, and then gets what was sent to its
+    """KIP-380: a broker is back before its session is over, and then gets a request meant for its
     earlier life.  It must refuse that."""
     controller, victim, sent = await _leader_and_what_made_it(stage)
     epoch = stage.epoch()
@@ -70,7 +70,7 @@ async def fast_bounce(stage: Stage) -> None:
 
 
 async def early_request(stage: Stage) -> None:
-    """What was sent to a broker's earlier life waits in the listen queue when it starts again (seed
+    """A request to a broker's earlier life waits in the listen queue when it starts again (seed
     631 of November 2026).  It must refuse that too, though it does not yet know its new epoch."""
     _, victim, sent = await _leader_and_what_made_it(stage)
     epoch = stage.epoch()
@@ -87,8 +87,8 @@ async def early_request(stage: Stage) -> None:
 
 
 async def late_update(stage: Stage) -> None:
-    """The network holds up an UpdateMetadata until its controller has given up the connection, and
-    told newer things over another (seed 2520 of November 2026): it must not be taken then."""
+    """The network delays an UpdateMetadata until its controller has given up the connection, and
+    sent newer news over another (seed 2520 of November 2026): it must not be applied then."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     held = stage.arm(UPDATE_METADATA, REQUEST, LATE_S, 1, 3)
@@ -113,8 +113,8 @@ async def late_update(stage: Stage) -> None:
 
 async def unseen_bounce(stage: Stage) -> None:
     """The controller itself loses power with an unflushed tail, is back before its session is over,
-    and is elected controller again: nobody knows what it was before.  It must leave the ISR before
-    anybody leads, and not go on leading in the same epoch."""
+    and is elected controller again: no broker knows of its earlier life.  It must leave the ISR
+    before any broker leads, and must not go on leading in the same epoch."""
     await stage.start(1, 2, 3)
     leader = stage.cluster.controller()
     assert leader is not None
@@ -125,7 +125,7 @@ async def unseen_bounce(stage: Stage) -> None:
     epoch = stage.epoch()
     others = [b for b in (1, 2, 3) if b != leader]
     stage.check(stage.lose_power(leader) > 0, "nothing was lost")
-    # nobody else comes to be the controller
+    # no other broker becomes the controller
     for other in others:
         stage.cluster.freeze(other)
     stage.cluster.power_on(leader)
@@ -142,7 +142,7 @@ async def unseen_bounce(stage: Stage) -> None:
 
 
 async def zombie_controller(stage: Stage) -> None:
-    """A controller is stopped, replaced, and wakes up: what it writes and sends is refused."""
+    """A controller is stopped, replaced, and wakes up: its writes and requests are refused."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     old = stage.cluster.controller()
@@ -172,8 +172,9 @@ async def zombie_controller(stage: Stage) -> None:
 
 
 async def delayed_stop_replica(stage: Stage) -> None:
-    """A replica is taken away and given back; then the StopReplica with deletion comes again, late,
-    from the controller of before.  The replica must stay."""
+    """A replica is taken away and given back; then the StopReplica with deletion arrives again,
+    late,
+    from the old controller.  The replica must stay."""
     await stage.start(1, 2)
     await stage.send("one")
     tap = stage.cluster.tap
@@ -204,9 +205,9 @@ async def delayed_stop_replica(stage: Stage) -> None:
 
 
 async def whole_restart(stage: Stage) -> None:
-    """All brokers die at once and come back, and clients ask each of them what there is from the
-    moment it listens.  Nobody answers before a controller has told it of the brokers: of an answer
-    without any, librdkafka makes that there is nobody left to ask."""
+    """All brokers die at once and come back, and clients ask each of them for metadata from the
+    moment it listens.  No broker answers before a controller has told it of the brokers: from an
+    answer without any, librdkafka concludes that there is no broker left to ask."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     for broker in (1, 2, 3):
@@ -218,7 +219,7 @@ async def whole_restart(stage: Stage) -> None:
         client = SimClient(stage.new_world(name), name, [(f"broker-{broker}", PORT)])
         while True:
             try:
-                await client.refresh([TP.topic])  # which breaks off where no broker is named
+                await client.refresh([TP.topic])  # which fails where no broker is named
             except Failed:
                 await trio.sleep(0.002)
                 continue
@@ -236,7 +237,7 @@ async def whole_restart(stage: Stage) -> None:
 
 
 async def two_processes(stage: Stage) -> None:
-    """A second process with the broker id of one that runs, on another machine: it gives up with
+    """A second process with the broker id of a running one, on another machine: it gives up with
     one clear line, and the cluster does not notice."""
     await stage.start(1, 2, 3)
     await stage.send("one")

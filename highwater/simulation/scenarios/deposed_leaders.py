@@ -1,4 +1,4 @@
-"""Leaders that are replaced and do not know it, and what clients see of it."""
+"""Leaders that are replaced and do not know it, and their clients."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
 
 
 async def zombie_leader(stage: Stage) -> None:
-    """A leader is stopped for longer than its session, replaced, and wakes up: what it appends
-    then is never acknowledged with acks=all, and is gone in the end."""
+    """A leader is stopped for longer than its session, replaced, and wakes up: its later appends
+    are
+    never acknowledged with acks=all, and are gone in the end."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     stage.isolate(1)
@@ -32,8 +33,8 @@ async def zombie_leader(stage: Stage) -> None:
 
 
 async def hw_after_failover(stage: Stage) -> None:
-    """The new leader's HW is behind what the old one exposed: until it has caught up, it does not
-    say where the log ends, rather than that it ends earlier (KIP-207)."""
+    """The new leader's HW is behind the one that the old leader exposed: until it has caught up, it
+    does not tell the log's end, rather than tell a lower one (KIP-207)."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     held = [stage.arm(FETCH, ANSWER, 3.0, follower, 1) for follower in (2, 3)]
@@ -69,7 +70,7 @@ def _led_by_another(stage: Stage, broker: int) -> bool:
 
 async def false_alarms(stage: Stage) -> None:
     """The failure detector suspects a broker that only pauses, again and again: leaders move within
-    the ISR, no session ends, nothing is lost, and all comes back."""
+    the ISR, no session ends, nothing is lost, and all leaders come back."""
     await stage.start(1, 2, 3)
     sent = []
     for n in range(3):
@@ -86,7 +87,7 @@ async def false_alarms(stage: Stage) -> None:
         await stage.insist(partial(stage.send, f"value {n}"))
         sent.append(f"value {n}")
         await stage.whole()
-        await trio.sleep(15.0)  # suspicion is rate-limited: too many alarms are not acted upon
+        await trio.sleep(15.0)  # suspicion is rate-limited: excess alarms are ignored
     found = await stage.values()
     stage.check(set(sent) <= set(found), f"{sent} were acknowledged, and {found} is there")
     stage.in_order(
@@ -98,7 +99,7 @@ async def false_alarms(stage: Stage) -> None:
 
 async def slow_zookeeper(stage: Stage) -> None:
     """A session expires while ZooKeeper is slow: the broker comes back in a new session and under a
-    new broker epoch, and nobody leads twice in one epoch."""
+    new broker epoch, and no epoch has two leaders."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     service = stage.cluster.simulation.zookeeper
@@ -119,8 +120,8 @@ async def slow_zookeeper(stage: Stage) -> None:
 
 
 async def missed_terms(stage: Stage) -> None:
-    """A follower does not hear of several terms, and a fetch of before them is late.  Its leader,
-    which leads again, refuses it (KIP-320); what it asks for is no progress, since the record below
+    """A follower misses several terms, and its fetch from before them is late.  The leader, which
+    leads again, refuses the fetch (KIP-320).  It counts as no progress, since the record below it
     was cut away meanwhile."""
     await stage.start(1, 2, 3, controller=3)
     await stage.send("one")
@@ -130,7 +131,7 @@ async def missed_terms(stage: Stage) -> None:
     await stage.until(lambda: stage.end(2) == 2, "the follower has it")
     stage.check(stage.end(3) == 1, "the other has it as well")
     await stage.hold(FETCH, REQUEST, 2.0, 2, 1)
-    stage.arm(LEADER_AND_ISR, REQUEST, 6.0, 3, 2)  # and whatever follows
+    stage.arm(LEADER_AND_ISR, REQUEST, 6.0, 3, 2)  # and everything after it
     await stage.lead(3)
     await stage.until(lambda: stage.end(1) == 1, "the leader of before has cut it away")
     await stage.lead(1)

@@ -1,4 +1,4 @@
-"""Consumer groups: what a coordinator tells those who are no members."""
+"""Consumer groups: a coordinator's answers to clients that are no members."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ THREE = Shape(brokers=3, min_isr=2, lag_ms=3000)
 
 
 async def steady_commits(stage: Stage) -> None:
-    """A group commits all the time, so that a commit is always on its way.  Whoever asks for stable
-    offsets is answered at once all the same, and with no less than was acknowledged before."""
+    """A group commits all the time, so that a commit is always in flight.  A client that asks for
+    stable offsets is still answered at once, and with no less than was acknowledged before."""
     await stage.start(1, 2, 3)
     await stage.insist(lambda: stage.create(TOPIC, [1, 2, 3], PARTITIONS))
     await stage.whole()

@@ -1,5 +1,5 @@
-"""Followers whose logs lie outside their leader's: below its start, where DeleteRecords or
-retention went on without them, or above its end, after an unclean election.
+"""Followers whose logs lie outside their leader's: below its start, after DeleteRecords or
+retention without them, or above its end, after an unclean election.
 
 Source: AbstractFetcherThread.fetchOffsetAndTruncate; KIP-107.
 """
@@ -11,12 +11,12 @@ from highwater.simulation.scenarios.script import TP, Scenario, Stage
 
 THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
 QUICK = Shape(brokers=3, min_isr=2, lag_ms=800)
-"""Whoever does not fetch leaves the ISR soon."""
+"""A follower that does not fetch leaves the ISR soon."""
 ALONE = Shape(brokers=3, min_isr=1, lag_ms=10_000)
 
 
 async def _send(stage: Stage, first: int, end: int, *brokers: int) -> None:
-    """Records named by their offsets, which these replicas have then."""
+    """Sends records named by their offsets, and waits until these replicas have them."""
     for n in range(first, end):
         await stage.insist(lambda n=n: stage.send(f"record {n}"))  # type: ignore[misc]
     await stage.until(lambda: all(stage.end(b) == end for b in brokers), "the replicas have all")
@@ -27,13 +27,13 @@ def _to_the_leader(stage: Stage) -> None:
 
 
 async def _delete(stage: Stage, offset: int) -> int:
-    """The low watermark."""
+    """Deletes the records below an offset; gives the low watermark."""
     _to_the_leader(stage)
     return await stage.client.delete_records(TP, offset)
 
 
 async def _in_line(stage: Stage, brokers: tuple[int, ...], start: int, end: int) -> None:
-    """All replicas begin and end there, hold the same batches, and the leader gives them all."""
+    """All replicas begin and end there, with the same batches, one record each."""
     await stage.whole()
     await stage.until(
         lambda: all(stage.place(b) == (start, end) for b in brokers), "the replicas are in line"
@@ -44,7 +44,7 @@ async def _in_line(stage: Stage, brokers: tuple[int, ...], start: int, end: int)
 
 
 async def _read(stage: Stage, start: int, end: int) -> None:
-    """By a client that begins where the log does."""
+    """Reads with a client that begins at the log's start."""
     _to_the_leader(stage)
     stage.check(await stage.client.list_offset(TP, -2) == start, "clients see another start")
     polled = await stage.client.fetch(TP, start)
@@ -53,9 +53,9 @@ async def _read(stage: Stage, start: int, end: int) -> None:
 
 
 async def stopped_below_start(stage: Stage) -> None:
-    """A follower is down while DeleteRecords takes what it has and more: back, it drops its log,
-    and goes on where the leader's begins; a kill right after that changes nothing, and it may
-    lead."""
+    """A follower is down while DeleteRecords removes its records and more: back, it drops its log
+    and
+    continues from the leader's start.  A kill right after that changes nothing, and it may lead."""
     await stage.start(1, 2, 3)
     await _send(stage, 0, 3, 1, 2, 3)
     stage.cluster.kill(3)
@@ -79,8 +79,8 @@ async def stopped_below_start(stage: Stage) -> None:
 
 
 async def cut_off_below_start(stage: Stage) -> None:
-    """The same of a follower that is only cut off: no new leader epoch has it ask where to cut, and
-    DeleteRecords waits for it in vain."""
+    """The same for a follower that is only cut off: no new leader epoch makes it ask where to cut,
+    and DeleteRecords waits for it in vain."""
     await stage.start(1, 2, 3, controller=2)
     await _send(stage, 0, 3, 1, 2, 3)
     stage.cut(1, 3)
@@ -101,14 +101,14 @@ async def cut_off_below_start(stage: Stage) -> None:
 
 
 async def within_the_log(stage: Stage) -> None:
-    """DeleteRecords below what a stopped follower has: it keeps its log, and only follows the
+    """DeleteRecords below the end of a stopped follower: it keeps its log, and only moves its
     start."""
     await stage.start(1, 2, 3)
     await _send(stage, 0, 4, 1, 2, 3)
     stage.cluster.kill(3)
     await stage.until(lambda: stage.isr() == (1, 2), "the follower left the ISR")
     await _send(stage, 4, 6, 1, 2)
-    await _delete(stage, 4)  # its LEO is the first offset that there is
+    await _delete(stage, 4)  # its LEO is the log's first offset
     stage.cluster.start(3)
     await _in_line(stage, (1, 2, 3), 4, 6)
     stage.check(stage.log(3)[0][0] == 0, "it dropped a log that its leader's continues")
@@ -116,8 +116,8 @@ async def within_the_log(stage: Stage) -> None:
 
 
 async def retention_passes_by(stage: Stage) -> None:
-    """Retention leaves the leader with an empty log that begins where it ends; whoever was down
-    begins there, too."""
+    """Retention leaves the leader with an empty log that begins where it ends; a replica that was
+    down begins there, too."""
     await stage.start(1, 2, 3, config={"retention.bytes": "0", "segment.bytes": "200"})
     await _send(stage, 0, 2, 1, 2, 3)
     stage.cluster.kill(3)
@@ -130,8 +130,8 @@ async def retention_passes_by(stage: Stage) -> None:
 
 
 async def above_the_end(stage: Stage) -> None:
-    """An unclean election makes a leader of a replica that ends below where the others begin: the
-    one has no epochs left to ask about, is out of range, and cuts; the other cuts by its epochs."""
+    """An unclean election makes a leader of a replica that ends below the start of the others.  One
+    has no epochs left to ask about, is out of range, and cuts; the other cuts by its epochs."""
     stage.rules.unclean = frozenset({TP.topic})
     await stage.start(1, 2, 3, config={"unclean.leader.election.enable": "true"})
     await _send(stage, 0, 5, 1, 2, 3)

@@ -1,10 +1,10 @@
-"""What a scenario is written with: a cluster on which one course of events is made to happen.
+"""The tools of scenarios: a cluster on which one course of events is made to happen.
 
 A scenario is a coroutine that gets a `Stage`.  It starts what it needs, holds or breaks things at
-the right moment, waits for conditions (never for time alone), and says at the end, by `in_order`,
-which events must have happened, in which order: the lines of the trace, as `highwater sim
---scenario NAME --trace` prints them.  So a scenario whose events did not come about fails, rather
-than pass without having shown anything.  The rules R1-R12 watch all the time.
+the right moment, and waits for conditions (never only for time).  At the end, by `in_order`, it
+names the events that must have happened, in their order: lines of the trace, as `highwater sim
+--scenario NAME --trace` prints them.  So a scenario whose events did not happen fails, instead of
+passing without having shown anything.  The rules R1-R12 watch all the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ C = TypeVar("C", bound=SimClient)
 
 
 class NotSo(AssertionError):
-    """The course of events was not the one that the scenario is about, or ended wrongly."""
+    """The course of events was not that of the scenario, or ended wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Played:
-    """How it ended."""
+    """The end of a scenario."""
 
     name: str
     seed: int
@@ -63,7 +63,7 @@ class Played:
 
 
 class _Worst:
-    """The chance by which a power loss takes all that it may."""
+    """The chance that lets a power loss take the most."""
 
     def random(self) -> float:
         return 0.99
@@ -100,8 +100,8 @@ class Stage:
         partitions: int = 1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """All brokers, one of them first, so that it is the controller; and topic t with these
-        replicas, the first of which leads."""
+        """Starts all brokers, one of them first, so that it is the controller; makes topic t with
+        these replicas, the first of which leads."""
         self.cluster.start(controller)
         await self.until(lambda: self.cluster.controller() == controller, "there is a controller")
         for broker_id in self.cluster.nodes:
@@ -123,7 +123,7 @@ class Stage:
         partitions: int,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Without waiting for its replicas."""
+        """Makes a topic, without waiting for its replicas."""
         assignment = CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
         assignments = [
             assignment(partition_index=p, broker_ids=replicas) for p in range(partitions)
@@ -143,7 +143,7 @@ class Stage:
         await self.until(lambda: self.cluster.whole() is None, "every partition has its full ISR")
 
     async def insist(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Until it succeeds."""
+        """Calls until it succeeds."""
         with trio.move_on_after(PATIENCE_S):
             while True:
                 try:
@@ -179,7 +179,7 @@ class Stage:
         return [(batch.base, batch.epoch, batch.crc) for batch in mirror.batches]
 
     def place(self, broker: int) -> tuple[int, int]:
-        """Where a running broker's replica of t-0 starts, and where it ends; -1 where there is
+        """The start and the end of a running broker's replica of t-0; -1 where there is
         none."""
         services = self.cluster.nodes[broker].services
         partition = services.replicas.partitions.get(TP) if services is not None else None
@@ -198,7 +198,7 @@ class Stage:
         return await self.client.produce(TP, batch, acks)
 
     async def values(self) -> list[str]:
-        """All that the leader gives."""
+        """All values that the leader gives."""
         found: list[str] = []
         offset, end = 0, None
         with trio.move_on_after(PATIENCE_S):
@@ -216,7 +216,7 @@ class Stage:
         raise NotSo("the topic cannot be read")
 
     def cut(self, one: int, other: int) -> None:
-        """Both ways, between two brokers; ZooKeeper and the others are reached."""
+        """Cuts the link between two brokers both ways; they still reach all others."""
         a, b = self.cluster.nodes[one].host, self.cluster.nodes[other].host
         self.cluster.simulation.fabric.cut(a, b)
         self.cluster.simulation.fabric.cut(b, a)
@@ -232,7 +232,7 @@ class Stage:
     async def hold(
         self, api_key: int, what: str, seconds: float, source: int, target: int
     ) -> wire_tap.Hold:
-        """Returns when the request is held, or the answer to it."""
+        """Holds a request or its answer; returns when it is held."""
         hold = self.arm(api_key, what, seconds, source, target)
         await self.until(lambda: hold.fired, f"broker {source} asks broker {target} ({api_key})")
         return hold
@@ -240,12 +240,12 @@ class Stage:
     def arm(
         self, api_key: int, what: str, seconds: float, source: int, target: int
     ) -> wire_tap.Hold:
-        """For the next request of that API from one broker to another."""
+        """Arms a hold for the next request of that API from one broker to another."""
         names = (f"broker-{source}", f"broker-{target}")
         return self.cluster.tap.hold(api_key, what, seconds, lambda s, t: (s, t) == names)
 
     def lose_power(self, broker: int) -> int:
-        """With all that was not flushed; gives how many offsets of t-0 that were."""
+        """Loses power and all unflushed bytes; gives the number of lost offsets of t-0."""
         disk = self.cluster.nodes[broker].host.disk
         before, usual = self.end(broker), disk.random
         disk.random = _Worst()  # type: ignore[assignment]
@@ -254,7 +254,7 @@ class Stage:
         return before - self.end(broker)
 
     def isolate(self, broker: int) -> None:
-        """From ZooKeeper and the other brokers; clients still reach it."""
+        """Cuts a broker from ZooKeeper and the other brokers; clients still reach it."""
         fabric, node = self.cluster.simulation.fabric, self.cluster.nodes[broker]
         others = [n.host for n in self.cluster.nodes.values() if n is not node]
         for other in (*others, self.cluster.simulation.zookeeper.host):
@@ -288,7 +288,7 @@ class Stage:
                 raise NotSo(f"it never happened (in this order): {pattern}")
 
     async def equal_logs(self, brokers: Sequence[int]) -> None:
-        """In the end all replicas hold the same batches."""
+        """Waits until all replicas hold the same batches."""
         await self.whole()
         await self.until(
             lambda: len({tuple(self.log(b)) for b in brokers}) == 1, "all logs are equal"
@@ -296,7 +296,7 @@ class Stage:
 
 
 def play(scenario: Scenario, seed: int = 1, trace: Callable[[str], None] | None = None) -> Played:
-    """Runs it under the rules."""
+    """Runs a scenario under the rules."""
     played = Played(scenario.name, seed)
 
     async def main(kernel: Kernel) -> None:

@@ -1,4 +1,4 @@
-"""A broker that stops in order, and what its logs say afterwards."""
+"""A broker that stops in order, and the state of its logs afterwards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ STOPPED = 1
 
 async def stop_amid_aborts(stage: Stage) -> None:
     """Transactions are aborted all the time while their leader stops, whose disk is slow to flush.
-    The next leader goes on meanwhile, and the first follows it; once it is back, its index of
-    aborted transactions is that of its log, so that it may lead again."""
+    Meanwhile the next leader goes on, and the first one then follows it.  Once it is back, its
+    index
+    of aborted transactions matches its log, so that it may lead again."""
     await stage.start(1, 2, 3, controller=2)
     await stage.insist(lambda: stage.create(TOPIC, [1, 2, 3], 1))
     await stage.whole()

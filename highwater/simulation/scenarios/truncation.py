@@ -1,4 +1,4 @@
-"""Logs that differ, and how they become equal again: KIP-101, KIP-279, KIP-320."""
+"""Logs that differ, and become equal again: KIP-101, KIP-279, KIP-320."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from highwater.simulation.workloads.compacted import TP as KEYED
 
 TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
 APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
-"""The third is the controller, and has no replica."""
+"""The third broker is the controller, and has no replica."""
 THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
 
 
@@ -44,8 +44,8 @@ async def kip_101_loss(stage: Stage) -> None:
 
 
 async def kip_101_divergence(stage: Stage) -> None:
-    """A leader that is cut off appends what nobody has; the next one another record at that offset.
-    The first comes back."""
+    """A leader that is cut off appends a record of its own; the next leader appends another one at
+    that offset.  The first comes back."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     stage.isolate(1)
@@ -64,12 +64,12 @@ async def kip_101_divergence(stage: Stage) -> None:
 
 
 async def kip_279(stage: Stage) -> None:
-    """Two fast changes of the leader: the follower's last epoch is one that the leader never saw,
-    and one question does not find where the two logs part."""
+    """Two fast changes of the leader: the follower's last epoch is unknown to the leader, and one
+    question does not find the point where the two logs part."""
     await stage.start(1, 2, controller=3)
     await stage.send("one")
     await stage.until(lambda: stage.end(2) == 1, "the follower has the record")
-    stage.cut(1, 2)  # 2 does not get what follows, and 1 does not get to cut it
+    stage.cut(1, 2)  # 2 does not get the next records, and 1 does not get to cut it
     await stage.send("of 1", acks=1, to=1)
     await stage.lead(2)
     await stage.insist(lambda: stage.send("of 2", acks=1))
@@ -87,7 +87,7 @@ async def kip_279(stage: Stage) -> None:
 
 
 async def kip_320(stage: Stage) -> None:
-    """A client with an older or a newer leader epoch than the broker's is told so."""
+    """A client with an older or a newer leader epoch than the broker's gets an error."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     old = stage.epoch()
@@ -106,7 +106,7 @@ async def kip_320(stage: Stage) -> None:
 
 
 async def delayed_epoch_answer(stage: Stage) -> None:
-    """The answer to OffsetsForLeaderEpoch arrives when the one who asked has become the leader
+    """The answer to OffsetsForLeaderEpoch arrives when the asking follower has become the leader
     itself, and appended: it must not cut by it."""
     await stage.start(1, 2)
     await stage.send("one")
@@ -114,7 +114,7 @@ async def delayed_epoch_answer(stage: Stage) -> None:
     asked = [stage.arm(OFFSETS_FOR_LEADER_EPOCH, ANSWER, 3.0, 1, 2) for _ in range(6)]
     for _ in range(6):  # it fetches again in each new epoch
         stage.arm(FETCH, ANSWER, 3.0, 2, 1)
-    await trio.sleep(0.5)  # the poll that was under way is over
+    await trio.sleep(0.5)  # the running poll is over
     await stage.send("two", acks=1, to=1)
     await stage.lead(2)
     await stage.until(lambda: asked[0].fired, "the old leader asks where to cut")
@@ -152,8 +152,8 @@ async def lossy_alone(stage: Stage) -> None:
 
 
 async def lossy_compacted(stage: Stage) -> None:
-    """The same of a compacted topic: what comes after the loss is acknowledged at offsets that were
-    acknowledged before, and the loss excuses no more than what it took."""
+    """The same for a compacted topic: records after the loss are acknowledged at offsets that were
+    acknowledged before, and the loss excuses no more than it took."""
     stage.rules.compacted = frozenset({COMPACTED})
     await stage.start(1, 2, 3)
     client = stage.new_client_of(KeyedClient, "keyed")

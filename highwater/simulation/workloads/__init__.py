@@ -1,1 +1,1 @@
-"""The clients of a simulated run, each of which knows what it was promised."""
+"""The clients of a simulated run, each of which knows its promises."""

@@ -1,18 +1,18 @@
-"""A compacted topic in the simulated workload, and what must hold of it.
+"""A compacted topic in the simulated workload, and its rules.
 
-Few keys, values that are unique, now and then a tombstone, and segments so small that the cleaners
-of all replicas are at work all the time, each at its own pace.  The batch-by-batch rules do not
-apply: replicas hold different batches, and rightly so (R5: compacted topics are compared by
-surviving records).  What is checked instead, after the last read:
+It has few keys, unique values, a tombstone now and then, and segments so small that the cleaners of
+all replicas are at work all the time, each at its own pace.  The batch-by-batch rules do not apply:
+replicas rightly hold different batches (R5: compacted topics are compared by surviving records).
+These checks run instead, after the last read:
 
-* C4: of each key, the last acknowledged record is there, or a later one of that key.
+* C4: each key has its last acknowledged record, or a later one.
 * C15: a key whose last acknowledged record is a tombstone does not come back with an older value.
-* C7, C12: what is at an offset is what was acknowledged there, and was sent with that key.
+* C7, C12: the record at an offset is the one acknowledged there, sent with that key.
 * R5: every replica, read from its disk, says the same of each key.
 
-A record that a careless power loss took (`PartitionTruth.given_up`) after it was sent binds nobody,
-and its offset may be acknowledged once more.  What is acknowledged there after that loss binds
-again.
+A record that a careless power loss took (`PartitionTruth.given_up`) after it was sent is no longer
+required, and its offset may be acknowledged once more.  A record acknowledged there after that loss
+is required again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Found = dict[int, tuple[bytes, bytes | None]]
 
 
 class Acked(NamedTuple):
-    """An acknowledged record.  `losses`: of the log, known when it was sent."""
+    """An acknowledged record.  `losses`: the log's known losses when it was sent."""
 
     key: bytes
     value: bytes | None
@@ -63,7 +63,7 @@ class Acked(NamedTuple):
 
 
 class KeyedClient(SimClient):
-    """A client that makes the topic, and sees keys."""
+    """A client that makes the topic and sees keys."""
 
     def wall_ms(self) -> int:
         return self._world.clock.wall_ms()
@@ -116,17 +116,17 @@ class KeyedClient(SimClient):
 
 @dataclass
 class CompactedTopic:
-    """Its clients' side."""
+    """The topic from its clients' side."""
 
     book: Book
     sent: dict[bytes, dict[bytes | None, None]] = field(default_factory=dict)
     """Key -> values that were tried."""
     acked: dict[int, Acked] = field(default_factory=dict)
-    """Offset -> what was acknowledged there last."""
+    """Offset -> the record last acknowledged there."""
     count: int = 0
 
     async def produce(self, client: KeyedClient, rate: float = 25.0) -> None:
-        """Until cancelled; each batch is tried once, and may have been appended nevertheless."""
+        """Until cancelled; tries each batch once; a failed one may still have been appended."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(rate))
@@ -150,7 +150,7 @@ class CompactedTopic:
     def acknowledged(
         self, base: int, items: list[tuple[bytes, bytes | None]], losses: int = 0
     ) -> None:
-        """A batch of which the answer is there.  `losses`: of the log, known when it was sent."""
+        """Notes an acknowledged batch.  `losses`: the log's known losses when it was sent."""
         for offset, (key, value) in enumerate(items, base):
             earlier = self.acked.get(offset)
             if earlier is not None and earlier.item != (key, value) and not self._lost(offset):
@@ -180,7 +180,7 @@ class CompactedTopic:
         return found
 
     def judge(self, final: Found, cluster: SimCluster) -> None:
-        """After the last read."""
+        """Judges the topic after the last read."""
         binding = {at: acked.item for at, acked in self.acked.items() if not self._lost(at)}
         for offset, (key, value) in sorted(final.items()):
             if value not in self.sent.get(key, {}):
@@ -203,7 +203,7 @@ class CompactedTopic:
         self._compare(cluster)
 
     def _compare(self, cluster: SimCluster) -> None:
-        """R5, by surviving records."""
+        """Compares replicas by surviving records (R5)."""
         said: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         for broker, node in sorted(cluster.nodes.items()):
             folder = node.host.disk.find(f"/data/{TP}")

@@ -1,13 +1,13 @@
-"""A broker's data plane that is full, while its controller has something to say (L5).
+"""A full data plane of a broker, while its controller sends a request (L5).
 
 A handler that asks ZooKeeper waits for the answer.  So with its link to ZooKeeper cut, a few
 clients that ask a broker for a topic's configuration keep all handlers of its data plane busy, and
-whatever else clients and followers send waits in the request channel.  The control plane is there
-so that the controller does not have to wait with them (KIP-291): a LeaderAndIsr that comes now must
-be applied, and answered, within a virtual second.
+all other requests of clients and followers wait in the request channel.  The control plane spares
+the controller that wait (KIP-291): a LeaderAndIsr that arrives now must be applied, and answered,
+within a virtual second.
 
-The LeaderAndIsr is one that the broker got from its controller lately, without its partitions: it
-names the epochs of now, and changes nothing.
+The LeaderAndIsr is a recent one from the controller, without its partitions: it has the current
+epochs, and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FullChannel:
         self._clients: list[SimClient] = []
 
     async def fill(self, node: BrokerNode) -> str | None:
-        """Gives why it came to nothing, or None."""
+        """Fills the channel; gives the reason why that failed, or None."""
         cluster, life = self._cluster, node.world
         if not cluster.shape.control_plane:
             return "both planes share a channel"
@@ -126,7 +126,7 @@ class FullChannel:
         return False
 
     async def _late(self, client: SimClient, node: BrokerNode, sent: wire_tap.Sent) -> float | None:
-        """Seconds until it was answered; None where nobody could have answered in time."""
+        """Seconds until the answer; None where the broker was gone or frozen, or it failed."""
         started, patience = trio.current_time(), 2 * APPLIED_WITHIN_S
         failures: list[Failed] = []
         over = trio.Event()
@@ -149,7 +149,7 @@ class FullChannel:
 
 
 def _is_told(node: BrokerNode) -> bool:
-    """A LeaderAndIsr with new topics may still wait for ZooKeeper, and what comes next waits for it
-    by right.
+    """Whether a control request is running: a LeaderAndIsr with new topics may still wait for
+    ZooKeeper, and the next request rightly waits for it.
     """
     return node.broker is not None and node.broker.server.planes[Plane.CONTROL].busy

@@ -1,21 +1,21 @@
-"""A consumer group in the simulated workload, and what must hold of it.
+"""A consumer group in the simulated workload, and its rules.
 
-Three members share some partitions.  Each commits, for the partitions that it was assigned, offsets
-that only rise; it leaves, crashes (it comes back as somebody else), or sleeps for longer than its
-session now and then.  A stranger asks all the brokers for the offsets, again and again, and whoever
-has just become coordinator at once, before it can have read anything.
+Three members share some partitions.  Each commits rising offsets for its assigned partitions; now
+and then it leaves, crashes (and comes back under another member id), or sleeps for longer than its
+session.  A stranger asks all the brokers for the offsets, again and again; it asks a new
+coordinator at once, before that can have read anything.
 
 * G3: in one generation, a partition has one member.
-* G4: an answer is never below a commit that was acknowledged before the question; and a commit of a
-  generation that is over is refused: each member sends an old one, as it would come late over the
-  network, after it has been let into the next generation.
+* G4: an answer is never below a commit that was acknowledged before the question; and a commit of
+  a past generation is refused: each member sends an old one, as a late one from the network,
+  after it has joined the next generation.
 
-A commit whose answer was lost may still be on its way.  So its member gives its partitions up, and
-comes back as a new one: the next generation fences what is late.
+A commit whose answer was lost may still be in flight.  So its member gives up its partitions, and
+comes back as a new one: the next generation fences late commits.
 
-A coordinator that was replaced and has not heard of it answers from what it knew, in Kafka too:
-where ZooKeeper named another leader before the question, a low answer is counted apart (as for
-C13).  A careless power loss may take commits and generations back (`allowed_losses`).
+A replaced coordinator that does not know it answers from its old knowledge, in Kafka too: where
+ZooKeeper named another leader before the question, a low answer is counted separately (as for C13).
+A careless power loss may take commits and generations back (`allowed_losses`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.cluster_rules import Rules
 
 NAME, TOPIC = "crew", "crewed"
-"""Nobody writes to it: its offsets are numbers."""
+"""No client writes to it: its offsets are only numbers."""
 PARTITIONS = 4
 MEMBERS = 3
 SESSION_MS, REBALANCE_MS = 2000, 2000
@@ -66,18 +66,18 @@ class Seat(NamedTuple):
 
 @dataclass(slots=True)
 class Acked:
-    """The highest commit of a partition that was acknowledged."""
+    """The highest acknowledged commit of a partition."""
 
     offset: int
     since: Moment
-    """How far the groups' log was before it was sent."""
+    """The state of the groups' log before it was sent."""
 
 
 class GroupClient(TxnClient):
     """The calls of a member, one attempt each."""
 
     async def join(self, member_id: str) -> tuple[str, int, list[str]]:
-        """Member id, generation, and for the leader all members."""
+        """Joins; gives member id, generation, and to the leader all members."""
         request = JoinGroupRequest(
             group_id=NAME,
             session_timeout_ms=SESSION_MS,
@@ -135,7 +135,7 @@ class GroupClient(TxnClient):
         _check(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, address: tuple[str, int], *, stable: bool = False) -> dict[int, int]:
-        """Of every partition; -1: nothing."""
+        """The committed offset of every partition; -1: none."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
             group_id=NAME,
@@ -153,20 +153,20 @@ class GroupClient(TxnClient):
 
 
 class Groups:
-    """The members, what they know together, and the verdict."""
+    """The members, their shared knowledge, and the verdict."""
 
     def __init__(
         self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
     ) -> None:
         self.pace = pace
-        """How often the stranger asks."""
+        """The rate at which the stranger asks."""
         self.rules = rules
         self.count = count
         self.errors = errors
         self.acked: dict[int, Acked] = {}
         self.owners: dict[tuple[int, int], str] = {}
         self.newest = Acked(-1, Moment(0, 0))
-        """The newest generation that a SyncGroup was answered in: it is stored."""
+        """The newest generation with an answered SyncGroup: it is stored."""
 
     def now(self) -> Moment:
         return moment(self.rules, GROUPS, NAME)
@@ -208,7 +208,7 @@ class Groups:
 
     def answered(self, known: dict[int, Acked], answer: dict[int, int], *, fenced: bool) -> None:
         """G4: `known` was acknowledged before the question; `fenced`: it went to a broker that was
-        replaced by then, and may not have heard of it."""
+        already replaced, and may not have known it."""
         self.count["group answers"] += 1
         for partition, acked in known.items():
             if answer[partition] >= acked.offset:
@@ -230,7 +230,7 @@ class Groups:
     async def ask(
         self, client: GroupClient, address: tuple[str, int] | None = None
     ) -> dict[int, int]:
-        """Where each partition is at least."""
+        """The least offset of each partition."""
         where = address or await client.coordinator(COORDINATOR, NAME)
         known, truth = dict(self.acked), log_of(self.rules, GROUPS, NAME)
         leader = truth.state.leader if truth is not None and truth.state is not None else -1
@@ -242,7 +242,7 @@ class Groups:
     # -- who takes part -------------------------------------------------------------------------
 
     async def member(self, client: GroupClient) -> None:
-        """Until cancelled."""
+        """Plays a member until cancelled."""
         one = _Member(self, client)
         while True:
             try:
@@ -256,7 +256,7 @@ class Groups:
                 await client.pause(0.02, 0.2)
 
     async def stranger(self, client: GroupClient) -> None:
-        """Asks whoever there is, until cancelled; one that does not answer holds up no other."""
+        """Asks all brokers until cancelled; one that does not answer delays no other."""
         async with trio.open_nursery() as nursery:
             for address in client.brokers():
                 nursery.start_soon(self._ask_often, client, address)
@@ -271,7 +271,7 @@ class Groups:
             await client.pause(0.01 / self.pace, 0.04 / self.pace)
 
     async def _ask_at_once(self, client: GroupClient) -> None:
-        """Whoever has just been elected, until it has had the time to load."""
+        """Asks a newly elected coordinator until it has had time to load."""
         known = -1
         while True:
             await client.sleep(0.005)
@@ -289,7 +289,7 @@ class Groups:
                         break
 
     async def judge(self, client: GroupClient) -> None:
-        """After the faults: what was acknowledged is there."""
+        """After the faults: acknowledged commits are there."""
         deadline = trio.current_time() + JUDGE_S
         while True:
             try:
@@ -307,17 +307,17 @@ class Groups:
 
 
 class _Member:
-    """One member, through its lives in the group."""
+    """One member through all its lives in the group."""
 
     def __init__(self, groups: Groups, client: GroupClient) -> None:
         self.all = groups
         self.client = client
         self.member_id = ""
         self.before: tuple[Seat, int, int] | None = None
-        """The seat it had before, and a commit that it made there: partition and offset."""
+        """Its previous seat, and a commit that it made there: partition and offset."""
 
     async def turn(self) -> None:
-        """One generation."""
+        """Plays one generation."""
         seat = await self._sit()
         positions = await self.all.ask(self.client)
         await self._late(seat)
@@ -366,7 +366,7 @@ class _Member:
         self.before = (seat, partition, offset)
 
     async def _late(self, seat: Seat) -> None:
-        """A commit of its former generation comes again."""
+        """Repeats a commit of its former generation."""
         if self.before is None or self.before[0].generation >= seat.generation:
             return
         former, partition, offset = self.before

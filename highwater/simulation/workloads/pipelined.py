@@ -1,14 +1,14 @@
-"""An idempotent producer with up to five batches in flight, which now and then begins a new epoch.
+"""An idempotent producer with up to five batches in flight, and a new epoch now and then.
 
 It sends a burst of batches of one partition without waiting, as Kafka's own producer does, then
-takes the answers in order.  Where one fails, the rest is brought home one at a time from the first
-that is not acknowledged: the leader must recognise those of the last five batches that it has.  As
-long as the same process has led in the same leader epoch, an OUT_OF_ORDER_SEQUENCE_NUMBER for such
-a retry means that it did not (a leader that restarted or changed knows one batch of each producer
-from its snapshot, as in Kafka).
+takes the answers in order.  Where one fails, the rest is sent again one at a time, from the first
+batch that is not acknowledged: the leader must recognise those of the last five batches that it
+has.  As long as the same process has led in the same leader epoch, an OUT_OF_ORDER_SEQUENCE_NUMBER
+for such a retry means that it failed to (a leader that restarted or changed knows only one batch of
+each producer, from its snapshot, as in Kafka).
 
 After a burst that was acknowledged whole it may raise its producer epoch (KIP-360), and then, as a
-zombie of itself, send one more batch of the old epoch.  That one must be refused.
+zombie of itself, send one more batch of the old epoch.  That batch must be refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Pipelined:
         self._id, self._epoch = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
         self._knows: dict[TopicPartition, tuple[int, int, int] | None] = {}
-        """Who acknowledged a partition's last batch, and so knows this producer's sequence."""
+        """The broker that acknowledged a partition's last batch and so knows this producer's
+        sequence.
+        """
         self._count = 0
 
     async def run(self, tps: list[TopicPartition], rate: float) -> None:
@@ -68,7 +70,7 @@ class Pipelined:
                 self._knows.clear()
             tp = random.choice(tps)
             if not await self._burst(tp, random.randint(1, IN_FLIGHT)):
-                self._id = -1  # its sequence is lost: it begins anew with another id
+                self._id = -1  # its sequence is lost: it begins again with another id
                 continue
             if random.randrange(_NEW_ID_ONE_IN) == 0:
                 self._id = -1
@@ -98,7 +100,7 @@ class Pipelined:
         return True
 
     async def _all_at_once(self, tp: TopicPartition, batches: list[_Batch]) -> None:
-        """The first attempt of each, without waiting between."""
+        """The first attempt of each batch, without waiting in between."""
         try:
             answers = await self._client.begin_all(tp, [batch.data for batch in batches])
         except Failed as failed:
@@ -118,7 +120,7 @@ class Pipelined:
             else:
                 self._acked(tp, batch, base)
         if not batches[0].acked:
-            # who knows nothing of a producer takes whatever comes first for its beginning
+            # a leader that knows nothing of a producer accepts any first sequence
             self._knows[tp] = known
 
     def _acked(self, tp: TopicPartition, batch: _Batch, base: int) -> None:
@@ -128,7 +130,7 @@ class Pipelined:
         batch.lines.ok(base, batch.tries)
 
     async def _bring_home(self, tp: TopicPartition, batch: _Batch) -> bool:
-        """All before it are acknowledged."""
+        """Retries a batch whose predecessors are all acknowledged."""
         give_up = trio.current_time() + GIVE_UP_S
         while trio.current_time() < give_up:
             batch.tries += 1
@@ -151,9 +153,9 @@ class Pipelined:
         self._workload.history.count["sequences given up"] += 1
         leader, *life = self._leader_life(tp)
         if error != "OUT_OF_ORDER_SEQUENCE_NUMBER" or asked != leader:
-            return  # a leader that was replaced knows no better
+            return  # a replaced leader knows no better
         if self._knows.get(tp) != (leader, *life):
-            return  # nor does one that has not taken the batch before, where that may be lost
+            return  # nor does one without the previous batch, where that may be lost
         self._workload.rules.broken(
             "C2",
             f"{tp}: a retry of {batch.values[0]!r}, one of the last {IN_FLIGHT} batches of its "

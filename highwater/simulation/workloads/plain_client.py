@@ -1,6 +1,6 @@
-"""A client with nothing hidden: one attempt a call, so that a workload knows what it knows.
+"""A client that hides nothing: one attempt a call, so that a workload knows each outcome.
 
-It stands on `common.client.connection`, keeps the last metadata, and turns every error into a name:
+It uses `kafka.client.connection`, keeps the last metadata, and turns every error into a name:
 Kafka's, or "TIMEOUT" / "CONNECTION" where the outcome is unknown.
 """
 
@@ -85,7 +85,7 @@ class SimClient:
         self.controller = -1
 
     async def run(self, program: Callable[[], Awaitable[None]]) -> None:
-        """Runs a program as this client's process; what it fails with is a fault of the harness."""
+        """Runs a program as this client's process; its failure is a fault of the harness."""
         process = self._world.process
         await process.run(program)
         if process.failure is not None:
@@ -116,7 +116,7 @@ class SimClient:
         expect: bool = True,
         keep: bool = False,
     ) -> memoryview | None:
-        """The answer's body, or None where none is expected; `keep` the connection in spite of a
+        """The answer's body, or None where none is expected; `keep` the connection despite a
         time-out (the answer may still come, and is thrown away)."""
         try:
             connection = await self._connection(address)
@@ -137,7 +137,7 @@ class SimClient:
         names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
         answer = await self._call(address, request, 7)
-        # librdkafka gives up every broker it has then, and finds none again
+        # librdkafka then gives up all its brokers, and finds none again
         assert answer.brokers, f"{address} answers Metadata without a broker"
         self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self.controller = answer.controller_id
@@ -156,30 +156,30 @@ class SimClient:
         return self._brokers[leader], epoch
 
     def known_term(self, tp: TopicPartition) -> tuple[int, int]:
-        """The leader that will be asked next, and the epoch that it will be asked in; -1 where
-        metadata comes first."""
+        """The leader of the next request, and its epoch; -1 where metadata
+        comes first."""
         leader, epoch = self._leaders.get(tp, (-1, -1))
         return (leader, epoch) if leader in self._brokers else (-1, -1)
 
     def known_leader(self, tp: TopicPartition) -> int:
-        """Whom the last metadata named; -1 for nobody."""
+        """The leader in the last metadata; -1 for none."""
         return self._leaders.get(tp, (-1, -1))[0]
 
     def believe(
         self, tp: TopicPartition, leader: int, host: str, port: int, epoch: int = -1
     ) -> None:
-        """As if metadata had said so."""
+        """Sets the leader, as if metadata had named it."""
         self._brokers[leader] = (host, port)
         self._leaders[tp] = (leader, epoch)
 
     def forget(self, tp: TopicPartition) -> None:
-        """After an error: ask for the leader again."""
+        """Forgets the leader after an error, so that the next call asks again."""
         self._leaders.pop(tp, None)
 
     # -- data -----------------------------------------------------------------------------------
 
     async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
-        """The base offset.  For acks=0, -1 as soon as it is sent."""
+        """Gives the base offset; for acks=0, -1 as soon as the batch is sent."""
         address, _ = await self._leader(tp)
         body = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))])
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
@@ -192,7 +192,9 @@ class SimClient:
     async def begin_all(
         self, tp: TopicPartition, batches: Sequence[bytes]
     ) -> list[Callable[[], Awaitable[int]]]:
-        """Sends batches (acks=all) one after the other without waiting; each gives its answer."""
+        """Sends batches (acks=all) one after the other without waiting; each function gives its
+        answer.
+        """
         address, _ = await self._leader(tp)
         answers: list[Callable[[], Awaitable[int]]] = []
         try:
@@ -246,7 +248,7 @@ class SimClient:
         return Polled(got.high_watermark, got.log_start_offset, next_offset, records)
 
     async def list_offset_and_epoch(self, tp: TopicPartition, timestamp: int) -> tuple[int, int]:
-        """-1 is latest, -2 earliest."""
+        """Asks for an offset by timestamp; -1 is latest, -2 earliest."""
         address, epoch = await self._leader(tp)
         topic = ListOffsetsRequest.ListOffsetsTopic
         partition = topic.ListOffsetsPartition(
@@ -273,8 +275,9 @@ class SimClient:
         return int(answer.producer_id), int(answer.producer_epoch)
 
     async def delete_records(self, tp: TopicPartition, offset: int) -> int:
-        """Everything below the offset; gives the low watermark.  Where a live replica does not
-        follow, it fails with REQUEST_TIMED_OUT, and the leader's log begins there all the same."""
+        """Deletes everything below the offset; gives the low watermark.  Where a live replica does
+        not follow, it fails with REQUEST_TIMED_OUT, though the leader's log already begins
+        there."""
         address, _ = await self._leader(tp)
         topic = DeleteRecordsRequest.DeleteRecordsTopic
         partition = topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
@@ -319,7 +322,7 @@ class SimClient:
     async def create_assigned(
         self, name: str, assignments: list[Any], config: Mapping[str, str] | None = None
     ) -> None:
-        """With replicas that are named."""
+        """Makes a topic with the given replicas."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -382,13 +385,13 @@ class SimClient:
         await self._call(address, request, 1)
 
     def close(self) -> None:
-        """Every connection."""
+        """Closes every connection."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     async def control(self, host: str, port: int, sent: ControlRequest) -> int:
-        """A controller's request as it is; gives the error of its answer."""
+        """Sends a controller's request as it is; gives the error of its answer."""
         body = await self._call_raw((host, port), sent.api_key, sent.version, [sent.body])
         assert body is not None
         return int(decode_response(sent.api_key, sent.version, body).error_code)

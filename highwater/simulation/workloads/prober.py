@@ -1,7 +1,7 @@
 """A client that asks: end offsets, and topics that come and go.
 
-End offsets (C13) must never fall behind what is known.  A topic of its own is made, written to and
-deleted again and again, so that the controller moves within such operations.
+End offsets (C13) must never fall behind the known ones.  A topic of its own is made, written to and
+deleted again and again, so that the controller moves during such operations.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""Transactions in the simulated workload, and what must hold of them.
+"""Transactions in the simulated workload, and their rules.
 
-Two transactional ids write to two partitions.  Each is used by one producer at a time, which is
-taken over now and then by another (a hijack) while it goes on, not knowing (a zombie).  A
+Two transactional ids write to two partitions.  Each is used by one producer at a time.  Now and
+then another producer takes it over (a hijack) while the first goes on, not knowing (a zombie).  A
 transaction sends a few batches, now and then the offset of a group, and is committed, aborted, or
-left alone until it times out.  A client knows what it knows: the outcome is COMMITTED, NEVER, or
-UNKNOWN where an answer was lost.
+left alone until it times out.  Its outcome, as the client knows it, is COMMITTED, NEVER, or UNKNOWN
+where an answer was lost.
 
-* T1: who reads its own partition inside a transaction does not see it.
-* T3: a record is visible under read_committed only if a commit was asked for, and then all are: of
-  a committed transaction every acknowledged record, of an unknown one all or none, once and in
+* T1: a producer that reads its partition inside its transaction does not see the records.
+* T3: a record is visible under read_committed only if a commit was asked for, and then all are:
+  every acknowledged record of a committed transaction, all or none of an unknown one, once and in
   order.
 * T4: no transaction of a producer that was fenced before it asked can be committed.
-* T5: the group's offset is that of the last transaction that was committed.
+* T5: the group's offset is that of the last committed transaction.
 * T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
 
-An EndTxn whose answer was lost may still be on its way when its retry was answered, and would end
-the producer's next transaction, as nothing in the request says which it means.  So a producer that
-has seen this raises its epoch before it goes on, as KIP-890 does for every transaction.
+An EndTxn whose answer was lost may still be in flight when its retry is answered.  It would then
+end the producer's next transaction, because nothing in the request names its transaction.  So a
+producer that has seen this raises its epoch before it goes on, as KIP-890 does for every
+transaction.
 
-Where a careless power loss took records, markers, decisions or commits, that is excused, and what
-stands on them (`allowed_losses`).
+Losses of records, markers, decisions or commits in a careless power loss are excused, with
+everything that depends on them (`allowed_losses`).
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ IDS = ("bank-0", "bank-1")
 TIMEOUT_MS = 5000
 GIVE_UP_S = 12.0
 STABLE_S = 60.0
-"""After the faults: the time-out, what finds it, and markers; of all partitions at once."""
+"""The time after the faults for time-outs, their detection, and markers, of all partitions."""
 LOOK_S = 10.0
-"""At least, to ask for one partition's offsets."""
+"""The least time for one partition's offsets."""
 
 _AGAIN = frozenset(
     {
@@ -76,12 +77,12 @@ _AGAIN = frozenset(
     }
 )  # fmt: skip
 _LOST = frozenset({"TIMEOUT", "CONNECTION", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
-"""Of an EndTxn: it may have been done all the same."""
+"""Errors of an EndTxn that may have been carried out all the same."""
 
 
 class Fate(Enum):
     OPEN = "open"
-    """No commit was asked for."""
+    """No commit was requested."""
     COMMITTED = "committed"
     NEVER = "never"
     UNKNOWN = "unknown"
@@ -96,33 +97,33 @@ class Told:
     number: int
     fate: Fate = Fate.OPEN
     values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
-    """Acknowledged, in the order of sending."""
+    """Acknowledged values, in the order of sending."""
     offset: int | None = None
-    """The group's, as far as it was acknowledged."""
+    """The group's offset, if acknowledged."""
     places: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """Where each value was acknowledged, as far as the answer told."""
+    """The place at which each value was acknowledged, if the answer told."""
     begun: dict[str, Moment] = field(default_factory=dict)
-    """How far the coordinators' logs were before it was let in."""
+    """The state of the coordinators' logs before it was let in."""
     let_in: Moment | None = None
-    """How far the groups' log was then: the transaction before is over."""
+    """The state of the groups' log at that time: the previous transaction is over."""
     decided: Moment | None = None
-    """How far the decisions' log was when its end was answered."""
+    """The state of the decisions' log when its end was answered."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything the clients know."""
+    """Everything that the clients know."""
 
     told: dict[bytes, Told] = field(default_factory=dict)
     transactions: list[Told] = field(default_factory=list)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By transactional id: the last (producer id, epoch) that anybody was given."""
+    """The last (producer id, epoch) given out, by transactional id."""
     given: dict[str, tuple[Moment, Moment]] = field(default_factory=dict)
-    """Between which moments of the decisions' log that was."""
+    """The moments of the decisions' log between which that happened."""
 
 
 class Fenced(Exception):
-    """This producer is not the transactional id's any more, or cannot know."""
+    """This producer no longer owns the transactional id, or cannot know."""
 
 
 class Transactions:
@@ -132,19 +133,19 @@ class Transactions:
         self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
     ) -> None:
         self.pace = pace
-        """How often the consumer reads."""
+        """The rate at which the consumer reads."""
         self.rules = rules
         self.ledger = Ledger()
         self.count = count
         self.errors = errors
         self.instances = 0
         self.ends: dict[TopicPartition, int] = {}
-        """Up to where each partition was read at last."""
+        """The end of the last read of each partition."""
 
     # -- producing ------------------------------------------------------------------------------
 
     async def produce(self, client: TxnClient, name: str) -> None:
-        """One producer after the other under the transactional id, until cancelled."""
+        """Runs one producer after the other under the transactional id, until cancelled."""
         random = client._world.random
         async with trio.open_nursery() as nursery:
             while True:
@@ -163,7 +164,7 @@ class Transactions:
         lose: Callable[[], None],
         noted: list[str] | None = None,
     ) -> Any:
-        """Until it succeeds; raises Failed for what does not pass, and after a while."""
+        """Calls until it succeeds; raises Failed for lasting errors, and after a while."""
         give_up = trio.current_time() + GIVE_UP_S
         while True:
             try:
@@ -181,7 +182,7 @@ class Transactions:
     # -- consuming ------------------------------------------------------------------------------
 
     async def consume(self, client: TxnClient) -> None:
-        """Reads on, read_committed, until cancelled."""
+        """Reads under read_committed, until cancelled."""
         positions = dict.fromkeys(TPS, 0)
         while True:
             for tp in TPS:
@@ -213,7 +214,7 @@ class Transactions:
     # -- the verdict ----------------------------------------------------------------------------
 
     async def judge(self, client: TxnClient) -> None:
-        """After the faults: LSO, a full read, offsets."""
+        """Judges after the faults: LSO, a full read, offsets."""
         places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
         order: dict[TopicPartition, list[bytes]] = {}
         ended = trio.current_time() + STABLE_S
@@ -240,7 +241,7 @@ class Transactions:
             await self._offset(client, name)
 
     def excused(self, told: Told, tp: TopicPartition, offset: int) -> bool:
-        """Whether this record's fate is open, by an expected loss."""
+        """Whether an expected loss leaves this record's fate open."""
         if offset >= self.ends.get(tp, offset + 1) or excused(self.rules, tp, offset):
             return True
         return self._decision_lost(told)
@@ -271,8 +272,9 @@ class Transactions:
         return None
 
     def _may_hang(self, tp: TopicPartition, stable: int) -> bool:
-        """Nobody will end what is open there: its marker was lost, or all that its coordinator knew
-        of it, whose markers bear an epoch that the partition takes for a former producer's now.
+        """Whether a transaction open there may stay open.  Its marker was lost, or all that its
+        coordinator knew of it: the markers then bear an epoch that the partition takes for a former
+        producer's.
         """
         return excused(self.rules, tp, stable) or any(
             self._decision_lost(told)
@@ -335,7 +337,7 @@ class Transactions:
 
 
 class _Producer:
-    """One instance under a transactional id."""
+    """One producer instance under a transactional id."""
 
     def __init__(
         self, transactions: Transactions, client: TxnClient, name: str, instance: int
@@ -355,7 +357,7 @@ class _Producer:
         return moment(self.all.rules, log, self.name)
 
     async def _join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
-        """The coordinator is told of something that the transaction writes to."""
+        """Tells the coordinator of something that the transaction writes to."""
         for log in (DECISIONS, GROUPS):
             told.begun.setdefault(log, self._moment(log))
         await self.all.attempt(self.client, call, self._lose)
@@ -397,7 +399,7 @@ class _Producer:
             if tp not in joined:
                 await self._join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
                 joined[tp] = None
-                # one that stalls here has its first batch arrive when it may be fenced already
+                # after a stall here the first batch arrives when the producer may already be fenced
                 await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
             await self._send(told, tp)
             await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))
@@ -408,7 +410,7 @@ class _Producer:
         choice = random.random()
         if choice < 0.1:
             self.all.count["txn left"] += 1
-            raise Fenced  # as a crash: whoever comes next, or the time-out, aborts it
+            raise Fenced  # like a crash: the next producer, or the time-out, aborts it
         await self._end(told, commit=choice < 0.75)
 
     async def _send(self, told: Told, tp: TopicPartition) -> None:
@@ -451,7 +453,7 @@ class _Producer:
         self.all.count["txn offsets"] += 1
 
     async def _read_own(self, told: Told) -> None:
-        """T1: what the transaction sent is not there yet."""
+        """T1: the transaction's records are not visible yet."""
         for tp in told.values:
             try:
                 end = await self.client.end_offset(tp, READ_COMMITTED)

@@ -25,7 +25,7 @@ READ_COMMITTED = 1
 
 
 class TxnClient(SimClient):
-    """What it knows of coordinators is forgotten by `lose`, after an error."""
+    """`lose` forgets the known coordinators, after an error."""
 
     _coordinators: dict[tuple[int, str], tuple[str, int]]
 
@@ -132,7 +132,7 @@ class TxnClient(SimClient):
     async def read(
         self, tp: TopicPartition, offset: int, max_wait_ms: int = 100
     ) -> tuple[list[tuple[int, bytes]], int, int]:
-        """(offset, value) of what is visible, the next position, and the LSO of the answer."""
+        """The visible records as (offset, value), the next position, and the answer's LSO."""
         address, epoch = await self._leader(tp)
         topic = FetchRequest.FetchTopic
         partition = topic.FetchPartition(

@@ -1,23 +1,23 @@
-"""A topic whose beginning goes, written and read by requests that name several partitions.
+"""A topic whose beginning is deleted, written and read by requests of several partitions.
 
 * The producer puts batches for several partitions into one Produce: some may be acknowledged, and
   others of the same request refused.
 * The reader has an incremental fetch session (KIP-227) with every broker, and asks each of them for
-  all partitions.  So most partitions of a session are in error most of the time, and come right
+  all partitions.  So most partitions of a session are in error most of the time, and recover
   without being named again when that broker begins to lead them.  In half of the seeds it names
-  leader epochs (KIP-320), and never an older one than it knows; in the others a leader that was
-  replaced, and does not know it, may tell it that it is out of range.
-* DeleteRecords takes the beginning of a partition now and then, often all that was acknowledged: a
-  follower that is down or cut off may find that its leader's log begins above its own end.
+  leader epochs (KIP-320), and never an older one than it knows; in the others a replaced leader
+  that does not know it may answer that the reader is out of range.
+* DeleteRecords removes the beginning of a partition now and then, often every acknowledged record:
+  a follower that is down or cut off may find that its leader's log begins above its own end.
 
-R4 and R6 hear of each acknowledged and each read record at once.  What else is checked:
+R4 and R6 hear of each acknowledged and each read record at once.  The other checks:
 
 * C1, C12: an offset is read, and acknowledged, with one value.
-* C2, C4, C7: each acknowledged record that nobody asked to delete is there in the end, once, where
-  it was acknowledged, and nothing else is.
-* C15: a position that was read is out of range only where that was deleted, or lost.
-* R5: no replica's log begins above what DeleteRecords was asked for.
-* L1: once all is healed, the reader's sessions come to every partition's end.
+* C2, C4, C7: each acknowledged record that no client asked to delete is there in the end, once,
+  where it was acknowledged, and nothing else is.
+* C15: a position that was read is out of range only where it was deleted, or lost.
+* R5: no replica's log begins above the offset that DeleteRecords asked for.
+* L1: once all is healed, the reader's sessions reach every partition's end.
 
 Careless power losses are excused by `allowed_losses.lost_since`.
 """
@@ -64,7 +64,7 @@ _LATEST, _EARLIEST = -1, -2
 
 
 class Acked(NamedTuple):
-    """An acknowledged record.  `losses`: of the log, known when it was sent."""
+    """An acknowledged record.  `losses`: the log's known losses when it was sent."""
 
     value: bytes
     losses: int
@@ -76,11 +76,11 @@ class ManyClient(SimClient):
     def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
         super().__init__(world, name, bootstrap)
         self.fenced = self.random.random() < 0.5
-        """Its fetches name leader epochs."""
+        """Whether its fetches name leader epochs."""
         self._newest = dict.fromkeys(TPS, -1)
 
     async def leaders(self) -> dict[tuple[str, int], list[TopicPartition]]:
-        """By broker, as the last metadata said."""
+        """The partitions by leader, as in the last metadata."""
         found: dict[tuple[str, int], list[TopicPartition]] = {}
         for tp in TPS:
             try:
@@ -111,7 +111,7 @@ class ManyClient(SimClient):
         session: FollowerSession,
         positions: dict[TopicPartition, int],
     ) -> FetchAnswer:
-        """The next Fetch of the session, for all partitions; after any failure it begins anew."""
+        """The next Fetch of the session, for all partitions; after any failure it begins again."""
         for tp in TPS:
             self._newest[tp] = max(self._newest[tp], self.known_term(tp)[1])
         asked = {
@@ -136,7 +136,7 @@ class ManyClient(SimClient):
 
 @dataclass
 class TrimmedTopic:
-    """Its clients' side."""
+    """The topic from its clients' side."""
 
     rules: Rules
     counts: Counter[str]
@@ -146,19 +146,19 @@ class TrimmedTopic:
     acked: dict[TopicPartition, dict[int, Acked]] = field(
         default_factory=lambda: {tp: {} for tp in TPS}
     )
-    """Offset -> what was acknowledged there last."""
+    """Offset -> the record last acknowledged there."""
     read: dict[TopicPartition, dict[int, Acked]] = field(
         default_factory=lambda: {tp: {} for tp in TPS}
     )
     deleted: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
-    """What lies below may be gone: DeleteRecords was asked for it."""
+    """Records below may be gone: DeleteRecords was asked to delete them."""
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
-    """Of the reader."""
+    """The reader's positions."""
 
     # -- producing ------------------------------------------------------------------------------
 
     async def produce(self, client: ManyClient, rate: float = 4.0) -> None:
-        """Until cancelled; each batch is tried once, and may have been appended nevertheless."""
+        """Until cancelled; tries each batch once; a failed one may still have been appended."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(rate * self.pace))
@@ -203,7 +203,7 @@ class TrimmedTopic:
     def acknowledged(
         self, tp: TopicPartition, base: int, values: list[bytes], losses: int = 0
     ) -> None:
-        """A batch of which the answer is there.  `losses`: of the log, known when it was sent."""
+        """Notes an acknowledged batch.  `losses`: the log's known losses when it was sent."""
         for offset, value in enumerate(values, base):
             self.rules.acknowledged(tp, offset, value)
             self._note(self.acked[tp], tp, offset, Acked(value, losses), "C12", "was acknowledged")
@@ -234,7 +234,7 @@ class TrimmedTopic:
     # -- deleting -------------------------------------------------------------------------------
 
     async def delete(self, client: ManyClient) -> None:
-        """Until cancelled: now and then, a partition's beginning."""
+        """Until cancelled: deletes a partition's beginning now and then."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(0.5))
@@ -254,7 +254,7 @@ class TrimmedTopic:
     # -- reading --------------------------------------------------------------------------------
 
     async def consume(self, client: ManyClient) -> None:
-        """Until cancelled."""
+        """Reads until cancelled."""
         sessions: dict[int, FollowerSession] = {}
         while True:
             heard: set[TopicPartition] = set()
@@ -276,7 +276,7 @@ class TrimmedTopic:
             await client.pause(0.1 / self.pace, 0.3 / self.pace)
 
     def look_at_starts(self) -> None:
-        """Of all replicas, by their disks."""
+        """Checks the log starts of all replicas, by their disks."""
         for tp in TPS:
             for broker, replica in self.rules.partitions[tp].replicas.items():
                 if replica.mirror.start > self.deleted[tp]:
@@ -304,7 +304,7 @@ class TrimmedTopic:
         answer: FetchAnswer,
         losses: dict[TopicPartition, int],
     ) -> set[TopicPartition]:
-        """Gives the partitions that were answered without an error."""
+        """Takes an answer; gives the partitions without an error."""
         good: set[TopicPartition] = set()
         for got in answer.partitions:
             tp = got.tp
@@ -332,12 +332,12 @@ class TrimmedTopic:
         self.positions[tp] = max([self.positions[tp], *ends])
 
     def _replaced(self, client: ManyClient, node: int, tp: TopicPartition) -> bool:
-        """A leader that does not know of its successor: only an epoch would have it say so."""
+        """Whether the leader was replaced, and the request had no epoch by which it could tell."""
         state = self.rules.partitions[tp].state
         return not client.fenced and state is not None and state.leader != node
 
     async def reset(self, client: ManyClient, tp: TopicPartition) -> None:
-        """To where the log begins; it must have been trimmed, or have lost its tail."""
+        """Resets to the log's start; the log must have been trimmed, or have lost its tail."""
         position = self.positions[tp]
         truth = self.rules.partitions.get(tp)
         lost = truth is not None and any(a < position <= b for a, b in truth.given_up)
@@ -351,7 +351,7 @@ class TrimmedTopic:
             client.forget(tp)
 
     async def caught_up(self) -> None:
-        """Returns when the reader has come to what is committed now."""
+        """Returns when the reader has reached the present end of the committed records."""
         ends = {tp: self.rules.partitions[tp].end for tp in TPS}
         while any(self.positions[tp] < end for tp, end in ends.items()):
             await trio.sleep(0.1)
@@ -359,7 +359,7 @@ class TrimmedTopic:
     # -- the verdict ----------------------------------------------------------------------------
 
     async def judge(self, client: ManyClient) -> None:
-        """Reads each partition, and compares."""
+        """Reads each partition and compares."""
         self.look_at_starts()
         for tp in TPS:
             self.judge_partition(tp, await self._read_all(client, tp))

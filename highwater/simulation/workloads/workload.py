@@ -4,14 +4,13 @@ Each producer owns its values (`producer.sequence`) and sends batches of a few.
 
 * `produce`: one batch at a time, tried again until its outcome is known.  With a producer id the
   brokers must recognise what they already have; now and then a batch is too large for a segment, is
-  refused, and comes again in a smaller form with the sequence that it had.  Without an id ("plain")
-  a repeated value is counted and allowed.  acks=1 and acks=0 go to a topic of their own, where loss
+  refused, and is sent again in a smaller form with the same sequence.  Without an id ("plain") a
+  repeated value is counted and allowed.  acks=1 and acks=0 go to a topic of their own, where loss
   is expected.
 * `pipelined` (in `pipelined.py`): an idempotent producer with up to five batches in flight.
 
-The rules hear of every acknowledged and every consumed record at once (R4, R6); what only the whole
-history can show (C1-C4, C7, C12, C15) is judged by `judge` after the final read, and once more by
-the SQL of the checks.
+The rules hear of every acknowledged and every consumed record at once (R4, R6).  The checks that
+need the whole history (C1-C4, C7, C12, C15) run in `judge` after the final read, and again as SQL.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LATEST, _EARLIEST = -1, -2
 
 
 class Outcome(Enum):
-    """Of one batch."""
+    """The outcome of one batch."""
 
     DONE = "its sequence is used, or nobody asks for one"
     REFUSED = "it certainly failed, and the sequence is the next batch's"
@@ -90,7 +89,7 @@ class Workload:
             if outcome is Outcome.DONE:
                 sequences[tp] = sequence + n
             elif outcome is Outcome.GIVEN_UP:
-                producer = None  # its sequence is lost; start anew with another id
+                producer = None  # its sequence is lost; start again with another id
 
     async def producer_id(self, client: SimClient) -> tuple[int, int]:
         while True:
@@ -135,7 +134,7 @@ class Workload:
         idempotent: bool,
         acks: int,
     ) -> Outcome:
-        """Until acknowledged, or certain to have failed, or given up."""
+        """Sends until acknowledged, certain to have failed, or given up."""
         history = self.history
         lines = self.sending(client, tp, values, acks=acks, idempotent=idempotent)
         attempts, give_up, error = 0, trio.current_time() + GIVE_UP_S, "GIVEN_UP"
@@ -152,7 +151,7 @@ class Workload:
                 if acks in (0, 1) and attempts > 3:
                     lines.info(error, attempts)
                     return Outcome.DONE
-                too_large = error in TOO_LARGE  # for whoever leads, so no attempt has succeeded
+                too_large = error in TOO_LARGE  # for any leader, so no attempt has succeeded
                 if too_large or (attempts == 1 and not idempotent and _certain(error, acks)):
                     for value in values:
                         history.sent[value].failed = True
@@ -174,7 +173,7 @@ class Workload:
         history = self.history
         history.count["acked"] += len(values)
         if base < 0:
-            return  # a duplicate that the broker knows, but not where (older than its cache)
+            return  # a duplicate that the broker knows without its offset (older than its cache)
         for offset, value in enumerate(values, base):
             history.sent[value].offset = offset
             if acks == -1:
@@ -188,7 +187,7 @@ class Workload:
                 history.acked[tp, offset] = value
 
     def given_up(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether this was lost where loss is expected (see `PartitionTruth.given_up`)."""
+        """Whether this record was lost where loss is expected (see `PartitionTruth.given_up`)."""
         truth = self.rules.partitions.get(tp)
         return truth is not None and truth.excuses(offset)
 
@@ -197,7 +196,7 @@ class Workload:
     async def consume(
         self, client: SimClient, tps: list[TopicPartition], pace: float = 1.0
     ) -> None:
-        """Reads from the start, again and again from where it is, until cancelled."""
+        """Reads from the start on, until cancelled."""
         positions = dict.fromkeys(tps, 0)
         for tp in tps:
             self.history.line(client.name, "assign", "ok", tp, offset=0, phase="run")
@@ -222,8 +221,9 @@ class Workload:
             await client.pause(0.02 / pace, 0.1 / pace)
 
     def _fenced(self, client: SimClient, tp: TopicPartition) -> str | None:
-        """Why a request that names the leader epoch the client knows must be refused (KIP-320): the
-        broker that it will go to is in a later one."""
+        """The reason why a request that names the client's leader epoch must be refused (KIP-320):
+        its
+        broker is in a later one."""
         leader, epoch = client.known_term(tp)
         truth = self.rules.partitions.get(tp)
         replica = truth.replicas.get(leader) if truth is not None else None
@@ -270,7 +270,7 @@ class Workload:
             self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
 
     async def list_offset(self, client: SimClient, tp: TopicPartition, which: int) -> int:
-        """ListOffsets with its lines; raises Failed."""
+        """Asks ListOffsets and writes its history lines; raises Failed."""
         name = "latest" if which == _LATEST else "earliest"
         op = self.history.operation()
         common = {"op": op, "which": name, "phase": "run"}
@@ -289,7 +289,7 @@ class Workload:
         )
         if fenced is not None:
             self.rules.broken("R10", f"{tp}: {client.name} was told an offset, {fenced}")
-        # a leader that was replaced before the call may still answer for its own epoch
+        # a leader replaced before the call may still answer for its own epoch
         stale = which == _LATEST and epoch >= agreed and offset < known
         if stale and not self.given_up(tp, known - 1):
             self.rules.broken(
@@ -385,8 +385,9 @@ def make_batch(values: list[bytes], producer: tuple[int, int] | None, sequence: 
 
 
 def _certain(error: str, acks: int) -> bool:
-    """Of a first attempt: nothing was appended.  A demoted leader's NOT_LEADER_OR_FOLLOWER may come
-    after the append."""
+    """Whether a first attempt certainly appended nothing.  A demoted leader's
+    NOT_LEADER_OR_FOLLOWER
+    may come after the append."""
     return error in PROVES_NOTHING_APPENDED and not (
         acks == -1 and error == "NOT_LEADER_OR_FOLLOWER"
     )
