@@ -8,10 +8,10 @@ Two implementations exist, `real` and `sim`, and one contract suite runs on both
   `wait_writable` only after a call has returned None ("would block").
 * Disk.  Appends and reads are synchronous (page cache).  `flush` is awaited, and it alone makes
   bytes survive a power loss.
-* ZooKeeper.  One object is one session.  Once it has expired it is dead: open another.  A result
-  and a watch have no promised order: after a watch has fired, read again, and set the next watch
+* ZooKeeper.  One object is one session.  An expired session is dead: open another.  Results and
+  watches come in no promised order: after a watch has fired, read again, and set the next watch
   with that read.
-* Random.  A seeded `random.Random`; nothing else may decide by chance.
+* Random.  A seeded `random.Random`; no other source of chance is allowed.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class Connection(Protocol):
     local: tuple[str, int]
 
     def recv_into(self, buffer: memoryview) -> int | None:
-        """Bytes read (0: the peer closed), or None where it would block."""
+        """Gives the number of bytes read (0: the peer closed), or None where it would block."""
 
     def send(self, views: Sequence[Buffer], more: bool = False) -> int | None:
-        """Bytes taken of the views, in order, or None where it would block."""
+        """Gives the number of bytes taken from the views, in order; None where it would block."""
 
     def send_file(self, file: File, position: int, n: int) -> int | None:
-        """As `send`, from a file; 0 where the file ends before `position` (it became shorter)."""
+        """As `send`, from a file; gives 0 where the file now ends before `position`."""
 
     async def wait_readable(self) -> None: ...
 
     async def wait_writable(self) -> None: ...
 
     def close(self) -> None:
-        """Idempotent; wakes tasks that wait on it with `trio.ClosedResourceError`."""
+        """Closes, idempotently; wakes tasks that wait on it with `trio.ClosedResourceError`."""
 
 
 class Listener(Protocol):
@@ -74,23 +74,23 @@ class Listener(Protocol):
 
 class Network(Protocol):
     async def listen(self, host: str, port: int, backlog: int = 50) -> Listener:
-        """Raises OSError (EADDRINUSE) where the port is taken.  Port 0 picks a free one."""
+        """Listens; raises OSError (EADDRINUSE) if the port is taken.  Port 0 picks a free one."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """Raises OSError; bound it with `trio.fail_after` / `move_on_after`."""
+        """Connects, or raises OSError; limit its time with `trio.fail_after` / `move_on_after`."""
 
 
 class File(Protocol):
-    """An open file.  `size` is kept by the object: one writer a file."""
+    """An open file.  The object keeps `size`: one writer a file."""
 
     path: str
     size: int
 
     def append(self, views: Sequence[Buffer]) -> None:
-        """All of the views at the end, or OSError; after an error `size` may lie in between."""
+        """Appends all views, or raises OSError; `size` may then lie in between."""
 
     def read(self, position: int, n: int) -> bytes:
-        """Up to n bytes; fewer only at the end of the file."""
+        """Gives up to n bytes; fewer only at the end of the file."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites within the file (index entries); never past its end."""
@@ -98,27 +98,27 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def reserve(self, n: int) -> None:
-        """Has the disk keep room for a file of n bytes; its size stays.  Raises OSError (ENOSPC).
+        """Reserves room for a file of n bytes; its size stays.  Raises OSError (ENOSPC).
 
         Does nothing where the system has no way to do so.
         """
 
     def release(self) -> None:
-        """Gives back what was reserved and not used."""
+        """Gives back reserved, unused room."""
 
     async def flush(self) -> None:
-        """fsync: data and size survive a power loss after it returned."""
+        """fsync: after it has returned, data and size survive a power loss."""
 
     def cached(self, position: int, n: int) -> int:
-        """How many of these bytes, from the first on, are in memory as far as is cheaply known.
+        """The number of these bytes, from the first on, known cheaply to be in memory.
 
-        0: who reads them waits for the disk; `load` them first.
+        0: a read waits for the disk; `load` them first.
         """
 
     async def load(self, position: int, n: int) -> None:
-        """Brings these bytes into memory, however long the disk takes; others go on meanwhile.
+        """Brings these bytes into memory, however long the disk takes; other tasks run meanwhile.
 
-        They may be gone again before they are read, as may the file: nothing is raised.
+        Bytes or file may be gone again before a read: nothing is raised.
         """
 
     def close(self) -> None: ...
@@ -137,28 +137,28 @@ class Lock(Protocol):
 
 
 class ApartError(Exception):
-    """Who did the work is no more, or could not be started."""
+    """The process of the work has ended, or could not be started."""
 
 
 class Steps(Protocol[R]):
-    """Work that goes on only when it is asked for its next result."""
+    """Work that continues only when asked for its next result."""
 
     async def next(self) -> R | None:
-        """None: that was the last.  Raises what the work raised, or ApartError."""
+        """None: there are no more.  Raises the work's exception, or ApartError."""
 
 
 Pace = Callable[[int], None]
-"""Told how many bytes were just read or written, it sleeps where that was too fast."""
+"""Called with the number of bytes just read or written; sleeps if that was too fast."""
 
 
 class Disk(Protocol):
-    """Paths are absolute strings.  Errors are OSError, as the operating system words them."""
+    """Paths are absolute strings.  Errors are OSError, in the operating system's words."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def not_waiting(self) -> AbstractContextManager[None]:
-        """Within it `read` and `read_all` raise ColdRead rather than wait for the disk; for code
-        that awaits nothing.
+        """Within it `read` and `read_all` raise ColdRead rather than wait for the disk; the code
+        within must not await.
         """
 
     def exists(self, path: str) -> bool: ...
@@ -173,35 +173,34 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume that has this folder: all, and those that can still be used."""
+        """Bytes of this folder's volume: in total, and still usable."""
 
     def read_all(self, path: str) -> bytes: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces a file at `new`; folders too."""
+        """Renames atomically, folders too; replaces a file at `new`."""
 
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None: ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a temporary file beside it and rename: a reader sees the old or the new content.
+        """Writes a temporary file and renames it: a reader sees the old or the new content.
 
-        Survives a process crash.  Survives a power loss only after `sync_file` (then whole, old
-        or new).
+        Survives a process crash.  Survives a power loss only after `sync_file` (whole, old or new).
         """
 
     async def replace_durably(self, path: str, data: bytes) -> None:
-        """As `replace`, and on return the new content survives a power loss: checkpoint files."""
+        """As `replace`, but on return the new content survives a power loss (checkpoint files)."""
 
     async def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in this folder survive a power loss."""
 
     def lock(self, path: str) -> Lock:
-        """An exclusive lock that ends with the process; raises BlockingIOError where it is held."""
+        """Takes an exclusive lock that ends with the process; raises BlockingIOError where held."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Runs work of more than a millisecond of CPU or cold reads in a worker thread (inline in
+        """Runs work with over a millisecond of CPU or with cold reads in a worker thread (inline in
         `sim`).
         """
 
@@ -213,11 +212,11 @@ class Disk(Protocol):
         bytes_per_second: float,
         small: bool = False,
     ) -> AbstractAsyncContextManager[Steps[R]]:
-        """Runs seconds of Python on files where they cannot hold up this process's event loop.
+        """Runs seconds of Python on files without holding up this process's event loop.
 
-        `work` is a function of a module, and yields one result a step; it, `job` and the results
-        are pickled, because on a real machine the steps are made by a process of their own, which
-        ends with the context.  `small`: a worker thread will do.  Inline in `sim`.
+        `work` is a function of a module, and yields one result a step.  It, `job` and the results
+        are pickled, because on a real machine a process of its own makes the steps, which ends with
+        the context.  `small`: a worker thread will do.  Inline in `sim`.
         """
 
 
@@ -315,7 +314,7 @@ Watcher = Callable[[WatchEvent], None]
 class ZooKeeper(Protocol):
     """One session.  Every operation may raise ConnectionLoss or SessionExpired.
 
-    A `watch` is one-shot, and is dropped silently when the session ends: `on_session` tells that.
+    A `watch` is one-shot, and is dropped silently when the session ends: `on_session` tells it.
     """
 
     session_id: int
@@ -326,12 +325,12 @@ class ZooKeeper(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, Stat]:
-        """Without data the znode holds null, as Kafka makes them: Apache Kafka takes a znode of no
-        bytes for broken JSON.  Both are read as b"".
+        """Creates a znode.  Without data it holds null, as in Kafka, because Apache Kafka takes a
+        znode of no bytes for broken JSON.  Both are read as b"".
         """
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes, Stat]:
-        """Raises NoNode, and then sets no watch."""
+        """Reads a znode; raises NoNode, and then sets no watch."""
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         """The watch fires on creation too."""
@@ -343,12 +342,12 @@ class ZooKeeper(Protocol):
     async def delete(self, path: str, version: int = -1) -> None: ...
 
     async def multi(self, ops: Sequence[ZkOp]) -> list[Stat | str | None]:
-        """All or nothing: Create gives its path, SetData its Stat, the others None; raises the
-        first cause.
+        """Carries out all or nothing: Create gives its path, SetData its Stat, the others None;
+        raises the first cause.
         """
 
     async def close(self) -> None:
-        """Ends the session: its ephemerals go at once."""
+        """Ends the session: its ephemerals vanish at once."""
 
 
 class World(Protocol):

@@ -1,4 +1,4 @@
-"""The one place where generators of random numbers are made."""
+"""The only module that makes generators of random numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Random", "seeded", "unpredictable"]
 def seeded(*parts: object) -> Random:
     """A generator that gives the same numbers for the same parts, in every process.
 
-    (A text seeds through SHA-512, so hash randomisation has no say in it.)
+    (A text seeds through SHA-512, so hash randomisation has no effect.)
     """
     return Random("/".join(str(part) for part in parts))
 

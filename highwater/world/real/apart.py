@@ -1,13 +1,13 @@
 """`Disk.apart`: steps of long work in a process of their own.
 
-Python runs one thread at a time, and hands over every five milliseconds: a thread that computes for
-seconds would make each system call of the event loop that much longer.  So the work is done by a
-child, which imports the module of the work and the real disk, and nothing else of the program.
+Python runs one thread at a time, and switches every five milliseconds: a thread that computes for
+seconds would make each system call of the event loop that much longer.  So a child process does the
+work; it imports the module of the work and the real disk, and nothing else of the program.
 
 Parent and child talk through the child's standard input and output.  The parent writes the job,
-then one byte for each step it wants; the child answers each with a pickled result.  The child has
-a thread that reads its input: when that ends the parent is gone (kill -9 included), and the child
-ends at once, in the middle of whatever it does.
+then one byte for each step it wants; the child answers each with a pickled result.  A thread of the
+child reads its input: when that ends the parent is gone (kill -9 included), and the child ends at
+once, in the middle of its work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST_NAP_S = 1.0
 
 
 class Throttle:
-    """Sleeps so long that, on average, no more bytes go by in a second than are allowed."""
+    """Sleeps long enough that, on average, no more than the allowed bytes pass in a second."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._rate = bytes_per_second
@@ -66,7 +66,7 @@ class ThreadSteps(Generic[R]):
 
 
 class ProcessSteps(Generic[R]):
-    """The parent's side."""
+    """The parent's side of a child's steps."""
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdin is not None
@@ -108,7 +108,7 @@ class ProcessSteps(Generic[R]):
 async def process_steps(
     work: Callable[[Disk, Any, Pace], Iterator[R]], job: object, bytes_per_second: float
 ) -> AsyncIterator[Steps[R]]:
-    """Starts the child; kills it in the end."""
+    """Starts the child; kills it at the end."""
     command = [sys.executable, "-I", "-c", _CODE]
     try:
         process = await trio.lowlevel.open_process(
@@ -132,7 +132,7 @@ async def process_steps(
 def thread_steps(
     work: Callable[[Disk, Any, Pace], Iterator[R]], disk: Disk, job: object, rate: float
 ) -> ThreadSteps[R]:
-    """The same in this process."""
+    """The same steps in threads of this process."""
     return ThreadSteps(work(disk, job, Throttle(rate)), disk.run)
 
 
@@ -140,11 +140,11 @@ def thread_steps(
 
 
 def main() -> None:
-    """What the child runs."""
+    """The child's program."""
     from highwater.world.real.disk import RealDisk
 
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed by accident must not mix with the answers
+    os.dup2(2, 1)  # accidental prints must not mix with the answers
     (size,) = _SIZE.unpack(_read_exactly(_SIZE.size))
     work, job, rate = pickle.loads(_read_exactly(size))
     wanted = threading.Semaphore(0)
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _read_exactly(n: int) -> bytes:
-    """From standard input, and not a byte more: what follows is the other thread's."""
+    """Reads n bytes of standard input and no more: the next bytes are the other thread's."""
     data = b""
     while len(data) < n:
         more = os.read(0, n - len(data))

@@ -19,14 +19,14 @@ class RealClock:
 
 
 def thread_time_ns() -> int:
-    """Of the calling thread: the nanoseconds of CPU that it has used."""
+    """The nanoseconds of CPU that the calling thread has used."""
     return time.thread_time_ns()
 
 
 def cpu_wait_clock() -> Callable[[], int]:
-    """Of the calling thread: the nanoseconds in which it was ready to run and had no CPU.
+    """Gives the nanoseconds in which the calling thread was ready to run and had no CPU.
 
-    Linux counts them in schedstat; 0 for ever where it does not.
+    Linux counts them in schedstat; always 0 where it does not.
     """
     try:
         fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
@@ -40,8 +40,8 @@ def cpu_wait_clock() -> Callable[[], int]:
 
 
 class StolenTime:
-    """What a hypervisor took of this machine's CPUs, by Linux's /proc/stat, in hundredths of a
-    second; nothing where there is no such file.
+    """The CPU time that a hypervisor took from this machine, by Linux's /proc/stat, in hundredths
+    of a second; nothing where there is no such file.
     """
 
     def __init__(self) -> None:
@@ -53,17 +53,17 @@ class StolenTime:
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
     def now(self) -> bytes:
-        """For `since`: a few microseconds, as nothing of it is looked at yet."""
+        """A reading for `since`; costs a few microseconds, because nothing is parsed yet."""
         return os.pread(self._stat, 8192, 0) if self._stat >= 0 else b""
 
     def cpu(self) -> int:
-        """The number of the one that the thread runs on which made this object, or -1."""
+        """The number of the CPU on which this object's own thread runs, or -1."""
         if self._thread < 0:
             return -1
         return int(os.pread(self._thread, 4096, 0).rpartition(b")")[2].split()[36])
 
     def since(self, before: bytes) -> int:
-        """Nanoseconds, of the CPU that the thread runs on which made this object."""
+        """Nanoseconds taken since `before` from the CPU of this object's own thread."""
         cpu = self.cpu()
         if cpu < 0:
             return 0
@@ -76,6 +76,6 @@ def _stolen_ticks(stat: bytes, cpu: int) -> int:
 
 
 def this_thread() -> Callable[[], bool]:
-    """Tells whether who calls it runs in the thread that asked for it."""
+    """A function that tells whether its caller runs in the present thread."""
     mine = threading.get_ident()
     return lambda: threading.get_ident() == mine

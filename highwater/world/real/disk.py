@@ -1,9 +1,9 @@
 """The disk of the operating system, behind `world.api.Disk`.
 
 Appends and reads are plain system calls, made in the trio thread: they go to the page cache, and
-cost a few microseconds.  What may take longer (fsync, recovery) runs in worker threads, a few at a
-time.  So do reads of what is not in the page cache any more, where whoever reads can wait: asking
-with RWF_NOWAIT tells (Linux), and what was written last need not be asked for.
+cost a few microseconds.  Longer work (fsync, recovery) runs in worker threads, a few at a time.  So
+do reads of bytes that have left the page cache, where the reader can wait: RWF_NOWAIT tells
+(Linux), and the bytes written last need no such check.
 
 A file that is closed while a thread still uses it is closed after that: otherwise its number could
 already belong to another file.
@@ -36,9 +36,9 @@ T = TypeVar("T")
 _THREADS = 8
 _IOV_MAX = 1024
 _HOT_BYTES = 16 << 20
-"""What a process has appended last is in memory: nothing evicts it before it is written back."""
+"""A process's last appends are in memory: nothing evicts them before they are written back."""
 _LOOK_BYTES = 256 << 10
-"""Looked for at once: the kernel copies them to tell, which costs no more than to send them."""
+"""Bytes per check: the kernel copies them to tell, which costs no more than to send them."""
 _ENOUGH_BYTES = 64 << 10
 _LOAD_BYTES = 256 << 10
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -60,7 +60,7 @@ class RealFile:
         self._slow = disk.slow
         self.size = os.fstat(fd).st_size
         self._old = self.size if _ASKS else _CANNOT_TELL
-        """Where what this process has appended begins: below it nothing is known."""
+        """The start of this process's own appends; of the bytes below it nothing is known."""
         self._fd = fd
         self._in_use = 0
         self._reserved = False
@@ -91,7 +91,7 @@ class RealFile:
                 self._append_rest(memoryview(b"".join(some))[written:])
 
     def _append_rest(self, view: memoryview) -> None:
-        """A short write: go on, until all is there or the system says why not (ENOSPC)."""
+        """Continues a short write until all is there or the system gives an error (ENOSPC)."""
         while view:
             written = os.pwrite(self._fd, view, self.size)
             if written == 0:
@@ -142,7 +142,7 @@ class RealFile:
         self._reserved = True
 
     def release(self) -> None:
-        if self._reserved:  # a cut to the size that a file has frees what lies behind its end
+        if self._reserved:  # a cut to the file's own size frees the room behind its end
             self._reserved = False
             os.ftruncate(self._fd, self.size)
 
@@ -163,7 +163,7 @@ class RealFile:
         except OSError:  # this file system cannot tell
             self._old = _CANNOT_TELL
             return n
-        # fewer are there by chance: whoever looked up where a batch begins has read its first page
+        # fewer are there by chance: the look-up of a batch's start has read its first page
         return found if found >= min(n, self.size - position, _ENOUGH_BYTES) else 0
 
     async def load(self, position: int, n: int) -> None:
@@ -174,7 +174,7 @@ class RealFile:
     async def _in_thread(
         self, work: Callable[[int], object], fd: int, limiter: trio.CapacityLimiter
     ) -> None:
-        """Meanwhile the file may be closed: its number stays its own until then."""
+        """Runs `work` in a thread; if the file is closed meanwhile, its number stays its own."""
         self._in_use += 1
         try:
             await trio.to_thread.run_sync(work, fd, limiter=limiter)
@@ -195,7 +195,7 @@ class RealFile:
 
 
 def _in_memory(fd: int, position: int, n: int, scratch: memoryview) -> int:
-    """How many bytes are, from the first on; an OSError where the file system does not tell."""
+    """The number of bytes in memory, from the first on; OSError if the file system cannot tell."""
     try:
         return os.preadv(fd, [scratch[:n]], position, _NOWAIT)
     except BlockingIOError:
@@ -203,7 +203,7 @@ def _in_memory(fd: int, position: int, n: int, scratch: memoryview) -> int:
 
 
 def _read_through(fd: int, position: int, n: int) -> None:
-    """For the page cache; an error is whose who reads it."""
+    """Reads into the page cache; an error is left to the later reader."""
     scratch, end = bytearray(_LOAD_BYTES), position + n
     with memoryview(scratch) as view, suppress(OSError):
         os.posix_fadvise(fd, position, n, os.POSIX_FADV_WILLNEED)
@@ -250,11 +250,11 @@ class RealDisk:
     def __init__(self, slow: SlowCalls | None = None) -> None:
         self.limiter = trio.CapacityLimiter(_THREADS)
         self.readers = trio.CapacityLimiter(_THREADS)
-        """Their own: a disk that is slow to read keeps no flush waiting for a thread."""
+        """A limiter of their own, so that slow reads keep no flush waiting for a thread."""
         self.slow = slow if slow is not None else SlowCalls()
         self.scratch = memoryview(bytearray(_LOOK_BYTES))
         self.hurried = 0
-        """The thread whose reads may not wait for the disk; 0: all may."""
+        """The thread whose reads must not wait for the disk; 0: there is none."""
         self._temporary = count()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:

@@ -1,7 +1,7 @@
 """The real network: raw non-blocking sockets, waited for through trio only after they would block.
 
 A trio stream makes a checkpoint of every call and costs half the rate (figures.md), so the system
-call comes first.  Whoever loops over calls that succeed must make checkpoints of its own.
+call comes first.  A caller that loops over successful calls must make checkpoints of its own.
 
 `send` gathers views in one sendmsg.  `more` becomes MSG_MORE: the kernel holds a short segment back
 until the next call, so that an answer's header and the records that `send_file` sends after it
@@ -105,7 +105,7 @@ class RealListener:
         self.address = _address(sock.getsockname())
 
     async def accept(self) -> RealConnection:
-        """The next connection; ones that ended before they were taken are passed over."""
+        """The next connection; connections that have already ended are skipped."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             if self._closed:
@@ -117,7 +117,7 @@ class RealListener:
                 await wait_readable(self._socket)
             except OSError as exc:
                 if exc.errno in _TRY_LATER:
-                    await trio.sleep(0.1)  # descriptors may come free again
+                    await trio.sleep(0.1)  # descriptors may become free again
                 elif exc.errno not in (*_PEER_GONE, errno.ENOTCONN, errno.EINVAL):
                     raise
 
@@ -129,7 +129,7 @@ class RealListener:
 
 
 class EpollPoller:
-    """Waits for many connections by one task: an epoll of its own, which trio's epoll watches.
+    """Lets one task wait for many connections: an epoll of its own, which trio's epoll watches.
 
     Edge-triggered and registered once, so that a request costs no epoll_ctl at all.
     """
@@ -155,10 +155,10 @@ class EpollPoller:
                 pass
 
     def want_read(self, connection: Connection, token: Any) -> None:
-        """The kernel reminds us by itself."""
+        """Does nothing: the epoll is edge-triggered."""
 
     def want_write(self, connection: Connection, token: Any) -> None:
-        """The kernel reminds us by itself."""
+        """Does nothing: the epoll is edge-triggered."""
 
     async def wait(self) -> list[tuple[Any, int]]:
         await wait_readable(self._fd)
@@ -188,7 +188,7 @@ class RealNetwork:
     """TCP over IPv4 and IPv6."""
 
     def poller(self) -> EpollPoller | None:
-        """None where the system has no epoll: whoever needs one waits in tasks then."""
+        """None where the system has no epoll; callers then wait in tasks."""
         return EpollPoller() if _LINUX else None
 
     async def listen(self, host: str, port: int, backlog: int = 50) -> RealListener:

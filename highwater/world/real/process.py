@@ -1,4 +1,4 @@
-"""What the system counts of this process, as its kernel's files tell it."""
+"""The system's counts of this process, from the kernel's files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def process_numbers() -> Mapping[str, Callable[[], float]]:
-    """By name: Prometheus's own for processes, and Kafka's for the disk."""
+    """Functions by name: Prometheus's own names for processes, and Kafka's for the disk."""
     numbers: dict[str, Callable[[], float]] = {
         "process_cpu_seconds_total": lambda: sum(os.times()[:2]),
     }

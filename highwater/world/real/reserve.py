@@ -16,7 +16,7 @@ _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else N
 
 
 def reserve(fd: int, n: int, path: str) -> None:
-    """Raises OSError (ENOSPC); does nothing where system or file system cannot."""
+    """Reserves n bytes or raises OSError (ENOSPC); does nothing where this is not supported."""
     if _libc is None or n <= 0:
         return
     offset, length = ctypes.c_int64(0), ctypes.c_int64(n)

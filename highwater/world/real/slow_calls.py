@@ -1,9 +1,9 @@
-"""How long calls on files have kept a thread: those of more than a millisecond.
+"""The time that slow calls on files (of more than a millisecond) have kept a thread.
 
 A write to the page cache takes microseconds, unless the kernel holds it up: it waits for the
-journal or for the disk, or has to find memory for it first, which computes and is no more the
-program's doing.  Neither the thread's CPU time nor its waiting tells the two apart from work of the
-program; the duration of the call does.
+journal or for the disk, or first has to find memory, which computes but is not the program's work.
+Neither the thread's CPU time nor its waiting tells such calls apart from the program's own work;
+the duration of the call does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ clock = time.perf_counter_ns
 
 
 class SlowCalls:
-    """Of the thread that made it; calls of other threads are no matter of its loop."""
+    """Slow calls of the thread that made it; its loop does not wait for other threads' calls."""
 
     __slots__ = ("_thread", "ns")
 
@@ -26,7 +26,7 @@ class SlowCalls:
         """Nanoseconds, of all slow calls so far."""
 
     def ended(self, began_ns: int) -> None:
-        """A call that began at this reading of `clock` is over."""
+        """Ends a call that began at this reading of `clock`."""
         took = clock() - began_ns
         if took > SLOW_NS and threading.get_ident() == self._thread:
             self.ns += took

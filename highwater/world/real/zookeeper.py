@@ -1,18 +1,18 @@
 """ZooKeeper through kazoo, brought into trio: one object is one session.
 
-Theory of operation.  kazoo runs one thread of its own, the connection thread, which reads
-answers, watches and changes of the session in the order the server sent them.  Its usual handler
-then spreads them over two more threads, and that order is lost.  `_TrioHandler` takes the place
-of that handler: everything goes through `token.run_sync_soon` into the trio thread, one queue for
-all three, so nothing here needs a lock and the server's order is kept.
+Theory of operation.  kazoo runs one thread of its own, the connection thread, which reads answers,
+watches and changes of the session in the order in which the server sent them.  Its usual handler
+then spreads them over two more threads, and that order is lost.  `_TrioHandler` replaces that
+handler: everything goes through `token.run_sync_soon` into the trio thread, one queue for all
+three, so nothing here needs a lock and the server's order is kept.
 
-kazoo would open a new session by itself once the old one has expired.  A broker must not live on
-in a session that it does not know of (its ephemerals are gone, another controller may act), so
-the first sign of an expiry stops kazoo's loop, and every later operation raises `SessionExpired`.
+kazoo would open a new session on its own once the old one has expired.  A broker must not live on
+in a session that it does not know of (its ephemerals are gone, another controller may act), so the
+first sign of an expiry stops kazoo's loop, and every later operation raises `SessionExpired`.
 
-kazoo forgets watches when the connection breaks, although the session may live on.  Those are
-called (with the kind of change they could have seen) as soon as the connection is back: the
-caller reads again in any case.
+kazoo forgets watches when the connection breaks, although the session may live on.  Those watches
+are called (with the kind of change that they could have seen) as soon as the connection is back:
+the caller reads again in any case.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _translate(error: BaseException, path: str) -> ZkError:
 
 
 class _TrioQueue:
-    """Looks like the queue of kazoo's worker threads; runs what it is given in the trio thread."""
+    """Stands in for the queue of kazoo's worker threads; runs its items in the trio thread."""
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -101,7 +101,7 @@ class _TrioQueue:
 
     def put(self, func: Callable[[], object]) -> None:
         if threading.get_ident() == self._trio_thread:
-            func()  # the second half of a completion that is already being run here
+            func()  # the second half of a completion that already runs here
             return
         try:
             self._token.run_sync_soon(func)
@@ -120,7 +120,7 @@ class _TrioHandler(SequentialThreadingHandler):
         self._running = True
 
     def stop(self) -> None:
-        """It goes on: kazoo would make what still waits its callbacks in its own thread."""
+        """Does nothing: otherwise kazoo would run the waiting callbacks in its own thread."""
 
 
 class KazooZooKeeper:
@@ -147,9 +147,9 @@ class KazooZooKeeper:
 
     def _watch_connects(self) -> None:
         """kazoo waits for the answer to Connect as long as a session lasts.  A server that is just
-        starting may lose the request, connection and all: so it is asked again after a second, and
-        then after twice as long each time.  kazoo also keeps the answer to itself; this looks as it
-        passes.
+        starting may lose the request with the connection, so the request is repeated after a
+        second, and then after twice as long each time.  kazoo also keeps the answer to itself, so
+        this reads it on its way.
         """
         connection = self._client._connection
         invoke = connection._invoke
@@ -184,7 +184,7 @@ class KazooZooKeeper:
             await self._make_chroot()
 
     async def _make_chroot(self) -> None:
-        """zookeeper.connect may end in a path under which all lives; Kafka creates it, too."""
+        """Creates the root path at the end of zookeeper.connect, as Kafka does."""
         chroot, self._client.chroot = self._client.chroot, ""
         try:
             parts = chroot.strip("/").split("/")
@@ -218,7 +218,7 @@ class KazooZooKeeper:
                 watcher(event)
 
     async def close(self) -> None:
-        """Ends the session: its ephemerals go at once."""
+        """Ends the session: its ephemerals vanish at once."""
         self._ended = True
         with trio.CancelScope(shield=True), trio.move_on_after(_CLOSE_SECONDS):
             await trio.to_thread.run_sync(self._stop, abandon_on_cancel=True)
@@ -228,7 +228,7 @@ class KazooZooKeeper:
             self._client.stop()
             self._client._connection.connection_stopped.wait(_CLOSE_SECONDS)
             self._client.close()
-        except Exception as error:  # a connection attempt that still runs ends with the process
+        except Exception as error:  # a running connection attempt ends with the process
             log.debug("closing the ZooKeeper session: %s", error)
 
     # -- operations -------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class KazooZooKeeper:
 
 
 def _raise_first_cause(ops: Sequence[ZkOp], results: Sequence[Any]) -> None:
-    """The operations before the failed one say RolledBack, those after it RuntimeInconsistency."""
+    """Operations before the failed one have RolledBack, those after it RuntimeInconsistency."""
     failed = [(op, r) for op, r in zip(ops, results, strict=False) if isinstance(r, BaseException)]
     for op, error in failed:
         if not isinstance(error, kx.RolledBackError | kx.RuntimeInconsistency):

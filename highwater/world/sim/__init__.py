@@ -1,7 +1,7 @@
 """The simulated world: machines, processes, network, disks and ZooKeeper that a seed decides.
 
-`run_simulation(seed, main)` runs `main(kernel)` in virtual time; `Simulation(kernel)` is a world of
-machines in it, and `SimWorld` is what one process sees of it (`world.api.World`).
+`run_simulation(seed, main)` runs `main(kernel)` in virtual time.  `Simulation(kernel)` is a world
+of machines in it, and `SimWorld` is one process's view of it (`world.api.World`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SimWorld:
 
 
 class Simulation:
-    """All machines of one simulation, with the faults that can befall them."""
+    """All machines of one simulation, and their faults."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -75,7 +75,9 @@ class Simulation:
         return SimWorld(self, Process(host, name or host.name))
 
     def power_loss(self, host: Host) -> int:
-        """The machine goes off; gives the bytes its files lost.  `power_on` brings it back."""
+        """Turns the machine off; gives the number of bytes that its files lost.  `power_on` brings
+        it back.
+        """
         host.up = False
         for process in list(host.processes):
             process.kill(goodbye=False)

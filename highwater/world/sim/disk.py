@@ -1,15 +1,14 @@
-"""A simulated disk: what a process wrote, what was synced, and what a power loss leaves.
+"""A simulated disk: written bytes, synced bytes, and those that a power loss leaves.
 
-Theory of operation.  An `Inode` holds the bytes as every reader sees them (the page cache), and
-how to get back to what was synced last: the size then, and the old bytes of every place that was
-changed since.  Names live in folders; each change of a name is kept with its undoing until
-something is synced, since a journaling file system writes its journal in order and every fsync
-commits it.
+Theory of operation.  An `Inode` holds the bytes as every reader sees them (the page cache), and the
+way back to the last sync: the size then, and the old bytes of every place changed since.  Names
+live in folders.  Each change of a name is kept with its undoing until something is synced, since a
+journaling file system writes its journal in order and every fsync commits it.
 
-A process that is killed leaves the page cache as it is.  After a power loss (`SimDisk.power_loss`)
-each file has what was synced, plus, by chance: nothing, a part, or all of what came later, with
-pages that may be zeros in the middle (they are written in any order); and a prefix of the changes
-of names.
+A killed process leaves the page cache as it is.  After a power loss (`SimDisk.power_loss`) each
+file has its synced bytes, plus, by chance: nothing, a part, or all of the later ones, perhaps with
+pages of zeros in the middle (pages are written in any order).  Of the changes of names a prefix
+survives.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 UNBOUNDED = 1 << 40
-"""What a disk says to have that has no limit."""
+"""The size of a disk without a limit."""
 
 
 def _error(number: int, path: str) -> OSError:
@@ -63,7 +62,7 @@ class SimDisk:
         self.capacity: int | None = None
         self.flush_delay_s: tuple[float, float] = (0.0005, 0.004)
         self.cold = 0.0
-        """How often a read would have to wait for the disk, where its caller need not."""
+        """The probability that a read has to wait for the disk, where its caller need not."""
         self.cold_random = kernel.random("cold reads", name)
         self.load_most_s = 0.05
         self.loads = 0
@@ -72,8 +71,8 @@ class SimDisk:
         """Path prefix -> errno of every operation under it (EIO)."""
         self.locks: dict[str, Process] = {}
         self.touched: dict[str, dict[str, None]] = {}
-        """Folder -> names of changed files in it, for those who look on: they empty it.  Under ""
-        stands that a folder itself came, went, or got another name.
+        """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
+        means that a folder itself was made, removed or renamed.
         """
         self._journal: list[Callable[[], None]] = []
 
@@ -143,7 +142,7 @@ class SimDisk:
         self._journal.append(undo)
 
     def take(self, path: str, n: int) -> int:
-        """Room for n more bytes, or for as many as there is room for."""
+        """Takes room for n more bytes, or for as many as fit."""
         if self.capacity is not None:
             n = max(0, min(n, self.capacity - self.used))
         self.used += n
@@ -170,7 +169,7 @@ class SimDisk:
     # -- faults ---------------------------------------------------------------------------------
 
     def power_loss(self) -> int:
-        """What a power cut leaves on the disk; gives the bytes that files lost."""
+        """Leaves the disk as a power cut does; gives the number of bytes that files lost."""
         kept = self.random.randint(0, len(self._journal))
         for undo in reversed(self._journal[kept:]):
             undo()
@@ -256,7 +255,7 @@ class SimFile:
         self.size = len(self._inode.data)
 
     def reserve(self, n: int) -> None:
-        """Only looks for the room, and does not keep it."""
+        """Only checks that there is room, and does not keep it."""
         self._check()
         if not self._disk.has_room(n - self.size):
             raise _error(errno.ENOSPC, self.path)
@@ -359,7 +358,7 @@ class ProcessDisk:
             disk.used -= len(target.data)
         disk.put(new, node)
         disk.put(old, None)
-        # one step of the journal: a rename is never half there
+        # one step of the journal: a rename is never half done
         second, first = disk._journal.pop(), disk._journal.pop()
 
         def undo() -> None:
@@ -418,7 +417,9 @@ class ProcessDisk:
         return SimLock(disk, self._process, path)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Another thread would run at the same time: others may run before and after the work."""
+        """Runs the work inline, with checkpoints around it, because a thread would run
+        concurrently.
+        """
         self._process.check()
         await trio.sleep(self._disk.random.uniform(0.0, 0.001))
         result = work()
@@ -440,7 +441,7 @@ class ProcessDisk:
 
 
 class SimSteps(Generic[T]):
-    """`world.api.Steps`: each step is made at one moment, and takes the time of its bytes."""
+    """`world.api.Steps`: each step runs at one moment, and takes the time of its bytes."""
 
     def __init__(self, disk: ProcessDisk, bytes_per_second: float) -> None:
         self._disk = disk

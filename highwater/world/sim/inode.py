@@ -1,4 +1,4 @@
-"""The content of one simulated file: as readers see it, and what a power loss would leave."""
+"""The content of one simulated file: as readers see it, and as a power loss would leave it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Inode:
         self.data = bytearray()
         self.synced = 0
         self.cuts = 0
-        """How often bytes that were there were taken away or changed (for those who look on)."""
+        """The number of times that existing bytes were removed or changed (for observers)."""
         self._syncing: list[list[int]] = []
         self._undo: list[tuple[int, bytes]] = []
 
@@ -43,7 +43,7 @@ class Inode:
         del self.data[size:]
 
     def begin_sync(self) -> list[int]:
-        """What is there now will be synced; `end_sync` takes this mark once the disk did it."""
+        """Marks the present content for a sync; `end_sync` takes the mark when that is done."""
         mark = [len(self.data), len(self._undo)]
         self._syncing.append(mark)
         return mark
@@ -54,14 +54,14 @@ class Inode:
         del self._undo[: mark[1]]
 
     def durable(self) -> bytearray:
-        """What was synced last."""
+        """The last synced content."""
         found = bytearray(self.data[: self.synced])
         for position, old in reversed(self._undo):
             found[position : position + len(old)] = old
         return found
 
     def power_loss(self, random: Random) -> int:
-        """Gives how many bytes of the end were lost."""
+        """Loses power; gives the number of bytes lost at the end."""
         old, new = self.durable(), self.data
         before = len(new)
         if not self._undo and self.synced == len(new):

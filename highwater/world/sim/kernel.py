@@ -1,20 +1,19 @@
-"""Virtual time and a scheduler that a seed decides: what everything else in `sim` stands on.
+"""Virtual time and a scheduler that a seed decides: the base of everything else in `sim`.
 
-Theory of operation.  trio asks its clock how long it may sleep only when no task can run.  That is
-the one moment at which virtual time moves: `_JumpClock` jumps to the next thing that is due, which
-is either a deadline of trio's or an entry of the `Timeline` (a packet arrives, a session expires).
-Entries of the timeline are plain calls made right there, without a task, which is what makes the
-simulated network cheap.  So time stands still while anything can run, and never waits.  The loop
-itself is `loop`.
+Theory of operation.  trio asks its clock how long it may sleep only when no task can run.  At that
+one moment virtual time moves: `_JumpClock` jumps to the next due thing, which is either a deadline
+of trio's or an entry of the `Timeline` (a packet arrives, a session expires). Entries of the
+timeline are plain calls made by the clock, without a task, which makes the simulated network cheap.
+So time stands still while anything can run, and never waits.  The loop itself is `loop`.
 
 Order.  The tasks that are ready in one pass are sorted by age and shuffled by a seeded generator:
 the order of events becomes a function of the seed, in every process, whatever the hash seed is.
 
 Freezing.  A paused process (SIGSTOP) must not run, although its timers fire and its packets arrive.
-Every task carries its process in a context variable; `_RunQueue` takes the place of trio's queue of
-runnable tasks and holds back those of a frozen process until it is thawed.
+Every task carries its process in a context variable.  `_RunQueue` replaces trio's queue of runnable
+tasks, and holds back those of a frozen process until it is thawed.
 
-Hazards that this cannot take away, and that code under simulation must avoid: the order of sets,
+Hazards remain that code under simulation must avoid: the order of sets,
 `id()`, garbage collection (switched off while a simulation runs), threads, the wall clock, uuid.
 """
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=None)
-"""The simulated process that a task belongs to; tasks inherit it from the one that started them."""
+"""The simulated process of a task, which inherits it from the task that started it."""
 
 _MAX_PASSES_IN_ONE_INSTANT = 100_000
 _MAX_IDLE_PASSES = 1000
@@ -51,11 +50,11 @@ _MARSHAL_VERSION = 2  # the last that does not depend on which objects are share
 
 
 class SimulationStuck(Exception):
-    """Nothing can ever happen again, or time no longer moves."""
+    """No further event can happen, or time no longer moves."""
 
 
 class Timer:
-    """A call that is due at a time; `cancel` makes it a call of nothing."""
+    """A call that is due at a time; `cancel` makes it do nothing."""
 
     __slots__ = ("args", "call", "time")
 
@@ -70,7 +69,7 @@ class Timer:
 
 
 class Timeline:
-    """What will happen when: a heap of calls.  Those of one instant keep their order."""
+    """The future events: a heap of calls.  Those of one instant keep their order."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -105,7 +104,7 @@ class Timeline:
         return heap[0][0] if heap else math.inf
 
     def advance(self, to: float) -> None:
-        """Moves time and makes the calls that have become due."""
+        """Moves time and makes the due calls."""
         if to > self.now:
             self.now = to
         heap, now = self._heap, self.now
@@ -144,7 +143,7 @@ class _JumpClock(trio.abc.Clock):
         try:
             self._timeline.advance(due)
         except BaseException as error:
-            # an exception here would be an internal error of trio's; end the run by its own door
+            # an exception here would be an internal error of trio's, so end the run in order
             self.failure = error
             self.on_stuck()
         return 0
@@ -191,7 +190,7 @@ class _RunQueue(deque[Any]):
             self.append(task)
 
     def thaw_all(self) -> None:
-        """Before a simulation ends: what is frozen could not be cancelled."""
+        """Thaws all before a simulation ends, because frozen tasks could not be cancelled."""
         for process in list(self.frozen):
             self.thaw(process)
 
@@ -215,11 +214,11 @@ class Kernel:
             process.after_step()
 
     def random(self, *names: object) -> Random:
-        """A generator of its own for each use, so that one part's draws do not shift another's."""
+        """One generator for each use, so that one part's draws do not shift another's."""
         return seeded(self.seed, *names)
 
     def note(self, *what: Any) -> None:
-        """Takes an event into the digest: two runs are equal when all their events were."""
+        """Adds an event to the digest: two runs are equal when all their events are."""
         self.events += 1
         self._digest.update(marshal.dumps((self.timeline.now, what), _MARSHAL_VERSION))
 
@@ -228,7 +227,7 @@ class Kernel:
 
 
 def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
-    """Runs `main(kernel)` under trio in virtual time, with every choice taken from the seed."""
+    """Runs `main(kernel)` under trio in virtual time, with every choice made by the seed."""
     kernel = Kernel(seed)
     clock = _JumpClock(kernel.timeline)
 
@@ -270,11 +269,11 @@ def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
 
 
 def _forget_garbage() -> None:
-    """None is collected while a simulation runs.  What was there before the first one is here to
-    stay (modules, mostly), and is not looked through again.
+    """Switches collection off for the simulation.  Objects from before the first one stay for good
+    (modules, mostly), and are not looked through again.
     """
     gc.collect()
     if not gc.get_freeze_count():
         gc.freeze()
-        atexit.register(gc.unfreeze)  # whoever looks for leaks at the end finds none
+        atexit.register(gc.unfreeze)  # a leak check at the end then finds none
     gc.disable()

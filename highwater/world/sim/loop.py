@@ -1,17 +1,17 @@
 """trio's run loop, as a simulation needs it.
 
-trio's own loop asks the operating system for events, and its instruments whether they want to know,
-at each pass; with most passes running a single task for some ten microseconds, that is a good part
-of a simulation's time.  This one takes its place while a simulation runs.  Tasks, nurseries, cancel
-scopes and deadlines stay trio's; what is left out has nothing to do in virtual time: sockets,
-threads, instruments.  Signals are looked for once in some hundred passes, for Ctrl-C.
+At each pass trio's own loop asks the operating system for events, and its instruments whether they
+want to know.  With most passes running a single task for some ten microseconds, that is a good part
+of a simulation's time.  This loop replaces it while a simulation runs.  Tasks, nurseries, cancel
+scopes and deadlines stay trio's; the omitted parts have no use in virtual time: sockets, threads,
+instruments.  Signals are checked once in some hundred passes, for Ctrl-C.
 
-One pass: cancel what has come to its deadline; then run each task that was ready, once, in an order
-that `shuffle` decides.  After each task's step `stepped(task)` is called: the step ran to its next
-await, so it was atomic for the tasks, and is so for whoever looks on.
+One pass: cancel scopes at their deadline; then run each ready task once, in an order that `shuffle`
+decides.  After each task's step `stepped(task)` is called: the step ran to its next await, so it is
+atomic for tasks and observers alike.
 
-It is written for the version of trio in requirements.lock: the contract tests, which run on it, say
-whether another one still fits.
+It is written for the version of trio in requirements.lock; the contract tests, which run on it,
+tell whether another version still fits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Loop = Callable[..., Generator[float, Any, None]]
 
 
 class _NoInstruments(dict[str, Any]):
-    """Asked by trio for each event; a plain dict says no at the least cost."""
+    """An empty set of instruments: trio asks for each event, and a plain dict answers fastest."""
 
 
 def simulation_loop(
     stepped: Callable[[Any], None], next_pass: Callable[[], None], shuffle: Callable[[Any], None]
 ) -> Loop:
-    """What to put in the place of trio's `unrolled_run`."""
+    """The replacement of trio's `unrolled_run`."""
 
     def run(
         runner: Any, async_fn: Any, args: Any, host_uses_signal_set_wakeup_fd: bool = False
@@ -100,7 +100,7 @@ def _age(task: Any) -> int:
 
 
 def _step(runner: Any, task: Any) -> None:
-    """Runs one task to its next await, and does what it asks for there."""
+    """Runs one task to its next await, and does what its await asks for."""
     send, value = task._next_send_fn, task._next_send
     task._next_send_fn = task._next_send = None
     ended: Outcome[object]

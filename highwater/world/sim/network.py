@@ -1,17 +1,17 @@
 """A simulated network: machines, links between them, and connections that behave as TCP does.
 
-A link is one direction between two machines.  It has a delay, perhaps a rate, and may be cut.  What
-is sent into a cut is not lost but waits, as TCP sends it again, and arrives after the link has
-healed, unless the connection has been given up meanwhile (`pipe.RETRANSMIT_SECONDS`); an attempt to
-connect waits as well.  So a partition makes silence, never an error by itself.
+A link is one direction between two machines.  It has a delay, perhaps a rate, and may be cut.
+Bytes sent into a cut are not lost but wait, as TCP sends them again, and arrive after the link has
+healed, unless the connection has been given up meanwhile (`pipe.RETRANSMIT_SECONDS`).  An attempt
+to connect waits as well.  So a partition alone makes silence, never an error.
 
-Losses are ends of connections: `break_connections` resets both ends; a killed process's connections
-are reset by its machine; after a power loss nobody says anything, and the other end is half-open
-until it sends something to the machine that came back.
+Losses are ends of connections.  `break_connections` resets both ends.  A machine resets the
+connections of a killed process.  After a power loss no one says anything, and the other end is
+half-open until it sends something to the machine that came back.
 
-What is sent with `more` waits for what comes next, as on Linux, and they arrive as one.  What is
-sent in one piece may arrive in two, and windows differ in size, so that senders meet full
-ones.  A short send or receive means, as on Linux, that the window is full or that nothing is left.
+Bytes sent with `more` wait for the next ones, as on Linux, and arrive with them.  Bytes sent in one
+piece may arrive in two, and windows differ in size, so that senders meet full ones.  A short send
+or receive means, as on Linux, that the window is full or that nothing is left.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class SimConnection:
             self._news(_READ)
 
     def window_opened(self) -> None:
-        """The peer has read; worth telling only to who has found the window full."""
+        """The peer has read; only a sender that found the window full needs to know."""
         if self._full and self._room() > 0:
             self._full = False
             self._news(_WRITE)
@@ -189,7 +189,7 @@ class SimConnection:
             self._unread = 0
             self.broken(errno.ECONNRESET)
         elif self._closed:
-            if kind == "data":  # nobody reads it any more: the machine says so
+            if kind == "data":  # no one reads it any more, so the machine resets it
                 self.out.send("reset")
         elif kind == "end":
             self._ended = True
@@ -217,7 +217,7 @@ class SimConnection:
         self.fabric.forget(self)
 
     def died(self, goodbye: bool) -> None:
-        """Its process was killed."""
+        """Ends the connection of a killed process."""
         if not self._closed:
             self._shut(goodbye)
 
@@ -268,7 +268,7 @@ class SimListener:
 
 
 class Fabric:
-    """All machines' network."""
+    """The network of all machines."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -308,7 +308,7 @@ class Fabric:
         self.changed()
 
     def changed(self) -> None:
-        """A link healed or a machine came back: what waited for that is tried again."""
+        """Retries all that waits, after a link healed or a machine came back."""
         waiting, self.waiting = self.waiting, []
         for pipe in waiting:
             pipe.retry()
@@ -338,7 +338,7 @@ class Fabric:
         return self.hosts.get(name)
 
     def passable(self, one: Host, other: Host) -> bool:
-        """Both ways."""
+        """Whether packets pass both ways."""
         return other.up and not (self.link(one, other).cut or self.link(other, one).cut)
 
     async def _until_passable(self, one: Host, other: Host, name: str) -> None:

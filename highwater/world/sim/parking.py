@@ -1,4 +1,4 @@
-"""Where tasks of the simulation wait to be woken: a parking lot without what it does not need."""
+"""Tasks of the simulation that wait to be woken: a parking lot reduced to the needed parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Waiters:
-    """Any number of tasks; `wake_all` wakes them in the order in which they came."""
+    """Any number of waiting tasks; `wake_all` wakes them in the order of their arrival."""
 
     __slots__ = ("_tasks",)
 
@@ -19,7 +19,7 @@ class Waiters:
         self._tasks: list[lowlevel.Task] = []
 
     async def sleep(self) -> None:
-        """Until `wake_all`.  A checkpoint."""
+        """Sleeps until `wake_all`.  A checkpoint."""
         task = lowlevel.current_task()
         tasks = self._tasks
         tasks.append(task)

@@ -1,4 +1,4 @@
-"""What lies between the two ends of a simulated connection: links, and bytes on their way."""
+"""The way between the two ends of a simulated connection: links, and bytes in flight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Link:
 
 
 class Pipe:
-    """One direction of a connection: bytes on their way, in order."""
+    """One direction of a connection: bytes in flight, in order."""
 
     __slots__ = (
         "arrives",
@@ -54,7 +54,7 @@ class Pipe:
         self.cork_ends: Timer | None = None
 
     def cork(self, data: bytes) -> None:
-        """More will follow, and go with it (MSG_MORE); not for long, as on Linux."""
+        """Holds data back for the next send (MSG_MORE); not for long, as on Linux."""
         self.on_way += len(data)
         if not self.corked:
             self.cork_ends = self.fabric.kernel.timeline.after(CORK_SECONDS, self.uncork)
@@ -76,7 +76,7 @@ class Pipe:
             self._take_corked()
 
     def send(self, kind: str, data: bytes = b"") -> None:
-        """`kind` is "data", "end" (FIN) or "reset" (RST)."""
+        """Sends data or a signal; `kind` is "data", "end" (FIN) or "reset" (RST)."""
         if self.corked:
             corked = self._take_corked()
             if kind == "data":
@@ -120,7 +120,7 @@ class Pipe:
         self.source.broken(errno.ETIMEDOUT)
 
     def retry(self) -> None:
-        """The link may have healed: what was held is sent again."""
+        """Sends held bytes again, as the link may have healed."""
         if self.patience is not None:
             self.patience.cancel()
         held, self.held = self.held, deque()

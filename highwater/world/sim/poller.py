@@ -1,4 +1,4 @@
-"""What a broker's processors wait with in simulation: no task for a connection or a wait."""
+"""The processors' poller in simulation: no task for each connection or wait."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SimPoller:
         self._events.pop(token, None)
 
     def want_read(self, connection: SimConnection, token: Any) -> None:
-        """The edge comes by itself."""
+        """Does nothing: it is edge-triggered."""
 
     def want_write(self, connection: SimConnection, token: Any) -> None:
-        """The edge comes by itself."""
+        """Does nothing: it is edge-triggered."""
 
     def news(self, token: Any, bits: int) -> None:
         self._events[token] = self._events.get(token, 0) | bits

@@ -1,11 +1,10 @@
 """Simulated machines and the processes on them.
 
 A `Host` is a machine: a name on the network, a disk, a clock.  A `Process` is one life of a program
-there.  `kill` is kill -9: what the process holds in memory is gone, its tasks are cancelled, and
-whatever they still try on their way out (closing files, saying goodbye) has no effect, because
-every call into the world raises `ProcessCrashed` from then on.  What the operating system keeps,
-it keeps: the page cache, and the duty to reset the connections.  `Host.power_loss` takes those as
-well.
+there.  `kill` is kill -9: the process loses its memory, its tasks are cancelled, and their last
+actions (closing files, saying goodbye) have no effect, because every call into the world then
+raises `ProcessCrashed`.  The operating system keeps its own: the page cache, and the duty to reset
+the connections.  `Host.power_loss` takes those as well.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class SimClock:
         self._base_ms += ms
 
     def set_drift(self, drift: float) -> None:
-        """Seconds gained a second; the time shown now stays."""
+        """Sets the seconds gained a second; the time shown now stays."""
         self._base_ms = float(self.wall_ms())
         self._since = self._timeline.now
         self.drift = drift
@@ -86,11 +85,11 @@ class Process:
         self.ended = trio.Event()
         self.failure: BaseException | None = None
         self.on_death: dict[object, Callable[[bool], None]] = {}
-        """What belongs to it outside, in the order it came to be.  Called once with True where the
-        kernel still says goodbye (resets connections).
+        """Its outside resources, in the order in which they were made.  Called once with True where
+        the kernel still says goodbye (resets connections).
         """
         self.after_step: Callable[[], None] | None = None
-        """Called after each step of one of its tasks, by whoever watches the process."""
+        """An observer's function, called after each step of one of its tasks."""
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
         self._held_calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
@@ -108,7 +107,7 @@ class Process:
         return self in self.kernel.run_queue.frozen
 
     async def run(self, main: Callable[[], Awaitable[object]]) -> None:
-        """Runs the program to its end; a program that fails is a process that died."""
+        """Runs the program to its end; a failure is the process's death."""
         PROCESS.set(self)
         try:
             with self.scope:
@@ -126,7 +125,7 @@ class Process:
             self.ended.set()
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
-        """A call from outside into the program (a watch); waits while the process is frozen."""
+        """Calls into the program from outside (a watch); waits while the process is frozen."""
         if not self.alive:
             return
         if self.frozen:

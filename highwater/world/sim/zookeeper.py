@@ -1,15 +1,15 @@
-"""Sessions of the simulated ZooKeeper: what lies between a client and the `Ensemble`.
+"""Sessions of the simulated ZooKeeper: the part between a client and the `Ensemble`.
 
 Theory of operation.  A session has one connection at a time, with a queue of requests on the way up
-and one of answers and watch events on the way down; both keep their order, and both wait while the
-link is cut, as TCP's would.  Pings keep the session alive at the server; when none has come back
-for two thirds of the session's time-out, the client drops the connection: every request that it
-has no answer for fails with ConnectionLoss, and whether the server did it is left to chance (a
-prefix of them arrives).  It then connects again, and learns whether its session still lives.
-Requests that are made meanwhile wait for that.  After a reconnection every watch that was set is
-called once, as the real one does (`world.real.zookeeper`).
+and one of answers and watch events on the way down.  Both keep their order, and both wait while the
+link is cut, as TCP's would.  Pings keep the session alive at the server.  When none has come back
+for two thirds of the session's time-out, the client drops the connection: every unanswered request
+fails with ConnectionLoss, and chance decides whether the server carried it out (a prefix of them
+arrives).  The client then connects again, and learns whether its session still lives. Requests made
+meanwhile wait for that.  After a reconnection every watch is called once, as in the real one
+(`world.real.zookeeper`).
 
-A watch may be told to the program later than an answer that came after it.
+A watch may reach the program later than an answer that came after it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ZooKeeperService:
         self.slow_s = 0.0
         self.clients: dict[int, SimZooKeeper] = {}
         self.on_write: list[Callable[[str, str], None]] = []
-        """Told the path after each change, and whose it was."""
+        """Called after each change with its path and its author."""
 
     def delay(self, source: Host, target: Host) -> float:
         link = self.fabric.link(source, target)
@@ -73,7 +73,7 @@ class ZooKeeperService:
     # -- faults ---------------------------------------------------------------------------------
 
     def expire(self, session_id: int) -> None:
-        """The server gives the session up, as if it had not heard of it for too long."""
+        """The server ends the session, as if it had been silent for too long."""
         gone = self.ensemble.end_session(session_id)
         self.kernel.note("zk expire", session_id, gone)
         self._tell(gone, "expiry")
@@ -82,7 +82,7 @@ class ZooKeeperService:
             client.server_closed()
 
     def delete(self, path: str) -> None:
-        """Somebody removes a znode by hand."""
+        """Removes a znode, as by hand."""
         session = self.ensemble.open_session(10_000).id
         self.ensemble.write(session, Delete(path))
         self._tell([path], "an operator")
@@ -113,7 +113,7 @@ class ZooKeeperService:
         if session is None:
             return
         now = self.kernel.timeline.now
-        if not self.host.up:  # sessions do not age while the ensemble is away
+        if not self.host.up:  # sessions do not age while the ensemble is down
             session.expires_at = now + session.timeout_ms / 1000
         if now >= session.expires_at:
             self.expire(session_id)
@@ -121,7 +121,7 @@ class ZooKeeperService:
             self.kernel.timeline.at(session.expires_at, self._watch_expiry, session_id)
 
     def handle(self, client: SimZooKeeper, channel: Channel, call: Call) -> None:
-        """One request has arrived; `channel` is the way back of the connection it came on."""
+        """One request has arrived; `channel` is the way back on its connection."""
         if call.lost:
             return
         self._touch(client.session_id)
@@ -233,7 +233,7 @@ class SimZooKeeper:
         self._timeline.after(self.session_timeout_ms / 3000, self._ping, connection)
 
     def drop(self) -> None:
-        """The connection is gone, whatever the reason."""
+        """Drops the connection, whatever the reason."""
         if not self._connected or not self.process.alive:
             return
         self._connected = False
@@ -298,7 +298,7 @@ class SimZooKeeper:
             call.fail(ConnectionLoss(call.path))
 
     async def close(self) -> None:
-        """Ends the session: its ephemerals go at once."""
+        """Ends the session: its ephemerals vanish at once."""
         if not self.process.alive or self._ended:
             return
         with trio.CancelScope(shield=True), trio.move_on_after(_CLOSE_SECONDS):
@@ -344,12 +344,12 @@ class SimZooKeeper:
         call.done.set()
 
     def notify(self, event: WatchEvent) -> None:
-        """The server's side of a watch."""
+        """Fires a watch on the server's side."""
         if self._connected:
             self._down.send(self._notified, event)
 
     def _notified(self, event: WatchEvent) -> None:
-        """The program hears of it now, or a little later."""
+        """Tells the program now, or a little later."""
         if self._ended:
             return
         watchers: list[Watcher] = []

@@ -38,7 +38,7 @@ class Call:
 
 
 class Channel:
-    """One direction of a session's connection: in order, and waiting while the link is cut."""
+    """One direction of a session's connection: in order, and held while the link is cut."""
 
     def __init__(self, service: ZooKeeperService, source: Host, target: Host) -> None:
         self._service = service

@@ -1,6 +1,6 @@
 """ZooKeeper's data tree, sessions and watches, as one pure machine without network or time.
 
-It follows ZooKeeper where a client can tell: zxids count every change; a sequence number is the
+It follows ZooKeeper wherever a client can tell: zxids count every change; a sequence number is the
 count of creations under the parent; an ephemeral has no children; a multi is all or nothing and
 gets one zxid; a watch fires once, and a session's end deletes its ephemerals and fires theirs, too.
 """
@@ -44,7 +44,7 @@ class Znode:
 
 @dataclass(slots=True)
 class Session:
-    """What the server knows of a session."""
+    """The server's state of a session."""
 
     id: int
     timeout_ms: int
@@ -59,7 +59,7 @@ def _parent(path: str) -> str:
 
 
 class Ensemble:
-    """The state of the whole ensemble, and the events that the last call made for sessions."""
+    """The state of the whole ensemble, and the events for sessions from the last call."""
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -79,7 +79,7 @@ class Ensemble:
         return session
 
     def end_session(self, session_id: int) -> list[str]:
-        """Closed or expired; gives the ephemerals that went with it."""
+        """Ends a closed or expired session; gives its deleted ephemerals."""
         session = self.sessions.pop(session_id, None)
         if session is None:
             return []
@@ -96,7 +96,7 @@ class Ensemble:
         return found
 
     def forget_watches(self, session_id: int) -> None:
-        """The session's connection broke."""
+        """Forgets a session's watches, because its connection broke."""
         session = self.sessions.get(session_id)
         if session is not None:
             session.data_watches.clear()
@@ -146,14 +146,14 @@ class Ensemble:
     # -- writes ---------------------------------------------------------------------------------
 
     def write(self, session_id: int, op: ZkOp) -> tuple[str, Stat] | Stat | None:
-        """One change: Create gives path and Stat, SetData its Stat."""
+        """Makes one change: Create gives path and Stat, SetData its Stat."""
         self.session(session_id, op.path)
         self._check(op, self.nodes)
         self.zxid += 1
         return self._apply(op, session_id)
 
     def multi(self, session_id: int, ops: Sequence[ZkOp]) -> list[Stat | str | None]:
-        """All or nothing: every operation is tried on a copy of what it touches first."""
+        """All or nothing: every operation is first tried on a copy of the nodes that it touches."""
         self.session(session_id, ops[0].path if ops else "")
         trial = Ensemble.__new__(Ensemble)
         trial.zxid, trial.sessions, trial.fired = (
