@@ -1,10 +1,11 @@
 """Apache Kafka in ZooKeeper mode: the benchmark's yardstick, and an oracle for tests.
 
 3.9 is the last line that runs with ZooKeeper.  Its jars come from Maven into the project's cache,
-once.  The process runtime starts it as it starts Highwater, from the same properties; here is what
-is Apache's own: where the jars are, the flags of its JVM, and how its command-line classes are run.
+once.  The process runtime starts it as it starts Highwater, from the same properties.  This module
+has Apache's own parts: the place of the jars, the flags of its JVM, and the call of its
+command-line classes.
 
-`python -m highwater.cluster.apache` fetches the jars and prints where they are.
+`python -m highwater.cluster.apache` fetches the jars and prints their place.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SERVER_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-"""What Kafka's own start script gives a broker; the garbage collector decides its speed."""
+"""The flags of Kafka's own start script; the garbage collector decides a broker's speed."""
 _ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka_2.13", VERSION),
     Artifact("org.apache.kafka", "kafka-tools", VERSION),
@@ -46,7 +47,7 @@ log4j.appender.E.layout=org.apache.log4j.SimpleLayout
 
 
 def home() -> Path:
-    """The folder that holds Apache Kafka's `libs`; they are fetched where they are not there."""
+    """The folder of Apache Kafka's `libs`; fetches missing ones."""
     if chosen := os.environ.get("HIGHWATER_APACHE_KAFKA_HOME"):
         if not any(Path(chosen).glob("libs/kafka_2.1*.jar")):
             raise StartError(

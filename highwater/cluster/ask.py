@@ -1,4 +1,4 @@
-"""Single questions to a broker, by the trio client: is it up, who is there, who leads."""
+"""Single requests to a broker by the trio client: whether it serves, its brokers and leaders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def metadata(
 
 async def brokers_known(address: tuple[str, int]) -> set[int]:
     """The brokers in this broker's metadata; empty where it does not answer, or knows of no
-    controller yet (it names itself then, and nobody has told it anything)."""
+    controller yet (it then names only itself, as no controller has told it of others)."""
     try:
         answer = await metadata(address, [])
     except (OSError, BadMessage, trio.BrokenResourceError):

@@ -5,8 +5,8 @@
         cluster.kill(cluster.leader_of("orders", 0))
 
 Theory of operation.  A thread runs trio with the cluster and its proxies inside; every verb is a
-call into that thread.  The thread starts the processes and lives as long as they do, as
-PR_SET_PDEATHSIG wants it.
+call into that thread.  The thread starts the processes and lives as long as they do, because
+PR_SET_PDEATHSIG needs that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class BackgroundCluster:
-    """Brokers are named by their numbers, 1 to `brokers`; ZooKeeper by "zookeeper"."""
+    """A process cluster; its members are brokers 1 to `brokers`, and "zookeeper"."""
 
     def __init__(self, folder: Path, brokers: int = 3, **properties: str) -> None:
         """Further broker properties as keywords: `log_segment_bytes="1048576"`."""
@@ -47,7 +47,7 @@ class BackgroundCluster:
 
     @classmethod
     def of(cls, settings: Settings) -> BackgroundCluster:
-        """A cluster by all of the process runtime's settings, such as other programs."""
+        """A cluster with any settings of the process runtime, such as other programs."""
         made = cls.__new__(cls)
         made._begin(settings)
         return made
@@ -114,11 +114,11 @@ class BackgroundCluster:
         self._call(self.cluster.kill, _name(member))
 
     def stop(self, member: int | str) -> int:
-        """SIGTERM, a controlled shutdown; the exit code."""
+        """SIGTERM, a controlled shutdown; gives the exit code."""
         return self._call(self.cluster.stop, _name(member))
 
     def start(self, member: int | str) -> None:
-        """On the same port with the same data; returns when it serves."""
+        """Starts a member on the same port with the same data; returns when it serves."""
         self._call(self.cluster.start, _name(member))
 
     def restart(self, member: int | str) -> None:
@@ -143,7 +143,7 @@ class BackgroundCluster:
             raise ClusterError(f"{name} still stands still after SIGCONT")
 
     def cut(self, one: int | str, other: int | str, one_way: bool = False) -> None:
-        """Between two members; "clients" and "zookeeper" are members too."""
+        """Cuts a link between two members; "clients" and "zookeeper" are members too."""
         self._call(self._cut, _name(one), _name(other), one_way)
 
     async def _cut(self, one: str, other: str, one_way: bool) -> None:
@@ -169,7 +169,7 @@ class BackgroundCluster:
         return self.cluster.links
 
     def mend(self) -> None:
-        """Everything as it was at the start: links open, every member running."""
+        """Restores the state at the start: links open, every member running."""
         if self.cluster.links is not None:
             self.heal()
         for member in self.cluster.members():
@@ -187,8 +187,8 @@ class BackgroundCluster:
         replication_factor: int | None = None,
         min_insync: int | None = None,
     ) -> None:
-        """Replication factor 3 and min.insync.replicas 2, or as many as there are brokers; a topic
-        that exists with as many partitions is taken as it is."""
+        """Makes a topic, by default with replication factor 3 and min.insync.replicas 2, or as many
+        as there are brokers; accepts an existing topic with as many partitions."""
         factor = (
             min(3, len(self.cluster.brokers)) if replication_factor is None else replication_factor
         )
@@ -197,14 +197,14 @@ class BackgroundCluster:
         self._call(create_topics, self.cluster, [topic])
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """As the controller's metadata says (without one, a live broker's); -1: there is none."""
+        """The leader in the controller's metadata (or else in a live broker's); -1 for none."""
         return self._partition(topic, partition)[0]
 
     def isr_of(self, topic: str, partition: int) -> list[int]:
         return self._partition(topic, partition)[1]
 
     def controller(self) -> int:
-        """As a live broker's metadata says; -1 where there is none."""
+        """The controller in a live broker's metadata; -1 for none."""
         return self._call(self._ask_controller)
 
     async def _ask_controller(self) -> int:
@@ -221,7 +221,7 @@ class BackgroundCluster:
         return self._call(self._ask_partition, topic, partition)
 
     async def _ask_partition(self, topic: str, partition: int) -> tuple[int, list[int]]:
-        """The controller's metadata where it answers: that of a broker cut off from it is old."""
+        """Asks the controller if it answers: a broker cut off from it has old metadata."""
         cluster = self.cluster
         known: tuple[int, list[int]] | None = None
         for number in cluster.brokers:

@@ -5,14 +5,14 @@ its folder:
 
 * Every listener is advertised as a port of the harness's proxies on the host
   (`host.docker.internal`, which is the bridge's gateway on Linux), and each broker's
-  zookeeper.connect is such a port too.  So links are cut, and messages held, by the same proxies as
-  in the process runtime, without root and without packet filter rules that could be left behind.
-  The proxies reach the containers by ports published on 127.0.0.1.
+  zookeeper.connect is such a port too.  So the same proxies as in the process runtime cut links
+  and hold messages, without root and without packet filter rules that could be left behind.  The
+  proxies reach the containers by ports published on 127.0.0.1.
 * Data directories are folders of the run, written under the caller's user id: segments, epoch files
-  and sizes are read as they are for processes.
+  and sizes are read as for processes.
 
-The project's name is unique to the run.  A reaper process removes the project where the harness is
-killed.
+The project's name is unique to the run.  If the harness is killed, a reaper process removes the
+project.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BROKERS = [1, 2, 3]
 
 
 def compose_file() -> Path:
-    """compose.yaml of the clone that this package runs from; StartError where it is not a clone."""
+    """compose.yaml of the clone that this package runs from; StartError where it is no clone."""
     path = Path(__file__).resolve().parents[2] / "compose.yaml"
     if not path.exists():
         raise StartError("the compose runtime needs a clone of the project (compose.yaml)")
@@ -61,7 +61,7 @@ def compose_file() -> Path:
 
 
 def require_engine() -> None:
-    """StartError with the remedy where no Docker engine with Compose v2 answers."""
+    """Raises StartError with the remedy where no Docker engine with Compose v2 answers."""
     if shutil.which("docker") is None:
         raise StartError("docker is not installed: install it, or use --runtime process")
     for command, what in ((["info"], "a Docker engine"), (["compose", "version"], "Compose v2")):
@@ -71,7 +71,7 @@ def require_engine() -> None:
 
 
 def compose_up(detach: bool) -> None:
-    """`highwater up --runtime compose`."""
+    """Carries out `highwater up --runtime compose`."""
     require_engine()
     _foreground("up", *(["--detach", "--wait"] if detach else []))
 
@@ -89,7 +89,7 @@ def _foreground(*arguments: str) -> None:
 
 @dataclass(slots=True)
 class Project:
-    """What `docker compose` must be told each time."""
+    """The arguments that every call of `docker compose` needs."""
 
     name: str
     override: Path
@@ -145,7 +145,7 @@ class ComposeCluster(LocalCluster):
         return self.write_output(broker(number))
 
     def write_output(self, member: str) -> str:
-        """A container's output into the run's folder; the text."""
+        """Writes a container's output into the run's folder; gives the text."""
         done = subprocess.run(
             ["docker", "logs", self.container(member)],
             stdout=subprocess.PIPE,
@@ -282,7 +282,7 @@ class ComposeCluster(LocalCluster):
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
     async def _state(self, member: str) -> tuple[str, int]:
-        """(running, paused or exited; exit code)."""
+        """A member's state (running, paused or exited) and exit code."""
         text = await _docker(
             "inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", self.container(member)
         )
@@ -315,8 +315,8 @@ async def _docker(*arguments: str) -> str:
 
 
 async def _gateway() -> list[str]:
-    """The host's address on the engine's bridge, where the containers' host-gateway leads; none on
-    Docker Desktop, which leads it to 127.0.0.1.
+    """The host's address on the engine's bridge, to which the containers' host-gateway leads; none
+    on Docker Desktop, where it leads to 127.0.0.1.
     """
     text = await _docker("network", "inspect", "bridge")
     found = re.search(r'"Gateway": "([0-9.]+)"', text)
@@ -329,7 +329,7 @@ async def _gateway() -> list[str]:
 async def compose_cluster(
     folder: Path, properties: Mapping[str, str], timeout_s: float = 300
 ) -> AsyncIterator[ComposeCluster]:
-    """A running cluster in containers; whatever happens inside, none is left behind."""
+    """A running cluster in containers; no container is left behind, whatever happens."""
     require_engine()
     cluster = ComposeCluster(folder, properties)
     cluster.write_override()

@@ -29,28 +29,28 @@ __all__ = [
 
 
 PATIENCE_S = 90.0
-"""How long the harness waits for what has to come about: a start, an election, a cut that is felt.
+"""The harness's patience for anything that has to happen: a start, an election, a visible cut.
 
-No check rests on it.  A broker of ours starts in a second and one of Apache Kafka's in six; on a
-machine of two shared cores each has taken more than five times as long.
+No check depends on it.  A Highwater broker starts in a second and one of Apache Kafka's in six; on
+a machine of two shared cores each has taken more than five times as long.
 """
 
 TRACEBACK = "Traceback (most recent call last):"
 
 
 def exceptions_in(text: str) -> str:
-    """How many exceptions a broker's output tells of, and what the last one was."""
+    """The number of exceptions in a broker's output, and the last one, in words."""
     last = text[text.rindex(TRACEBACK) :].splitlines()[1:]
     said = next((line for line in last if line and not line[0].isspace()), "")
     return f"logged {text.count(TRACEBACK)} exceptions, the last: {said}"
 
 
 class ClusterError(Exception):
-    """A verb could not be carried out; one clear line."""
+    """A verb failed; the message is one clear line."""
 
 
 def require_running(cluster: Cluster, member: str) -> None:
-    """ClusterError, with what there is, for a name that is no member or one that does not run."""
+    """Raises ClusterError for a name that is no member, or of one that does not run."""
     require_member(cluster, member)
     if not cluster.running(member):
         up = [m for m in cluster.members() if cluster.running(m)]
@@ -58,14 +58,14 @@ def require_running(cluster: Cluster, member: str) -> None:
 
 
 def require_member(cluster: Cluster, member: str, *further: str) -> None:
-    """ClusterError, with the names that there are, where this is none of them."""
+    """Raises ClusterError, with the known names, where this is none of them."""
     names = [*cluster.members(), *further]
     if member not in names:
         raise ClusterError(f"no member {member!r}: there are {', '.join(names)}")
 
 
 def broker_number(member: str) -> int:
-    """The number in "broker-2"; ClusterError where it names no broker."""
+    """The number in "broker-2"; raises ClusterError where the name is no broker's."""
     name, _, number = member.partition("-")
     if name != "broker" or not number.isdigit():
         raise ClusterError(f"{member} is no broker: brokers are named broker-1, broker-2, ...")
@@ -77,19 +77,19 @@ class Cluster(Protocol):
     brokers: list[int]
     links: Links | None
     lives: Lives
-    """When the members' processes came and went."""
+    """The starts and ends of the members' processes."""
 
     @property
     def bootstrap(self) -> str:
-        """For clients under test; through the proxies where there are any."""
+        """The bootstrap servers for clients under test; through the proxies, if any."""
 
     @property
     def direct_bootstrap(self) -> str:
-        """For the harness itself; never through a proxy."""
+        """The bootstrap servers for the harness itself; never through a proxy."""
 
     @property
     def zookeeper_connect(self) -> str:
-        """For the witnesses; never through a proxy."""
+        """ZooKeeper's address for the witnesses; never through a proxy."""
 
     def members(self) -> list[str]: ...
 
@@ -98,26 +98,26 @@ class Cluster(Protocol):
     def paused(self, member: str) -> bool: ...
 
     def data_dirs(self, number: int) -> list[Path]:
-        """A broker's log directories, readable from here."""
+        """A broker's log directories, readable by this process."""
 
     async def kill(self, member: str) -> None:
-        """Of a member that runs, as with `stop` and `pause`: ClusterError where it does not."""
+        """Kills a running member; ClusterError where it does not run, as in `stop` and `pause`."""
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
-        """The exit code."""
+        """Stops a member; gives the exit code."""
 
     async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
-        """Waits until it serves, unless `ready` is False."""
+        """Starts a member; waits until it serves, unless `ready` is False."""
 
     async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
-        """Until a member that was started serves; raises StartError where it does not."""
+        """Waits until a started member serves; raises StartError where it does not."""
 
     async def pause(self, member: str) -> None: ...
 
     async def resume(self, member: str) -> None: ...
 
     def unexpected_ends(self) -> list[str]:
-        """Members that ended without having been asked to, with their last words."""
+        """Members that ended unasked, with their last words."""
 
     def logged_exceptions(self) -> list[str]:
         """Exceptions that a broker logged and did not handle."""

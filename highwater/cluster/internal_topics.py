@@ -2,8 +2,8 @@
 
 Kafka makes each of them when the first client asks for a coordinator, with as many replicas as
 *.replication.factor says, and refuses while fewer brokers are alive.  A test that kills a broker
-first and starts its first consumer group after that would wait for the broker.  So whoever starts a
-cluster for users asks for a coordinator of each kind once; the brokers do what they always do.
+and then starts its first consumer group would wait for the broker.  So the code that starts a
+cluster for users asks for a coordinator of each kind once; the brokers do the rest as always.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Brokers(Protocol):
 
 
 def properties(factor: int) -> dict[str, str]:
-    """As many replicas as a cluster of fewer than three brokers has room for."""
+    """Properties with as many replicas as a cluster of `factor` brokers has room for."""
     return {
         **dict.fromkeys(FACTORS, str(factor)),
         "transaction.state.log.min.isr": str(min(2, factor)),
@@ -42,7 +42,7 @@ def properties(factor: int) -> dict[str, str]:
 
 
 def require_room(given: Mapping[str, str], brokers: int) -> None:
-    """StartError where these properties ask for more replicas than there are brokers."""
+    """Raises StartError where these properties need more replicas than there are brokers."""
     for name in FACTORS:
         wanted = given.get(name, "1")
         if wanted.isdigit() and int(wanted) > brokers:
@@ -53,7 +53,7 @@ def require_room(given: Mapping[str, str], brokers: int) -> None:
 
 
 async def create(cluster: Brokers, timeout_s: float) -> None:
-    """Returns when there is a coordinator of both kinds; raises StartError where none comes."""
+    """Returns when both kinds have a coordinator; raises StartError where one does not come."""
     address = cluster.address(next(iter(cluster.brokers)))
     missing = dict(_KINDS)
     last = ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Admin requests that faults need: a leader is swapped as an operator would swap it.
+"""Admin requests for faults: they move a leader as an operator would.
 
 The partition is reassigned to the same replicas in another order, so that the wanted one is the
 preferred leader, and a preferred election follows.  Both go to the controller, past every proxy.
@@ -23,7 +23,7 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 async def controller_address(cluster: Cluster) -> tuple[str, int]:
-    """Where the controller is reached directly; raises ClusterError where none is known."""
+    """The controller's direct address; raises ClusterError where none is known."""
     direct = addresses(cluster.direct_bootstrap)
     for address in direct:
         try:
@@ -42,7 +42,7 @@ async def move_leader(
     brokers: list[int],
     timeout_s: float = PATIENCE_S,
 ) -> None:
-    """Asks until the controller agreed; raises ClusterError with its last answer."""
+    """Asks until the controller agrees; else raises ClusterError with its last answer."""
     last = "no answer"
     with trio.move_on_after(timeout_s):
         while True:
@@ -58,7 +58,7 @@ async def move_leader(
 
 
 async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) -> str | None:
-    """Makes `wanted` the preferred leader; what went wrong, or None."""
+    """Makes `wanted` the preferred leader; gives the error, or None."""
     answer = await metadata(address, [tp.topic])
     partition = next(
         (p for t in answer.topics for p in t.partitions if p.partition_index == tp.partition), None
@@ -92,7 +92,7 @@ async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) ->
 
 
 async def _elect(address: tuple[str, int], tp: TopicPartition) -> str | None:
-    """A preferred election; what went wrong, or None."""
+    """Asks for a preferred election; gives the error, or None."""
     request = messages.ElectLeadersRequest(
         election_type=0,
         topic_partitions=[

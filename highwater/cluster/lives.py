@@ -1,7 +1,7 @@
-"""When each member's process came up, stood still and went: what the harness itself did and saw.
+"""The states of each member's process (up, paused, down), as the harness caused or saw them.
 
-ZooKeeper's registration is another matter: it outlives a killed broker by a session, and a broker
-that starts is not registered at once.
+ZooKeeper's registration is a different thing: it outlives a killed broker by a session, and a
+starting broker is not registered at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Lives:
         self._log: LineLog | None = None
 
     def note(self, member: str, state: str) -> None:
-        """`member` has come into this state just now; nothing where it was in it."""
+        """`member` has come into this state just now; does nothing where it already was."""
         if self.states.get(member) == state:
             return
         self.states[member] = state
@@ -34,13 +34,13 @@ class Lives:
         self._write(member)
 
     def look(self, running: Callable[[str], bool]) -> None:
-        """Notes the members that have ended by themselves."""
+        """Notes the members that have ended unasked."""
         for member, state in self.states.items():
             if state != DOWN and not running(member):
                 self.note(member, DOWN)
 
     def write_to(self, log: LineLog | None) -> None:
-        """From here on, beginning with the states that there are; None: nowhere any more."""
+        """Logs changes from now on, after the present states; None ends the log."""
         self._log = log
         for member in self.states:
             self._write(member)

@@ -1,7 +1,7 @@
-"""Jars by `mvn`: an artifact with all that it needs at run time, into the project's cache.
+"""Jars by `mvn`: an artifact with all its run-time dependencies, into the project's cache.
 
 `mvn` knows its repositories and mirrors from the user's own settings, so nothing here names a host.
-The folder appears by one rename: it is whole or absent, also where two processes fetch at once, or
+The folder appears by one rename: it is whole or absent, even where two processes fetch at once, or
 one is killed half-way.
 """
 
@@ -45,7 +45,7 @@ def pom(artifacts: Sequence[Artifact]) -> str:
 def fetch_jars(
     what: str, artifacts: Sequence[Artifact], target: Path, env: Mapping[str, str] = os.environ
 ) -> None:
-    """Puts the jars into `target`, unless it is there already; StartError where that cannot be."""
+    """Puts the jars into `target`, unless it is there already; StartError where that fails."""
     if target.is_dir():
         return
     mvn = shutil.which("mvn", path=env.get("PATH"))

@@ -1,12 +1,13 @@
 """Ports on 127.0.0.1: free ones for runs, checked ones for `up`.
 
-Free ports are taken below 32768: above it the kernel hands out ports to outgoing connections, and a
-broker that is restarted on "its" port may find a client's socket there.  A socket with SO_REUSEADDR
-is bound for the check as a broker would bind it, so that a port in TIME_WAIT counts as free.
+Free ports are taken below 32768, because the kernel hands out higher ports to outgoing connections,
+and a broker that is restarted on "its" port may find a client's socket there.  For the check a
+socket with SO_REUSEADDR is bound as a broker would bind it, so that a port in TIME_WAIT counts as
+free.
 
-A port whose broker is down for a moment looks free to anyone who asks.  Runs side by side therefore
-need ranges of their own: the setting HIGHWATER_PORTS (such as 20000-26000), which a run's processes
-inherit.  Clusters on ports that somebody asked for hold a lock on each for as long as they run.
+A port whose broker is down for a moment looks free.  Runs side by side therefore need ranges of
+their own: the setting HIGHWATER_PORTS (such as 20000-26000), which a run's processes inherit.
+Clusters on ports given by the user hold a lock on each while they run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _last_given: int | None = None
 
 
 class PortInUse(Exception):
-    """One clear line: which port, for what, and what to do."""
+    """One clear line: the port, its use, and the remedy."""
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -48,10 +49,10 @@ def require_free(port: int, what: str, remedy: str) -> None:
 
 @contextmanager
 def claimed(ports: Sequence[int], folder: Path) -> Iterator[None]:
-    """These ports are the cluster's in `folder`, until the end of the block or of this process.
+    """Claims these ports for the cluster in `folder`, until the block or this process ends.
 
-    Between the look whether a port is free and a broker's bind there, another cluster of this user
-    could take the same look.  Raises PortInUse with that cluster's folder.
+    Between the check of a port and a broker's bind, another cluster of this user could make the
+    same check.  Raises PortInUse with that cluster's folder.
     """
     with ExitStack() as claims:
         for port in ports:
@@ -83,7 +84,7 @@ def _claim(port: int, folder: Path) -> Iterator[None]:
 
 
 def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """The first port that may be given, and the one after the last.  Raises StartError."""
+    """The first usable port, and the one after the last.  Raises StartError."""
     if not (setting := environment.get(SETTING)):
         return LOW, HIGH
     first, _, end = setting.partition("-")
@@ -99,10 +100,10 @@ def share_of_ports(part: int, parts: int) -> str:
 
 
 def free_ports(count: int, without: Collection[int] = ()) -> list[int]:
-    """Distinct ports that are free now, and not among those that are meant for something else.
+    """Distinct ports that are free now, and not in `without`.
 
-    The search starts at a place of this process's own, and goes on from there: clients of a cluster
-    that is gone may still try its ports, and must not find the next cluster there.
+    The search starts at a place of this process's own, and goes on from there, because clients of
+    an ended cluster may still try its ports, and must not find the next cluster there.
     """
     global _last_given
     low, high = port_range()

@@ -7,8 +7,8 @@ a broker keeps its port over restarts, and a cluster over `down` and `up`.
 
 Every broker has three listeners: INTERNAL between brokers, CONTROL for the controller's requests,
 EXTERNAL for clients.  With `links`, each listener is advertised as the port of a proxy, and each
-broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment: brokers
-wait for ZooKeeper by themselves.
+broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment, because
+brokers wait for ZooKeeper themselves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Settings:
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients (`up`); empty: free ones."""
     zookeeper_port: int = 0
-    """A wish: another is taken where it is in use; 0: any."""
+    """A preference: another port is taken where it is in use; 0: any."""
     proxies: bool = False
     program: Program = field(default_factory=Highwater)
     programs: dict[int, Program] = field(default_factory=dict)
@@ -62,10 +62,10 @@ class Settings:
     properties: Mapping[str, str] = field(default_factory=dict)
     """Further broker properties."""
     quick_end: bool = False
-    """Kill everything at the end: nobody will need what a clean shutdown saves."""
+    """Kill everything at the end, because no one needs the data that a clean shutdown saves."""
     internal_topics: bool = False
     """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
-    first group comes after the first fault; left to the first client otherwise, as in Kafka."""
+    first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
@@ -159,7 +159,7 @@ class ProcessCluster(LocalCluster):
         return zookeeper_port, ports
 
     def _earlier_ports(self) -> tuple[int, dict[int, Ports]] | None:
-        """The ports of the cluster that this folder held before, if it had as many brokers."""
+        """The ports of the previous cluster in this folder, if it had as many brokers."""
         try:
             state = json.loads((self.folder / "state.json").read_text())
             ports = {int(n): Ports(**p) for n, p in state["ports"].items()}
@@ -179,13 +179,13 @@ class ProcessCluster(LocalCluster):
     # --- starting and stopping the whole
 
     async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
-        """All members at the same moment; returns when every broker knows every broker."""
+        """Starts all members at once; returns when every broker knows every broker."""
         for member in self.members():
             self._spawn(member)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
     async def stop_all(self, timeout_s: float = 15) -> None:
-        """Brokers by controlled shutdown, then ZooKeeper; SIGKILL for what does not end in time."""
+        """Stops brokers by controlled shutdown, then ZooKeeper; SIGKILL for late processes."""
         self._wanted.clear()
         if self.settings.quick_end:
             timeout_s = 0
@@ -340,7 +340,7 @@ class ProcessCluster(LocalCluster):
             "inter.broker.protocol.version": "2.6",
         }
         if self.settings.profile == "test":
-            # where all brokers stop at once, the last ones have nobody to hand their leaders to
+            # where all brokers stop at once, the last ones have no broker to hand their leaders to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"
         if self.settings.program_of(number).name == "highwater":
             properties["highwater.metrics.port"] = str(ports.metrics)
@@ -368,7 +368,7 @@ class ProcessCluster(LocalCluster):
                 self._require_running(member)
 
     def write_state(self, **further: Any) -> None:
-        """state.json, whole or not at all: `down` and `status` read it."""
+        """Writes state.json, whole or not at all: `down` and `status` read it."""
         state = {
             "supervisor": Pid.of(os.getpid()).as_json(),
             "runtime": self.runtime,
@@ -392,12 +392,12 @@ class ProcessCluster(LocalCluster):
 async def process_cluster(
     settings: Settings, timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[ProcessCluster]:
-    """A running cluster; whatever happens inside, no process is left behind."""
+    """A running cluster; no process is left behind, whatever happens."""
     if settings.internal_topics:
         internal_topics.require_room(settings.properties, settings.brokers)
     with ExitStack() as held:
         lock = held.enter_context(take_lock(settings.folder))
-        kill_listed(settings.folder / "state.json")  # what a supervisor that was killed left behind
+        kill_listed(settings.folder / "state.json")  # left behind by a killed supervisor
         held.enter_context(claimed(settings.external_ports, settings.folder))
         cluster = ProcessCluster(settings, lock)
         cluster.write_state()

@@ -1,4 +1,4 @@
-"""What runs as a broker: Highwater's, or Apache Kafka's (the oracle), from the same properties.
+"""The broker programs: Highwater, or Apache Kafka (the oracle), with the same properties.
 
 Both read one server.properties, so that every verb, fault and check of the harness works on either:
 a check that Apache Kafka does not pass is wrong, or a finding.
@@ -23,10 +23,10 @@ class Program(Protocol):
 
     @property
     def registration_refused(self) -> str:
-        """What a broker prints as it ends because its killed predecessor's znode is still there."""
+        """The line of a broker that ends because its killed predecessor's znode is still there."""
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
-        """Writes what it needs into the broker's folder; returns further properties."""
+        """Writes its own files into the broker's folder; returns further properties."""
 
     def command(self, properties: Path, profile: str) -> list[str]: ...
 
@@ -35,7 +35,7 @@ class Program(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Highwater:
-    """`python -I -m highwater.broker`: -I, so that no module of the user's folder gets in the way.
+    """`python -I -m highwater.broker`: -I, so that no module of the user's folder interferes.
 
     `source` runs the broker from another copy of the source (a test's mutant) instead of the
     installed one.
@@ -70,7 +70,7 @@ class ApacheKafka:
     home: Path
     name: str = "apache"
     jvm: tuple[str, ...] = ("-Xmx400m", "-XX:+UseSerialGC")
-    """Small and quick to start; `apache.SERVER_JVM` is what Kafka's own start script uses."""
+    """Small and quick to start; `apache.SERVER_JVM` has the flags of Kafka's own start script."""
     registration_refused: str = "NodeExistsException"
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
@@ -99,5 +99,5 @@ class ApacheKafka:
 
 
 def _without_kafka_variables() -> dict[str, str]:
-    """The environment, but nothing that a broker would take for a property of its own."""
+    """The environment without variables that a broker would take for properties of its own."""
     return {k: v for k, v in os.environ.items() if not k.startswith("KAFKA_")}

@@ -1,8 +1,8 @@
 """Runs a command once its parent is gone: `python -I -m highwater.cluster.reaper
 COMMAND...`.
 
-The parent holds the other end of standard input; whatever way it ends, this reads the end of it.  A
-parent that ended in order has killed this process first.
+The parent holds the other end of standard input; however the parent ends, this process reads the
+end of input.  A parent that ends in order kills this process first.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""The folder that a run leaves: what is in it, and where.
+"""The contents of the folder that a run leaves.
 
-run.json        who, when, how: `RunInfo` (seed, runtime, topics, counters of the witnesses); it is
-                there from the beginning, and says whether the run came to its end (`finished`)
-history.jsonl   what the clients did and heard: `highwater.verdict.history`
+run.json        `RunInfo` (seed, runtime, topics, counters of the witnesses); it exists from the
+                beginning, and says whether the run came to its end (`finished`)
+history.jsonl   the clients' calls and answers: `highwater.verdict.history`
 faults.jsonl    one line a fault that fired: {"name", "target", "t", "t_ns", "params", "effect",
-                "error"}; `t` is seconds since the workload began; `effect` says what was seen of
-                it, and is null where nothing was (the run is then void: L4).  The verbs that end a
+                "error"}; `t` is seconds since the workload began; `effect` is the visible effect,
+                null where there was none (the run is then void: L4).  The verbs that end a
                 fault (start, resume, heal, release) are lines of their own.
-witness.jsonl   ZooKeeper as a watcher saw it: {"t_ns", "what": "leader" | "isr" | "controller" |
+witness.jsonl   ZooKeeper as a watcher sees it: {"t_ns", "what": "leader" | "isr" | "controller" |
                 "broker", ...}
 cluster/        from each broker's disk, after the run:
   records.jsonl   {"broker", "topic", "partition", "offset", "leader_epoch", "key", "value",
                   "producer_id", "producer_epoch", "sequence"}: every record of every replica (C5)
   epochs.jsonl    {"broker", "topic", "partition", "epoch", "start_offset"}: leader-epoch-checkpoint
-  processes.jsonl {"t_ns", "member", "state": "up" | "paused" | "down"}: the processes, as the
-                  harness started, stopped and saw them
-  sizes.jsonl     {"t_ns", "broker", "topic", "partition", "segment", "size", "was"}: a log became
-                  shorter
+  processes.jsonl {"t_ns", "member", "state": "up" | "paused" | "down"}: the processes as
+                  the harness started, stopped and saw them
+  sizes.jsonl     {"t_ns", "broker", "topic", "partition", "segment", "size", "was"}: a log
+                  became shorter
   broker-N/       its output and its server.properties
 consumed/       *.parquet of an independent consumer (Spark), where there was one
 verdict.json    the outcome: `highwater.verdict`
@@ -39,7 +39,7 @@ class TopicInfo:
     replication_factor: int
     min_insync_replicas: int
     expect_loss: bool = False
-    """True for the acks=1 topic: acknowledged records may be lost there, and must be."""
+    """True for the acks=1 topic: acknowledged records may, and must, be lost there."""
 
 
 @dataclass(slots=True)
@@ -51,28 +51,28 @@ class RunInfo:
     runtime: str
     duration_s: float
     started: str = ""
-    """Wall clock, ISO 8601: for people; everything that is compared uses t_ns."""
+    """Wall clock, ISO 8601, for people; comparisons use t_ns."""
     bootstrap: str = ""
     topics: list[TopicInfo] = field(default_factory=list)
     brokers: list[int] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
-    """not_leader, leader_changes, isr_shrinks, isr_expands, truncated_bytes, controller_moves,
-    hw_below_leo_at_leader_death: what the witnesses counted."""
+    """Counters of the witnesses: not_leader, leader_changes, isr_shrinks, isr_expands,
+    truncated_bytes, controller_moves, hw_below_leo_at_leader_death."""
     cluster_checks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """R2, R5, ...: {"name", "examined", "violations", "examples"}, found by the witnesses."""
+    """R2, R5, ...: {"name", "examined", "violations", "examples"}, from the witnesses."""
     planned_faults: int = 0
     loss_arranged: bool = True
     """Whether a fault was to lose acks=1 records: then a loss must be seen (L4)."""
     healed: bool = False
     """Whether the cluster became whole again (L2) before the final read."""
     problems: list[str] = field(default_factory=list)
-    """What went wrong beside the checks: a process that died unasked, a partition that stayed
+    """Problems beside the checks: a process that died unasked, a partition that stayed
     under-replicated, a final read that did not reach the end."""
     final_read: bool = False
     """Whether the final full read reached the end offsets of all partitions."""
     finished: bool = False
     """Whether the run came to its end: the final read was over, and the brokers' segments were
-    read.  One that was interrupted (Ctrl-C, a killed harness) lacks what the checks look for."""
+    read.  An interrupted run (Ctrl-C, a killed harness) lacks data that the checks need."""
     versions: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,7 +1,7 @@
 """Creates a run's topics, through the controller, past every proxy.
 
-The controller answers once it has decided; the others hear of it after that.  A fault may befall
-the controller in between, so a topic counts as made when every broker that runs knows its leaders.
+The controller answers once it has decided; the others hear of it after that.  A fault may hit the
+controller in between, so a topic counts as made when every running broker knows its leaders.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _DONE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
 class _Refused(ClusterError):
-    """The controller's last word: to ask again changes nothing."""
+    """The controller's final refusal: asking again changes nothing."""
 
 
 async def create_topics(
     cluster: Cluster, topics: list[TopicInfo], timeout_s: float = PATIENCE_S
 ) -> None:
-    """Asks until they are made, and known; ClusterError with what is missing, and at once where the
-    controller's error is one that no retry mends."""
+    """Asks until the topics are made and known; ClusterError with the missing part, and at once
+    where the controller's error is one that no retry mends."""
     topic_class = messages.CreateTopicsRequest.CreatableTopic
     request = messages.CreateTopicsRequest(
         topics=[
@@ -71,14 +71,14 @@ async def create_topics(
 
 
 def _may_yet(cluster: Cluster, code: ErrorCode, topics: list[TopicInfo]) -> bool:
-    """Too few brokers for the replicas may be so because some that run have not registered yet."""
+    """Whether an error may pass: running brokers may not have registered yet."""
     running = sum(cluster.running(broker(number)) for number in cluster.brokers)
     enough = max(topic.replication_factor for topic in topics) <= running
     return code is ErrorCode.INVALID_REPLICATION_FACTOR and enough
 
 
 async def _unknown(cluster: Cluster, topics: list[TopicInfo]) -> str:
-    """Who does not know the leaders of all partitions yet; empty where there is nobody."""
+    """The first broker that lacks a leader of some partition, in words; empty for none."""
     wanted = {topic.name: topic.partitions for topic in topics}
     for number, address in zip(cluster.brokers, addresses(cluster.direct_bootstrap), strict=True):
         if cluster.running(broker(number)) and not cluster.paused(broker(number)):

@@ -1,13 +1,13 @@
-"""Does a broker serve?  One Metadata request over a plain socket, by the standard library alone.
+"""Whether a broker serves: one Metadata request over a plain socket, with no other library.
 
 Health checks run it several times a second while a container starts, and a benchmark measures
-start-up with it, so it must be light to import and must not depend on what it watches: it works on
+start-up with it.  So it must be light to import and must not depend on what it watches: it works on
 any Kafka-compatible broker.
 
 Metadata v1 with an empty list of topics names the live brokers and the controller; the answer is
 small, and every broker since 0.10 knows it.  It comes from the metadata cache, which the controller
-fills by UpdateMetadata: an answer that names the broker itself and a controller says that it has
-registered, and that the controller has reached it.
+fills by UpdateMetadata.  So an answer that names the broker itself and a controller shows that the
+broker has registered, and that the controller has reached it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST_ANSWER = 1 << 20
 
 
 class View(NamedTuple):
-    """What one broker says of the cluster."""
+    """One broker's view of the cluster."""
 
     brokers: dict[int, tuple[str, int]]
     """Live brokers by id, with host and port on the listener that was asked."""
@@ -33,7 +33,7 @@ class View(NamedTuple):
 
 
 def view(host: str, port: int, timeout_s: float = 2.0) -> View:
-    """What the broker at this address says; OSError where none answers, or something else does."""
+    """The view of the broker at this address; OSError where no broker answers."""
     with socket.create_connection((host, port), timeout_s) as sock:
         sock.settimeout(timeout_s)
         sock.sendall(struct.pack(">i", len(_METADATA_V1_NO_TOPICS)) + _METADATA_V1_NO_TOPICS)

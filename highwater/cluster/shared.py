@@ -1,4 +1,4 @@
-"""What the process and the Compose runtime share: addresses, proxies, waiting for brokers."""
+"""The common part of the process and Compose runtimes: addresses, proxies, waits for brokers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from highwater.cluster.lives import Lives
 
 @dataclass(slots=True)
 class Ports:
-    """One broker's, on this machine: listener -> port, and where it finds ZooKeeper."""
+    """One broker's ports on this machine: listener -> port, and the port of its ZooKeeper."""
 
     bound: dict[str, int]
-    """Where the broker itself is reached."""
+    """The broker's own ports."""
     advertised: dict[str, int]
-    """What it tells its clients: a proxy's, where proxies stand between."""
+    """The ports that it tells its clients: the proxies', where there are proxies."""
     zookeeper: int
     metrics: int = -1
-    """Its page of metrics, on Highwater's own brokers."""
+    """The port of its metrics page, on Highwater's own brokers."""
 
 
 class LocalCluster(ABC):
@@ -48,7 +48,7 @@ class LocalCluster(ABC):
 
     @abstractmethod
     def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
-        """ZooKeeper's, and each broker's."""
+        """ZooKeeper's port, and each broker's ports."""
 
     @abstractmethod
     def broker_output(self, number: int) -> str:
@@ -56,7 +56,7 @@ class LocalCluster(ABC):
 
     @abstractmethod
     async def _require_alive(self, numbers: Sequence[int]) -> None:
-        """StartError, with the last words, where one of these brokers has ended."""
+        """Raises StartError, with the last words, where one of these brokers has ended."""
 
     @property
     def bootstrap(self) -> str:
@@ -75,7 +75,7 @@ class LocalCluster(ABC):
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
-        """Where a broker listens itself, beside any proxy."""
+        """A broker's own address, beside any proxy."""
         return "127.0.0.1", self._ports[number].bound[listener]
 
     def members(self) -> list[str]:
@@ -95,7 +95,7 @@ class LocalCluster(ABC):
     async def serve_proxies(
         self, nursery: trio.Nursery, hosts: Sequence[str] = ("127.0.0.1",)
     ) -> None:
-        """On each advertised port, and before ZooKeeper; nothing where there are no links."""
+        """Serves on each advertised port, and before ZooKeeper; does nothing without links."""
         if self.links is None:
             return
         for number, ports in self._ports.items():
@@ -107,7 +107,7 @@ class LocalCluster(ABC):
                 await nursery.start(proxy.serve, port, hosts)
 
     async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
-        """Until each of these brokers serves and knows `known`; StartError where one does not."""
+        """Waits until each of these brokers serves and knows `known`; else StartError."""
         waiting = list(numbers)
         with trio.move_on_after(timeout_s):
             while waiting:

@@ -1,8 +1,8 @@
 """Follows one request through a broker, or its connections, by the /trace of the metrics port.
 
-Every broker is listened to, as nobody knows yet which one leads; the first that has told everything
-about a request ends the trace.  So that there is something to see, a record is produced (acks=all)
-once all of them listen.
+It listens to every broker, because the leader is not known yet; the first broker that has told
+everything about a request ends the trace.  To give it something to trace, a record is produced
+(acks=all) once all of them listen.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to follow: the next request of an API, or connections."""
+    """The thing to follow: the next request of an API, or connections."""
 
     api: str = "Produce"
     connections: bool = False
     topic: str | None = None
-    """Where a record is produced to; None: wait for somebody's."""
+    """The topic to which a record is produced; None: wait for a client's request."""
     seconds: float = 60
 
     @property
@@ -104,7 +104,7 @@ def line_of(number: int, line: Mapping[str, Any]) -> str:
 
 
 def _produce(bootstrap: str, topic: str) -> None:
-    """One record to a topic that is there, over a connection that is there."""
+    """Produces one record to an existing topic, over an open connection."""
     from confluent_kafka import Producer
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "client.id": "highwater-trace"}

@@ -1,13 +1,13 @@
-"""A real ZooKeeper without an installation: where its jars are found, and how it is started.
+"""A real ZooKeeper without an installation: its jars and its start.
 
-Order: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with ZooKeeper's jars, or an unpacked
-release), the project's cache, the jars that PySpark ships, and `mvn`, which fetches the few jars
-into the cache.  Only the jars that are needed go on the class path: opening all 250 of Spark's
-costs half the start-up time.
+The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
+ZooKeeper's jars, or an unpacked release), the project's cache, the jars that PySpark ships, and
+`mvn`, which fetches the few jars into the cache.  Only the needed jars go on the class path:
+opening all 250 of Spark's takes half the start-up time.
 
-It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests): it is killed
-with its processes, whose writes the kernel keeps, and not by loss of power; and brokers that write
-gigabytes beside it held up its first answer for longer than a session lasts.
+It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests).  It is
+killed with its processes, whose writes the kernel keeps, and not by a power loss; and brokers that
+write gigabytes beside it would hold up its first answer for longer than a session lasts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _jars_in(folder: Path) -> str | None:
 
 
 def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
-    """ZooKeeper's jars by the order of the module's docstring."""
+    """ZooKeeper's jars, in the module docstring's order of search."""
     if setting := env.get("HIGHWATER_ZOOKEEPER_HOME"):
         if path := _jars_in(Path(setting)):
             return ZooKeeperJars(path, f"HIGHWATER_ZOOKEEPER_HOME ({setting})")
@@ -115,7 +115,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 
 def _fetch_by_maven(target: Path) -> None:
-    """ZooKeeper's few jars into the cache; another process may do the same at once."""
+    """Fetches ZooKeeper's few jars into the cache; another process may do so at once."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         (Path(work) / "pom.xml").write_text(_POM)

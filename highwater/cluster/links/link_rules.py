@@ -1,17 +1,17 @@
-"""Which traffic passes: cut directions between members, and rules that hold or drop single
+"""The traffic that passes: cut directions between members, and rules that hold or drop single
 messages.
 
 Theory of operation.  A *member* is "broker-1", "zookeeper" or "clients".  A direction is an ordered
-pair of members; `cut` closes it, and every pipe that carries bytes that way stops at once, in the
-middle of a frame if need be.  The bytes are kept, as TCP's retransmission would keep them, and flow
-on after `heal`; a connection that either side gave up meanwhile is gone.  A connection is only made
-while both directions are open, as the kernel's handshake needs both.
+pair of members.  `cut` closes it, and every pipe that carries bytes that way stops at once, even in
+the middle of a frame.  The bytes are kept, as TCP's retransmission would keep them, and flow on
+after `heal`; a connection that either side gave up meanwhile is gone.  A connection is made only
+while both directions are open, because the kernel's handshake needs both.
 
-A *rule* waits for messages: those of one API (or of one ZooKeeper operation, optionally on paths
-that match) on one direction, as request or as answer.  `hold` stops the first such message, and
-with it everything behind it on that connection (a pipe never reorders), until `release`; `drop`
-swallows the message, for ZooKeeper the connection with it.  What a rule did is counted: a fault
-without a visible effect voids the run.
+A *rule* waits for messages in one direction: requests or answers of one API (or of one ZooKeeper
+operation, optionally on paths that match).  `hold` stops the first such message, and with it
+everything behind it on that connection (a pipe never reorders), until `release`.  `drop` swallows
+the message, and for ZooKeeper the connection with it.  The effects of a rule are counted, because a
+fault without a visible effect voids the run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a pipe is about to pass on."""
+    """The message that a pipe is about to pass on."""
 
     source: str
     target: str
@@ -57,8 +57,8 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """`source` and `target` are the message's own: an answer travels from the broker asked to who
-    asked."""
+    """`source` and `target` are the message's own: an answer travels from the broker back to the
+    client."""
 
     action: Action
     api: str
@@ -68,12 +68,12 @@ class Rule:
     path: str = ""
     """A regular expression that one of the znodes must match."""
     limit: int = 1
-    """How many messages it takes; 0: all of them until it is released."""
+    """The number of messages that it takes; 0: all of them until it is released."""
     matched: int = 0
     arrived: int = 0
-    """Of the messages that it held: how many went on."""
+    """The number of its held messages that went on."""
     lost: int = 0
-    """How many did not, as their connection had ended."""
+    """The number that did not, because their connection had ended."""
     released: trio.Event = field(default_factory=trio.Event)
 
     def takes(self, message: Message) -> bool:
@@ -89,7 +89,7 @@ class Rule:
 
 
 class Links:
-    """The state of all links of one cluster, which the proxies obey."""
+    """The state of all links of one cluster, obeyed by the proxies."""
 
     def __init__(self) -> None:
         self._cut: set[tuple[str, str]] = set()
@@ -98,9 +98,9 @@ class Links:
         self.stopped: Counter[tuple[str, str]] = Counter()
         """Pipes and connection attempts that met a cut direction, by direction."""
         self.answers: Counter[tuple[str, str]] = Counter()
-        """(API, error) of answers that carried an error, as far as the proxies read them."""
+        """The number of answers with an error by (API, error), as far as the proxies read them."""
         self.passed: Counter[tuple[str, str]] = Counter()
-        """Messages passed, by (source, target)."""
+        """The number of messages passed, by (source, target)."""
         self.connections: Counter[tuple[str, str]] = Counter()
 
     def _change(self) -> None:
@@ -122,7 +122,7 @@ class Links:
         return sorted(self._cut)
 
     async def wait_open(self, *directions: tuple[str, str]) -> None:
-        """Returns at once where all these directions are open; else when they are."""
+        """Returns when all these directions are open."""
         closed = [d for d in directions if d in self._cut]
         if not closed:
             return
@@ -141,7 +141,7 @@ class Links:
             self.rules.remove(rule)
 
     def rule_for(self, message: Message) -> Rule | None:
-        """The first rule that takes this message, which is thereby counted."""
+        """The first rule that takes this message; counts the message."""
         for rule in self.rules:
             if rule.takes(message):
                 rule.matched += 1
@@ -154,6 +154,6 @@ class Links:
         self.heal()
 
     def answered(self, error: int) -> int:
-        """How many partitions were answered with this error code, as far as the proxies read
+        """The number of partitions answered with this error code, as far as the proxies read
         them."""
         return sum(n for (_, code), n in self.answers.items() if code == str(error))

@@ -1,17 +1,17 @@
 """One TCP proxy in front of one listener of a member; it obeys `Links`.
 
 Theory of operation.  Brokers advertise the proxies' ports, so that peers, the controller and
-clients all come through one; each broker also has a ZooKeeper proxy of its own.  A connection to a
-broker names its source in the first request: every request's header carries a client id, and
+clients all come through one; each broker also has a ZooKeeper proxy of its own.  The first request
+on a connection to a broker names its source: every request's header carries a client id, and
 brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, or the bare number
-that Kafka's controller uses).  Everything else is
-"clients".  So the proxy reads the first frame before it connects onward.
+that Kafka's controller uses).  All others are "clients".  So the proxy reads the first frame before
+it connects onward.
 
-A connection has two pipes.  A pipe reads frames: of each it looks at no more than the first 64 KiB,
-decides (pass, hold, drop), waits while its direction is cut, and passes the bytes on.  A held
-request to ZooKeeper lets pings pass, or the fault would be the end of the session.  An answer is
-matched to its request by the correlation id.  Where the far side refuses the connection, the near
-one is reset, as if it had been refused.
+A connection has two pipes.  A pipe reads at most the first 64 KiB of each frame, decides (pass,
+hold, drop), waits while its direction is cut, and passes the bytes on.  A held request to ZooKeeper
+lets pings pass, because otherwise the fault would be the end of the session.  An answer is matched
+to its request by the correlation id.  Where the far side refuses the connection, the near one is
+reset, as if it had been refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def source_of(client_id: str | None) -> str:
 
 @dataclass(slots=True)
 class _Session:
-    """What both pipes of a connection know."""
+    """The state that both pipes of a connection share."""
 
     source: str
     target: str
@@ -81,9 +81,9 @@ class _Session:
     """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
     zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     shaken: set[Side] = field(default_factory=set)
-    """ZooKeeper: whose handshake is behind us."""
+    """ZooKeeper: the sides whose handshake is over."""
     waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
-    """ZooKeeper: a held request, and those that came after it; only pings overtake them."""
+    """ZooKeeper: a held request and the later ones; only pings overtake them."""
     waiting_changed: trio.Event = field(default_factory=trio.Event)
     _locks: dict[Side, trio.Lock] = field(
         default_factory=lambda: {side: trio.Lock() for side in Side}
@@ -206,7 +206,7 @@ class Proxy:
     async def _until_end(
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
     ) -> None:
-        """Where one pipe ends, so does the connection."""
+        """Ends the connection when one pipe ends."""
         with contextlib.suppress(
             OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
         ):
@@ -237,7 +237,7 @@ class Proxy:
         onward: trio.SocketStream,
         side: Side,
     ) -> None:
-        """One frame through rules and cuts."""
+        """Passes one frame through rules and cuts."""
         way = (session.source, session.target)
         if side is Side.RESPONSE:
             way = way[::-1]
@@ -270,7 +270,7 @@ class Proxy:
             rule.arrived += 1
 
     async def _held_requests(self, session: _Session) -> None:
-        """Sends what waits behind a rule on a ZooKeeper connection, in order, as it is released."""
+        """Sends requests held by a rule on a ZooKeeper connection, in order, on release."""
         while True:
             await session.waiting_changed.wait()
             session.waiting_changed = trio.Event()
@@ -279,7 +279,7 @@ class Proxy:
                 if rule is not None:
                     await rule.released.wait()
                     if rule.action is Action.DROP:
-                        raise Ended  # what was held shall never arrive
+                        raise Ended  # the held request must never arrive
                 await self.links.wait_open((session.source, session.target))
                 async with session.sending(Side.REQUEST):
                     await session.far.send_all(frame)
@@ -327,7 +327,7 @@ class Proxy:
         return None
 
     def _count_errors(self, name: str, api_key: int, version: int, body: memoryview) -> None:
-        """What clients were answered: they hide NOT_LEADER behind their retries."""
+        """Counts errors in answers to clients, which hide NOT_LEADER behind their retries."""
         try:
             position = response_body_position(api_key, version, body)
             answer = decode_response(api_key, version, body[position:])
@@ -363,7 +363,7 @@ def _acks_of_produce(version: int, body: memoryview) -> int:
 
 
 def _reset(stream: trio.SocketStream) -> None:
-    """Closes with a reset, so that the peer learns at once and nothing lingers."""
+    """Closes with a reset, so that the peer knows at once and nothing lingers."""
     with contextlib.suppress(OSError):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     stream.socket.close()

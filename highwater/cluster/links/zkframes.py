@@ -1,8 +1,8 @@
-"""Just enough of ZooKeeper's wire format to know which operation a frame is, and on which znodes.
+"""Just enough of ZooKeeper's wire format to know a frame's operation and znodes.
 
-A frame is an int32 size and a body.  The first frame each way is the session's handshake; then a
-request is xid int32, type int32 and the record of its type, nearly all of which start with the
-path; a ping has xid -2.  A multi is a row of (type int32, done bool, err int32) headers with their
+A frame is an int32 size and a body.  The first frame each way is the session's handshake.  A later
+request is xid int32, type int32 and the record of its type; nearly all records start with the path.
+A ping has xid -2.  A multi is a series of (type int32, done bool, err int32) headers with their
 records, ended by a header with done = 1. Source: zookeeper.jute and MultiTransactionRecord of
 Apache ZooKeeper.
 """
@@ -35,7 +35,7 @@ def _string(body: bytes | memoryview, at: int) -> tuple[str, int]:
 
 
 def _skip_record(body: bytes | memoryview, kind: int, at: int) -> tuple[str, int]:
-    """The path of a multi's record, and where the record ends."""
+    """The path of a multi's record, and the end of the record."""
     path, at = _string(body, at)
     if kind in (1, 15, 19, 21):  # data, acl, flags (and a time to live)
         _, at = _string(body, at)
