@@ -1,17 +1,18 @@
-"""Child processes that never outlive their supervisor, and pids that are never taken for another's.
+"""Child processes that never outlive their supervisor, and pids that are never mistaken for another
+process.
 
 Theory of operation.  A supervisor (`highwater up`, `highwater chaos`, a pytest session) starts
-every process of a cluster itself, from its main thread, each in a session of its own, so that
-Ctrl-C in a terminal reaches the supervisor alone, which then stops the cluster in order.  Where the
-supervisor is killed:
+every process of a cluster itself, from its main thread, each in a session of its own.  So Ctrl-C in
+a terminal reaches only the supervisor, which then stops the cluster in order.  Where the supervisor
+is killed:
 
 * Linux: each child asked the kernel for SIGKILL on its parent's death (PR_SET_PDEATHSIG).  The
   kernel means the *thread* that forked, hence "from its main thread".
 * elsewhere: a watchdog process reads a pipe from the supervisor; when the pipe ends, it kills the
   processes that the state file lists.
 
-A pid is written down together with the start time of its process, and every signal sent by pid
-first checks both: pids are reused, and `highwater down` must never kill a stranger.
+A pid is written down with the start time of its process, and every signal by pid first checks both,
+because pids are reused and `highwater down` must never kill a stranger.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pid:
-    """A process: its number and when it started."""
+    """A process: its number and its start time."""
 
     pid: int
     started: str
@@ -54,7 +55,7 @@ class Pid:
         return cls(pid, _start_time(pid) or "")
 
     def alive(self) -> bool:
-        """Whether this very process still runs (a zombie does not)."""
+        """Whether exactly this process still runs (a zombie does not)."""
         if not self.started or _start_time(self.pid) != self.started:
             return False
         try:
@@ -63,7 +64,7 @@ class Pid:
             return False
 
     def signal(self, number: signal.Signals) -> bool:
-        """Sends a signal if this very process still runs."""
+        """Sends a signal if exactly this process still runs."""
         if not self.alive():
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -72,14 +73,14 @@ class Pid:
         return False
 
     def stopped(self) -> bool:
-        """Whether this very process stands still, by SIGSTOP."""
+        """Whether exactly this process stands still, by SIGSTOP."""
         try:
             return self.alive() and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
         except psutil.Error:
             return False
 
     def end(self, grace_s: float) -> bool:
-        """SIGTERM, and SIGKILL where it still runs after `grace_s`; True if it went by itself."""
+        """SIGTERM, and SIGKILL where it still runs after `grace_s`; True if SIGTERM was enough."""
         if not self.signal(signal.SIGTERM):
             return True
         deadline = time.monotonic() + grace_s
@@ -103,7 +104,7 @@ class Pid:
 
 
 def _start_time(pid: int) -> str | None:
-    """When the process started, as text to compare; None where there is no such process."""
+    """The start time of a process, as text to compare; None where there is no such process."""
     if _LINUX:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
@@ -117,7 +118,7 @@ def _start_time(pid: int) -> str | None:
 
 
 def take_lock(folder: Path) -> IO[str]:
-    """The lock of a cluster's folder; ends with this process.  StartError where it is taken."""
+    """Takes a cluster folder's lock, which ends with this process; StartError if it is taken."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / "lock").open("w")
     try:
@@ -190,20 +191,20 @@ class Child:
             return None
 
     def new_output(self) -> str:
-        """What it printed since it was started."""
+        """Its output since its start."""
         with self.output.open("rb") as file:
             file.seek(self._output_start)
             return file.read().decode(errors="replace")
 
     def last_words(self) -> str:
-        """The line that says why it ended: the last one that is not blank."""
+        """The line that tells why it ended: the last one that is not blank."""
         lines = [line.strip() for line in self.new_output().splitlines() if line.strip()]
         return lines[-1] if lines else "it printed nothing"
 
 
 class Watchdog:
-    """Kills the processes of a state file where its parent is gone; needed only where PDEATHSIG is
-    not."""
+    """Kills the processes of a state file when its parent is gone; needed only where there is no
+    PDEATHSIG."""
 
     def __init__(self, state_file: Path) -> None:
         self._popen: subprocess.Popen[bytes] | None = None
@@ -221,7 +222,7 @@ class Watchdog:
 
 
 def kill_listed(state_file: Path) -> None:
-    """SIGKILL to every process in the state file that is still the one it was."""
+    """Sends SIGKILL to every process in the state file that is still the same one."""
     try:
         state = json.loads(state_file.read_text())
     except (OSError, ValueError):

@@ -6,9 +6,9 @@
         highwater_cluster.kill(highwater_cluster.leader_of("orders", 0))
 
 `highwater_cluster` is one cluster for the whole session, mended after each test: broken members are
-started again, and links are healed.  It is ready once the internal topics are made, so that a test
-may kill a leader first and start its first consumer group after that.  Needs Java 17 (for
-ZooKeeper).  The installed package has an entry point for pytest, so there is nothing to enable.
+restarted, and links are healed.  It is ready once the internal topics are made, so that a test may
+kill a leader and then start its first consumer group.  Needs Java 17 (for ZooKeeper).  The
+installed package has an entry point for pytest, so nothing has to be enabled.
 """
 
 from __future__ import annotations

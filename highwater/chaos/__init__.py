@@ -1,4 +1,4 @@
-"""A run: a cluster under load, faults on schedule or by chance, witnesses, and the verdict.
+"""A run: a cluster under load, scheduled or random faults, witnesses, and the verdict.
 
-`run` goes from an empty folder to the verdict; what judges it is in `highwater.verdict`.
+`run` goes from an empty folder to the verdict; `highwater.verdict` judges it.
 """

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: phases, faults as they fire, and what the clients count."""
+"""The display of a running run: phases, faults as they fire, and the clients' counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUIET_EVERY_S = 5.0
 
 
 class Progress:
-    """On a terminal one line at the bottom lives; elsewhere (a log) counts come every five
+    """Shows one live line at the bottom of a terminal; elsewhere (a log) prints counts every five
     seconds."""
 
     def __init__(self, console: Console | None = None) -> None:

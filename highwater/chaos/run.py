@@ -7,7 +7,7 @@
 Theory of operation.  The cluster is one async context, the workload one process, the faults one
 task; the run is their sequence.  Everything that could make the verdict say too much is written
 down as a problem: a process that died unasked, a cluster that did not become whole, a final read
-that fell short, a fault that could not be seen.
+that fell short, a fault without a visible effect.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class Options:
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
-    """Beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
+    """More workloads beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
     engine: str = "auto"
     properties: dict[str, str] = field(default_factory=dict)
 
 
 def choose_runtime(wish: str) -> str:
-    """`auto` is processes: they need no engine, and every verb works on them."""
+    """`auto` means processes: they need no engine, and every verb works on them."""
     return "process" if wish == "auto" else wish
 
 
@@ -127,7 +127,7 @@ class Run:
         )
 
     async def execute(self) -> Any:
-        """The verdict (`highwater.verdict.Verdict`)."""
+        """Runs it all; gives the verdict (`highwater.verdict.Verdict`)."""
         self.folder.create()
         self.folder.write_info(self.info)
         self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")
@@ -147,7 +147,7 @@ class Run:
         return verdict
 
     async def _break(self, cluster: Cluster) -> None:
-        """Everything between a cluster that serves and a folder that can be checked."""
+        """Goes from a serving cluster to a folder that can be checked."""
         witness_log, sizes_log = (
             LineLog(self.folder.witness),
             LineLog(self.folder.cluster / "sizes.jsonl"),
@@ -170,7 +170,7 @@ class Run:
             self._collect(cluster)
             self.info.finished = True
         finally:
-            with trio.CancelScope(shield=True):  # its thread would outlive a run that is cut short
+            with trio.CancelScope(shield=True):  # its thread would outlive an interrupted run
                 await trio.to_thread.run_sync(witness.close)
             self._count(cluster, witness, sizes, deaths)
             cluster.lives.write_to(None)
@@ -260,7 +260,7 @@ class Run:
         sizes: disk.SizeWitness,
         deaths: DeathWitness,
     ) -> None:
-        """What was seen, into run.json: also where the run breaks off."""
+        """Writes the witnesses' counts into run.json, even where the run breaks off."""
         links = cluster.links
         not_leader = links.answered(ErrorCode.NOT_LEADER_OR_FOLLOWER) if links is not None else 0
         names = ("leader_changes", "isr_shrinks", "isr_expands", "controller_moves")
@@ -280,7 +280,7 @@ class Run:
         (self.folder.cluster / "deaths.jsonl").write_bytes(lines)
 
     def _collect(self, cluster: Cluster) -> None:
-        """Every replica's records and epochs, as they are on disk after the final read."""
+        """Collects every replica's records and epochs from disk after the final read."""
         self.progress.phase("reading the brokers' segments")
         names = {t.name for t in self.topics}
         logs: dict[TopicPartition, dict[int, dict[int, Any]]] = {}
@@ -308,7 +308,7 @@ class Run:
         self.info.cluster_checks[rule] = asdict(found)
 
     async def _check(self) -> Any:
-        """The checks, while the cluster still runs, because Spark reads its topics too."""
+        """Runs the checks while the cluster still runs, because Spark reads its topics too."""
         from highwater.verdict import report, runner
 
         self.progress.phase("checking")
@@ -322,7 +322,7 @@ class Run:
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def _forget_data(self) -> None:
-        """The brokers' data of a valid run: what was in it is in records.jsonl."""
+        """Deletes the brokers' data of a valid run: its content is in records.jsonl."""
         for folder in self.folder.cluster.iterdir():
             for name in ("data",):
                 shutil.rmtree(folder / name, ignore_errors=True)
@@ -334,8 +334,8 @@ async def _within(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
 
 
 async def _settle_often(stage: Stage) -> None:
-    """Where epochs start is read soon after each election: entries without records do not last.
-    A member that ended by itself is noticed here."""
+    """Reads the starts of epochs soon after each election: entries without records do not last.
+    Also notices members that ended unasked."""
     while True:
         stage.cluster.lives.look(stage.cluster.running)
         stage.deaths.settle(stage.zookeeper.partitions)

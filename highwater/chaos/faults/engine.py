@@ -1,8 +1,8 @@
-"""Carries out a schedule, and writes down of each fault what was seen of it.
+"""Carries out a schedule, and writes down the visible effect of each fault.
 
-One entry after the other; an entry with `for` is ended by a task of its own while the schedule goes
-on.  Whatever happens, `mend` brings everything back at the end: paused members run, links are
-whole, dead members are started.
+Entries run one after the other; a task of its own ends an entry with `for` while the schedule goes
+on.  In any case `mend` restores everything at the end: paused members run, links are whole, dead
+members are started.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog
 
 RETRY_S = 30.0
-"""How long a verb whose target is not there yet is tried again."""
+"""The time during which a verb without its target is retried."""
 SILENT = ("wait", "bind")
-"""Entries of a schedule that are no faults: they are only told of where they failed."""
+"""Entries of a schedule that are no faults: they are reported only where they fail."""
 LAST_FAULT_S = 5.0
-"""No fault by chance fires later than this before the end."""
+"""No random fault fires later than this before the end."""
 FELT_S = 30.0
-"""How much longer than it was to last a cut or a held message goes on until it has met anybody."""
+"""The extra time for a cut or a hold that has not met any traffic yet."""
 Progress = Callable[[str], None]
 
 
@@ -41,7 +41,7 @@ class Engine:
         self._open: list[tuple[Fault, Done, int]] = []
 
     async def run(self, schedule: list[Fault], until_s: float) -> None:
-        """Fires the schedule; returns when it is over, its open ends too, but not before
+        """Fires the schedule; returns when it is over, with its open ends, but not before
         `until_s`."""
         self._zero_ns = time.monotonic_ns()
         begun = trio.current_time()
@@ -58,7 +58,7 @@ class Engine:
     async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
         if fault.params.get("until") == "healthy":
             while any(open_.lasts is not None for open_, _, _ in self._open):
-                await trio.sleep(0.05)  # a fault that lasts may not have shown itself yet
+                await trio.sleep(0.05)  # a lasting fault may not have shown itself yet
         t_ns = time.monotonic_ns()
         try:
             done = await self._attempt(fault)
@@ -133,7 +133,7 @@ class Engine:
         self.progress(f"{fault.name} {done.target}: {saw}")
 
     async def mend(self) -> None:
-        """Ends what is still open, and starts what is still down."""
+        """Ends open faults, and starts members that are down."""
         for fault, done, t_ns in list(self._open):
             if done.effect_at_undo or fault.name in ("pause", "stand_still"):
                 await self._end(fault, done, t_ns)

@@ -1,8 +1,8 @@
-"""What each verb may be given: schedules are checked against this before anything starts.
+"""The arguments of each verb: schedules are checked against them before anything starts.
 
-A schedule that names a broker, a partition, an API or an earlier fault that cannot be there would
-otherwise cost a whole run, and end as a fault without a visible effect.  Whether a role is filled
-when the fault fires (`controller`, `leader of safe-0`) only the run can tell.
+A schedule that names an impossible broker, partition, API or earlier fault would otherwise cost a
+whole run, and end as a fault without a visible effect.  Only the run can tell whether a role is
+filled when the fault fires (`controller`, `leader of safe-0`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ ZOOKEEPER_OPERATIONS = frozenset(OPERATIONS.values())
 
 
 class _Wrong(Exception):
-    """What is wrong with one value, without its place."""
+    """The mistake in one value, without its place."""
 
 
 @dataclass(slots=True)
 class Scene:
-    """What a schedule can speak of: cluster, topics, and what earlier entries have named."""
+    """The names that a schedule can use: of the cluster, the topics, and earlier entries."""
 
     brokers: Sequence[int]
     topics: Mapping[str, int]
     """Topic -> partitions."""
     labels: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
-    """Labels of entries that hold or drop messages: what `release` can name."""
+    """Labels of entries that hold or drop messages: `release` can name them."""
 
     def members(self) -> list[str]:
         return [ZOOKEEPER, CLIENTS, *(broker(n) for n in self.brokers)]
@@ -50,7 +50,7 @@ class Scene:
             raise _Wrong(f"no partition {text!r}; there are {known}")
 
     def target(self, text: str, others: bool = False) -> None:
-        """A member or a role that there can be."""
+        """Checks that the target is a possible member or role."""
         text = text.strip()
         lower = text.lower()
         if text.startswith("$"):
@@ -70,7 +70,7 @@ class Scene:
             raise _Wrong(f"no target {text!r}; there are {', '.join(possible)}")
 
     def member(self, text: str) -> None:
-        """A target that is a process of the cluster."""
+        """Checks that the target is a process of the cluster."""
         if text.strip().lower() == CLIENTS:
             raise _Wrong(f"{CLIENTS} are no member that a fault can take away; name a broker")
         if text.lower().startswith("followers of"):
@@ -165,15 +165,15 @@ def _sink(scene: Scene, value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What one verb takes."""
+    """The arguments of one verb."""
 
     target: Callable[[Scene, str], None] | None = None
-    """How a target is checked; None: it takes none."""
+    """The check of a target; None: the verb takes none."""
     must: tuple[str, ...] = ()
     """Fields that have no default; "target" may be one."""
     fields: Mapping[str, Check] = field(default_factory=dict)
     lasts: bool = False
-    """Whether `for` has a meaning: something ends it."""
+    """Whether `for` has a meaning, because something ends the fault."""
 
 
 _PARTITION = Form(Scene.partition, ("target",), {"not": _target, "leader": _leader})
@@ -221,7 +221,7 @@ FORMS: dict[str, Form] = {
 
 
 def check(schedule: Sequence[Fault], scene: Scene) -> None:
-    """Raises ScheduleError at the first entry that cannot mean anything in this scene."""
+    """Raises ScheduleError at the first entry that makes no sense in this scene."""
     for number, fault in enumerate(schedule, 1):
         place = fault.place or f"fault {number}"
         try:
@@ -261,7 +261,7 @@ def _check(fault: Fault, scene: Scene) -> None:
 
 
 def _check_plane(fault: Fault, scene: Scene) -> None:
-    """ZooKeeper's operations go to ZooKeeper and back; Kafka's APIs never."""
+    """Checks the plane: ZooKeeper's operations go to ZooKeeper and back, Kafka's APIs never."""
     api = fault.params["api"]
     ends = {str(fault.params.get(k, "")).strip().lower() for k in ("from", "to")}
     if ZOOKEEPER in ends and api not in ZOOKEEPER_OPERATIONS:

@@ -1,4 +1,4 @@
-"""What a fault is, and how a schedule is written down.
+"""Faults, and the form of a schedule.
 
 A schedule is a list, in JSON (or YAML where PyYAML is installed):
 
@@ -8,12 +8,12 @@ A schedule is a list, in JSON (or YAML where PyYAML is installed):
      "zookeeper", "for": 5}]
 
 `at` is seconds since the workload began, `after` seconds since the previous entry was done (0 where
-neither is given).  `for` ends the fault by itself (start, resume, heal, release), while the
-schedule goes on.  Targets are roles, resolved when the fault fires; `as` gives what was found a
-name for later entries.
+neither is given).  `for` ends the fault after that time (start, resume, heal, release), while the
+schedule goes on.  Targets are roles, resolved when the fault fires; `as` names the resolved target
+for later entries.
 
-The verbs are in `verbs`, targets in `targets`.  The fault specs of Kafka's own Trogdor that have an
-equal here (NetworkPartitionFaultSpec, ProcessStopFaultSpec) are understood by their names and
+The verbs are in `verbs`, targets in `targets`.  Fault specs of Kafka's own Trogdor with an
+equivalent here (NetworkPartitionFaultSpec, ProcessStopFaultSpec) are accepted with their names and
 fields.
 """
 
@@ -47,18 +47,18 @@ class Fault:
     at: float | None = None
     after: float = 0.0
     lasts: float | None = None
-    """`for` in a file: seconds after which it ends by itself."""
+    """`for` in a file: seconds after which the fault ends."""
     label: str = ""
     """`as` in a file."""
     params: dict[str, Any] = field(default_factory=dict)
     optional: bool = False
-    """Left out where the run's time is over."""
+    """Whether it is left out where the run's time is over."""
     place: str = field(default="", compare=False)
-    """Where it stands: the file, and which entry."""
+    """Its place: the file and the entry."""
 
 
 def load(path: Path) -> list[Fault]:
-    """The schedule in a file; ScheduleError with the place where it is wrong."""
+    """The schedule in a file; ScheduleError with the place of a mistake."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -122,7 +122,7 @@ def _fault(entry: dict[str, Any], place: str) -> Fault:
 
 
 def _trogdor(entry: dict[str, Any], place: str) -> list[Fault]:
-    """Kafka's Trogdor fault specs, as far as there is an equal verb."""
+    """Kafka's Trogdor fault specs, where there is an equivalent verb."""
     kind = str(entry["class"]).rsplit(".", 1)[-1].removesuffix("Spec").removesuffix("Fault")
     at = float(entry.get("startMs", 0)) / 1000
     lasts = float(entry.get("durationMs", 0)) / 1000

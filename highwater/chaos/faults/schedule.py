@@ -1,9 +1,8 @@
-"""A schedule from a seed: what must be seen comes first, in an order of the seed's own; then
-chance.
+"""A schedule from a seed: first the required acts, in an order of the seed's own; then random ones.
 
-Between two acts the cluster is given time to become whole, so that each fault meets a cluster that
-it could break, and at most one broker is away at a time: then nothing acknowledged by acks=all may
-be lost, whatever happens.
+Between two acts the cluster gets time to become whole, so that each fault meets a cluster that it
+could break, and at most one broker is away at a time.  So nothing acknowledged by acks=all may be
+lost, whatever happens.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def swap_leader(rng: random.Random, tp: str) -> list[Fault]:
 
 
 def pause_follower(rng: random.Random, tp: str) -> list[Fault]:
-    """Longer than replica.lag.time.max.ms and the session: the ISR shrinks, and expands again."""
+    """Pauses longer than replica.lag.time.max.ms and the session: the ISR shrinks, then expands."""
     return [Fault("pause", f"follower of {tp}", lasts=rng.uniform(4.0, 4.8))]
 
 
@@ -45,14 +44,14 @@ def kill_leader(rng: random.Random, tp: str) -> list[Fault]:
 
 
 def cut_brokers(rng: random.Random, tp: str) -> list[Fault]:
-    """A follower that cannot reach its leader, in both directions or in one."""
+    """Cuts a follower from its leader, in both directions or in one."""
     ends = {"from": f"follower of {tp}", "to": f"leader of {tp}"}
     one_way = rng.random() < 0.5
     return [Fault("cut", lasts=rng.uniform(2.5, 4.0), params={**ends, "one_way": one_way})]
 
 
 def cut_zookeeper(rng: random.Random, tp: str) -> list[Fault]:
-    """Longer than the session: the broker lives on without its znode."""
+    """Cuts for longer than the session: the broker lives on without its znode."""
     ends = {"from": f"leader of {tp}", "to": "zookeeper"}
     return [Fault("cut", lasts=rng.uniform(3.5, 5.0), params=ends)]
 
@@ -62,14 +61,14 @@ def stop_broker(rng: random.Random, tp: str) -> list[Fault]:
 
 
 def hold_answer(rng: random.Random, tp: str) -> list[Fault]:
-    """One answer of a leader to a follower's fetch comes late."""
+    """Delays one answer of a leader to a follower's fetch."""
     ends = {"from": f"leader of {tp}", "to": f"follower of {tp}"}
     more = {"api": "Fetch", "side": "response"}
     return [Fault("hold", lasts=rng.uniform(1.0, 2.5), params={**ends, **more})]
 
 
 def stand_still(rng: random.Random, tp: str) -> list[Fault]:
-    """Brokers, ZooKeeper and clients, mostly for less than a session."""
+    """Stops brokers, ZooKeeper and clients, mostly for less than a session."""
     return [Fault("stand_still", lasts=rng.uniform(0.3, rng.choice([1.2, 1.2, 4.5])))]
 
 
@@ -82,7 +81,7 @@ SHORTEST_ACT_S = 1.0
 
 
 def generate(seed: int, duration_s: float, partitions: list[str]) -> list[Fault]:
-    """The required acts, whatever the duration; then acts by chance, as many as could be needed."""
+    """The required acts, whatever the duration; then random acts, as many as could be needed."""
     rng = random.Random(seed)
     acts = list(REQUIRED)
     rng.shuffle(acts)

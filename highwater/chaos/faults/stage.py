@@ -1,4 +1,4 @@
-"""What verbs act on: the cluster, its links, those who watch, and the workload."""
+"""The objects of verbs: the cluster, its links, the witnesses, and the workload."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from highwater.cluster.run_folder import TopicInfo
 
 
 class WorkloadControl(Protocol):
-    """What verbs may ask of the workload."""
+    """The verbs' requests to the workload."""
 
     async def burst(self, rate: float) -> None:
-        """acks=1 records a second on the lossy topic; 0 goes back to the trickle."""
+        """Sets the acks=1 records a second on the lossy topic; 0 goes back to the trickle."""
 
     def acked_by(self, process_prefix: str) -> int: ...
 
@@ -39,17 +39,17 @@ class Stage:
     names: dict[str, list[str]] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
-    """Members that a fault took away and nothing has started again."""
+    """Members that a fault took away and that have not been restarted."""
     stopped_by_pause: set[str] = field(default_factory=set)
     clients: Callable[[], list[Pid]] = list
-    """The processes of the clients that there are now."""
+    """The processes of the present clients."""
 
     def targets(self, text: str, others_than: list[str] | None = None) -> list[str]:
         running = [n for n in self.cluster.brokers if self.cluster.running(broker(n))]
         return resolve(text, self.zookeeper, running, self.rng, self.names, others_than)
 
     def target(self, fault: Fault, default: str = "") -> str:
-        """The one member that a fault is aimed at."""
+        """The one member at which a fault is aimed."""
         found = self.targets(fault.target or default)
         if len(found) != 1:
             raise ClusterError(f"{fault.name} needs one target, and {fault.target!r} is {found}")
@@ -66,7 +66,7 @@ class Stage:
         return next(t for t in self.topics if t.expect_loss)
 
     def problems(self) -> list[str]:
-        """Why the cluster is not whole: members that are away, partitions that are not fully
+        """The reasons why the cluster is not whole: absent members, partitions that are not fully
         replicated."""
         found = [f"{m} is down" for m in self.cluster.members() if not self.cluster.running(m)]
         missing = set(self.cluster.brokers) - self.zookeeper.brokers
@@ -82,7 +82,7 @@ class Stage:
         return found
 
     async def wait_healthy(self, timeout_s: float) -> list[str]:
-        """Empty once the cluster is whole; else what is still missing after the time."""
+        """Waits until the cluster is whole; gives the problems that remain after the time."""
         with trio.move_on_after(timeout_s):
             while self.problems():
                 await trio.sleep(0.05)

@@ -11,7 +11,7 @@ any broker                   one that runs (chosen by the seed)
 broker other than $L, controller   one that runs and is none of these (chosen by the seed)
 not the controller           one that runs and is not the controller
 other brokers                in `to`: every broker that is not in `from`
-$L                           what an earlier fault called by `as`
+$L                           the target that an earlier fault named by `as`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
 
 
 class View(Protocol):
-    """What a resolver must know."""
+    """The facts that a resolver needs."""
 
     @property
     def partitions(self) -> Mapping[TopicPartition, PartitionState]: ...
@@ -50,7 +50,7 @@ def resolve(
     names: Mapping[str, list[str]],
     others_than: list[str] | None = None,
 ) -> list[str]:
-    """The members that a target names now; ClusterError where there are none."""
+    """The members that a target names now; raises ClusterError where there are none."""
     text = text.strip()
     lower = text.lower()
     if text.startswith("$"):

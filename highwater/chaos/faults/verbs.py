@@ -1,8 +1,8 @@
-"""The verbs.  Each does one thing, waits for its visible effect, and returns what was seen (None:
-nothing).
+"""The verbs.  Each does one thing, waits for its visible effect, and returns that effect (None:
+nothing was seen).
 
 A verb with an end (`for`, or a later entry of the schedule) returns an `Undo`, which reports its
-own effect: of a cut or of a held message it can only be told afterwards whether it met any traffic.
+own effect: only afterwards is it known whether a cut or a held message met any traffic.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from highwater.cluster.links.link_rules import ANY, Action, Rule, Side
 from highwater.kafka.types import TopicPartition
 
 ARRIVAL_S = 5.0
-"""How long a released message may take to go on."""
+"""The most time that a released message may take to go on."""
 SIGNAL_S = 5.0
-"""How long a process may take to stand still, or to go on."""
+"""The most time that a process may take to stand still, or to go on."""
 Effect = str | None
 Led = dict[TopicPartition, PartitionState]
 
 
 @dataclass(slots=True)
 class Done:
-    """What a verb did: to whom, what was seen, and what ends it."""
+    """The result of a verb: its targets, its visible effect, and its undoing."""
 
     target: str
     effect: Effect = None
     undo_name: str = ""
     undo: Callable[[], Awaitable[Effect]] | None = None
     effect_at_undo: bool = False
-    """The effect of the fault itself is only known when it ends."""
+    """The fault's own effect is known only when it ends."""
     felt: Callable[[], bool] | None = None
-    """Whether it has met anybody yet, where only time can tell."""
+    """Whether it has met any traffic yet, where only time can tell."""
 
 
 def parse_tp(text: str) -> TopicPartition:
@@ -60,7 +60,7 @@ async def kill(stage: Stage, fault: Fault) -> Done:
 
 
 async def kill_member(stage: Stage, member: str, led: Led | None = None) -> Effect:
-    """`led`: what a broker led before it was cut off, and may have been replaced."""
+    """`led`: the partitions that a broker led before it was cut off and perhaps replaced."""
     if not stage.cluster.running(member):
         raise ClusterError(f"{member} does not run")
     if led is None:
@@ -127,7 +127,7 @@ async def resume(stage: Stage, fault: Fault) -> Done:
 
 
 async def stand_still(stage: Stage, fault: Fault) -> Done:
-    """The cluster and its clients at once, as on a machine that its host has stopped."""
+    """Stops the cluster and its clients at once, like a machine that its host has stopped."""
     cluster = stage.cluster
     members = [m for m in cluster.members() if cluster.running(m) and not cluster.paused(m)]
     clients = stage.clients()
@@ -159,7 +159,7 @@ async def stand_still(stage: Stage, fault: Fault) -> Done:
 
 
 async def kill_all(stage: Stage, fault: Fault) -> Done:
-    """Every broker at the same moment."""
+    """Kills every broker at the same moment."""
     members = [broker(n) for n in stage.cluster.brokers if stage.cluster.running(broker(n))]
     led = {m: stage.zookeeper.led_by(broker_number(m)) for m in members}
     async with trio.open_nursery() as nursery:
@@ -185,7 +185,7 @@ async def _start_all(stage: Stage) -> Effect:
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         for member in sorted(stage.down):
-            # a start that took too long for a fault has come about meanwhile, or may yet
+            # a start too slow for a fault may be complete by now, or later
             up = stage.cluster.running(member)
             nursery.start_soon(_await_member if up else start_member, stage, member)
     return f"all serve after {trio.current_time() - began:.1f} s"
@@ -209,7 +209,7 @@ async def cut(stage: Stage, fault: Fault) -> Done:
 
 
 async def isolate(stage: Stage, fault: Fault) -> Done:
-    """One broker from all other brokers and from ZooKeeper; clients still reach it."""
+    """Cuts one broker from all other brokers and from ZooKeeper; clients still reach it."""
     member = stage.target(fault)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != member] + [ZOOKEEPER]
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
@@ -251,7 +251,7 @@ async def drop(stage: Stage, fault: Fault) -> Done:
 
 
 async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
-    """`from` and `to` are the message's own: an answer travels from who was asked to who asked."""
+    """`from` and `to` are the message's own: an answer travels back to the requester."""
     params = fault.params
     source, sink = (stage.targets(params[k])[0] if k in params else ANY for k in ("from", "to"))
     rule = Rule(
@@ -278,10 +278,10 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
 
 
 async def release(stage: Stage, fault: Fault) -> Done:
-    """The rule that an earlier fault called by `as`, or all of them.
+    """Releases the rule that an earlier fault named by `as`, or all rules.
 
-    What a connection took along that ended meanwhile is told; with `arrive`, it is no effect where
-    nothing else was held: what the schedule arranged is not there.
+    It reports messages that were lost with their connection.  With `arrive`, such a loss is no
+    effect where nothing else was held, because the arranged message is then not there.
     """
     label = str(fault.params.get("rule", ""))
     if label and label not in stage.rules:
@@ -341,7 +341,7 @@ async def move_controller(stage: Stage, fault: Fault) -> Done:
 
 
 async def expire_session(stage: Stage, fault: Fault) -> Done:
-    """A broker is cut from ZooKeeper until its znode is gone."""
+    """Cuts a broker from ZooKeeper until its znode is gone."""
     member = stage.target(fault)
     done = cut_pairs(stage, [(member, ZOOKEEPER), (ZOOKEEPER, member)])
     number = broker_number(member)
@@ -364,17 +364,17 @@ async def burst(stage: Stage, fault: Fault) -> Done:
 
 
 def _could_be_led_by_others(stage: Stage, tp: TopicPartition) -> bool:
-    """A broker that was just killed may still be in the ISR; one that starts takes its time."""
+    """Whether others could lead: a killed broker may still be in the ISR, so all must live."""
     state, live = stage.zookeeper.partitions[tp], stage.zookeeper.brokers
     return len(state.isr) >= 2 and state.leader in live and set(state.isr) <= set(live)
 
 
 async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
-    """The loss that acks=1 allows: both followers are cut off, the leader acknowledges alone, and
-    dies.
+    """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
+    and dies.
 
-    Once replica.lag.time.max.ms is over, the leader would make the ISR itself alone, and then
-    nobody else may lead: so that write is held back, and dies with its writer.
+    After replica.lag.time.max.ms the leader would make itself the only ISR member, and then no
+    other broker could lead.  So that write is held back, and dies with its writer.
     """
     tp = TopicPartition(stage.lossy.name, 0)
     ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), PATIENCE_S)
@@ -421,13 +421,13 @@ async def lose_unreplicated(stage: Stage, fault: Fault) -> Done:
 
 
 async def bind(stage: Stage, fault: Fault) -> Done:
-    """Does nothing but give who has a role now a name (`as`)."""
+    """Only names the present holder of a role (`as`)."""
     members = stage.targets(fault.target)
     return Done(",".join(members), "bound")
 
 
 async def wait(stage: Stage, fault: Fault) -> Done:
-    """`until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L"."""
+    """Waits `until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L"."""
     until = str(fault.params.get("until", ""))
     within = float(fault.params.get("within", PATIENCE_S))
     if not until:

@@ -1,2 +1,2 @@
-"""Those who watch without taking part: ZooKeeper's znodes, the sizes of logs, the brokers'
-disks."""
+"""The witnesses, which watch without taking part: ZooKeeper's znodes, the sizes of logs, the
+brokers' disks."""

@@ -1,9 +1,9 @@
-"""Deaths of leaders with their HW below their LEO: the moments on which replication is judged.
+"""Deaths of leaders with their HW below their LEO: the moments that test replication.
 
 A leader that dies holds records that no follower has.  The next leader's epoch then starts below
 the dead leader's LEO, and the dead one must truncate when it comes back (KIP-101).  `died` notes
-the LEO on disk of every partition that the broker led; `settle` looks up where the next leader's
-epoch started.
+the LEO on disk of every partition that the broker led; `settle` looks up the start of the next
+leader's epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Death:
     leader_epoch: int
     log_end_offset: int
     next_start: int | None = None
-    """Where the next leader's epoch starts; None while there is no next leader."""
+    """The start of the next leader's epoch; None while there is no next leader."""
 
     @property
     def below(self) -> bool:
@@ -37,7 +37,7 @@ class DeathWitness:
         self.deaths: list[Death] = []
 
     def died(self, broker: int, led: dict[TopicPartition, PartitionState]) -> None:
-        """To be called when the broker is dead and before it is started again."""
+        """Call it when the broker is dead and before it is restarted."""
         for tp, state in sorted(led.items()):
             folder = disk.find_partition(self._data_dirs(broker), tp)
             if folder is not None:
@@ -45,8 +45,8 @@ class DeathWitness:
                 self.deaths.append(Death(broker, tp, state.leader_epoch, leo))
 
     def settle(self, partitions: dict[TopicPartition, PartitionState]) -> None:
-        """Looks up, on the disk of the leader that is there now, where the first later epoch
-        starts."""
+        """Looks up the start of the first later epoch, on the disk of the present
+        leader."""
         for death in self.deaths:
             state = partitions.get(death.tp)
             if death.next_start is not None or state is None or state.leader < 0:

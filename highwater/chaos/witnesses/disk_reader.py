@@ -1,8 +1,8 @@
 """A broker's disk, read from outside: segments, epoch files, log end offsets, and logs that became
 shorter.
 
-Reading beside a running broker is safe: segments are append-only, and a batch that is not whole yet
-is left out.
+Reading beside a running broker is safe: segments are append-only, and an incomplete batch is left
+out.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def _whole_batches(data: bytes) -> Iterator[records.BatchHeader]:
                 return
             yield header
     except (ApiError, ValueError, struct_error):
-        return  # a tail that is torn, or still being written
+        return  # a torn tail, or one still being written
 
 
 def log_end_offset(folder: Path) -> int:
-    """The offset after the last whole batch on disk; an empty segment begins at it."""
+    """The offset after the last whole batch on disk; for an empty segment, its base offset."""
     found = segments(folder)
     if not found:
         return 0
@@ -92,7 +92,7 @@ def epoch_entries(folder: Path) -> list[tuple[int, int]]:
 
 
 def stored_records(folder: Path) -> Iterator[StoredRecord]:
-    """Every record of a replica's segments, control batches apart."""
+    """Every record of a replica's segments, except control batches."""
     for segment in segments(folder):
         data = segment.read_bytes()
         for header in _whole_batches(data):
@@ -120,7 +120,7 @@ class SizeWitness:
     """Looks at the size of every segment 50 times a second, in a thread: a log that became shorter
     was truncated.
 
-    A segment that vanished counts with its whole size where no later one of its partition is left
+    A vanished segment counts with its whole size where no later one of its partition is left
     (truncation removes from the end, retention from the start).
     """
 
@@ -149,7 +149,7 @@ class SizeWitness:
     def look(self) -> None:
         found: dict[tuple[int, TopicPartition, str], int] = {}
         for number, data_dirs in self._brokers.items():
-            with contextlib.suppress(OSError):  # a folder that goes while it is looked at
+            with contextlib.suppress(OSError):  # a folder that vanishes meanwhile
                 for tp, folder in partition_dirs(data_dirs):
                     for segment in segments(folder):
                         found[number, tp, segment.name] = segment.stat().st_size
@@ -162,7 +162,7 @@ class SizeWitness:
             if size is None and newest is not None and newest > place[2]:
                 continue  # deleted by retention
             if size is None and newest is None:
-                continue  # the whole partition went
+                continue  # the whole partition is gone
             if (size or 0) < was:
                 self._shorter(place, was, size or 0)
         self._sizes = found

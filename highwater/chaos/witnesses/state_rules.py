@@ -1,4 +1,4 @@
-"""What the cluster's own state must show: R2, R5, R7, R8, R10, from what the witnesses saw.
+"""The rules of the cluster's own state, R2, R5, R7, R8 and R10, checked on the witnesses' data.
 
 R2   ZooKeeper's leader is in ZooKeeper's ISR, or is -1.
 R5   after re-sync all replicas of a partition hold equal records at equal offsets.
@@ -7,7 +7,7 @@ R8   in an epoch file, epochs and start offsets strictly increase.
 R10  the controller epoch never falls.
 
 The ZooKeeper witness may miss one of two quick changes, so R7 and R10 say less than in simulation;
-what they do find is real.  Pure.
+their findings are real.  Pure.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def epochs_and_leaders(seen: Seen) -> Found:
 
 
 def logs_match(replicas: Mapping[TopicPartition, Mapping[int, Mapping[int, Any]]]) -> Found:
-    """`replicas`: for each partition, for each broker, what stands at each offset."""
+    """`replicas`: for each partition, for each broker, the record at each offset."""
     found = Found("log matching")
     for tp, logs in sorted(replicas.items()):
         offsets = sorted(set().union(*logs.values()))

@@ -2,8 +2,8 @@
 and go.
 
 It is connected past every proxy.  Watches are one-shot: of two changes in quick succession it may
-see only the later one, so its counts are lower bounds, and `leader_epoch` tells how many elections
-there were.
+see only the later one, so its counts are lower bounds, and `leader_epoch` tells the number of
+elections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from highwater.verdict.history import LineLog
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What the partition's state znode says."""
+    """The content of a partition's state znode."""
 
     leader: int
     leader_epoch: int
@@ -36,11 +36,11 @@ class PartitionState:
 
 
 class WitnessError(Exception):
-    """ZooKeeper could not be watched."""
+    """ZooKeeper cannot be watched."""
 
 
 def count_changes(old: PartitionState | None, new: PartitionState) -> list[str]:
-    """Which of the `seen` counters this change of a partition's state counts for."""
+    """The `seen` counters that this change of a partition's state increments."""
     if old is None:
         return []
     counted = []
@@ -54,10 +54,10 @@ def count_changes(old: PartitionState | None, new: PartitionState) -> list[str]:
 
 
 def written_ns(mtime_ms: int, wall_ns: int, monotonic_ns: int) -> int:
-    """When a znode was written, by the monotonic clock of the history.
+    """The time at which a znode was written, by the monotonic clock of the history.
 
     ZooKeeper stamps a write with its wall clock, which is this machine's, in whole milliseconds:
-    the answer may be a millisecond early, never late.
+    the result may be a millisecond early, never late.
     """
     return monotonic_ns - (wall_ns - mtime_ms * 1_000_000)
 
@@ -162,7 +162,7 @@ class ZooKeeperWitness:
             pass
 
     async def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether the condition came true in time."""
+        """Waits; gives whether the condition came true in time."""
         with trio.move_on_after(timeout_s):
             while not condition():
                 await trio.sleep(0.02)

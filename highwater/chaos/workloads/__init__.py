@@ -1,6 +1,5 @@
-"""What real clients do while faults are injected, and what they are told.
+"""Real clients at work while faults are injected, and the answers to them.
 
-The workload is a process of its own (`worker`), so that the harness's proxies and witnesses are
-never slowed by clients that compute in Python; inside it each client is a thread, or has threads of
-its own.
+The workload is a process of its own (`worker`), so that clients that compute in Python never slow
+the harness's proxies and witnesses.  Inside it each client is a thread, or has threads of its own.
 """

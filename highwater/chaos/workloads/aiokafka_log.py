@@ -1,9 +1,9 @@
-"""What the coordinator answered aiokafka about committed offsets, read from aiokafka's own log.
+"""The coordinator's answers to aiokafka about committed offsets, from aiokafka's own log.
 
-aiokafka does not tell its application what OffsetFetch was answered, and from version 2 of it on
+aiokafka does not tell its application the answer to OffsetFetch, and from version 2 of that API on
 does not read an error that stands for the whole answer (docs/client-problems.md).  Its connections
-log each request and answer, as objects: these are taken from there, for G2, which must know whether
-a member that began anew was answered an error or a wrong offset.
+log each request and answer, as objects.  They are taken from there for G2, which must know whether
+a member that began again got an error or a wrong offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Write = Callable[..., None]
 class OffsetFetchAnswers(logging.Handler):
     """Writes one `offset_fetch` line for each partition: ok with the offset (-1: none), or fail.
 
-    A log of another form than that of aiokafka 0.14 yields no lines, hence no evidence.
+    A log in another form than aiokafka 0.14's yields no lines, hence no evidence.
     """
 
     def __init__(self, write: Write) -> None:
@@ -31,11 +31,11 @@ class OffsetFetchAnswers(logging.Handler):
         self._write = write
         self._asked: dict[tuple[Any, ...], Any] = {}
         self.refused = 0
-        """Answers so far with an error for the whole."""
+        """The number of answers so far with an error for the whole answer."""
 
     @classmethod
     def follow(cls, write: Write) -> OffsetFetchAnswers:
-        """From now on, in this process."""
+        """Follows aiokafka's log in this process, from now on."""
         made = cls(write)
         logger = logging.getLogger(LOGGER)
         logger.setLevel(logging.DEBUG)

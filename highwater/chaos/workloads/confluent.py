@@ -20,7 +20,7 @@ _NAMES = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_O
 
 
 def _quiet(*_: object) -> None:
-    """Errors of single connections are librdkafka's own business; endings tell what matters."""
+    """Ignores errors of single connections, which librdkafka handles; the endings matter."""
 
 
 def _common(bootstrap: str, name: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _silent_logger() -> Any:
 
 
 class ConfluentProducer(PacedProducer):
-    """A fatal error ends an instance."""
+    """A producer; a fatal error ends an instance."""
 
     def __init__(
         self, recorder: Recorder, topic: Topic, pace: Pace, *, acks: int, name: str
@@ -101,7 +101,7 @@ class ConfluentProducer(PacedProducer):
 
 
 class ConfluentConsumer(TopicsReader):
-    """By assign."""
+    """A consumer that assigns its partitions itself."""
 
     def work(self) -> None:
         reader = Reader(self.recorder, self.name, CLIENT)
@@ -116,7 +116,7 @@ def new_consumer(bootstrap: str, name: str) -> confluent_kafka.Consumer:
     return confluent_kafka.Consumer(
         {
             **_common(bootstrap, name),
-            "group.id": name,  # required, but nothing joins a group: partitions are assigned
+            "group.id": name,  # required, though no client joins a group: partitions are assigned
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 200,
@@ -135,7 +135,7 @@ def assign_all(consumer: confluent_kafka.Consumer, reader: Reader, topics: list[
 def poll_once(
     consumer: confluent_kafka.Consumer, reader: Reader, timeout_s: float
 ) -> dict[tuple[str, int], int]:
-    """One poll into the history; the next offset of each partition that had records."""
+    """Polls once into the history; gives the next offset of each partition that had records."""
     poll_id = reader.poll_invoke()
     try:
         messages = consumer.consume(500, timeout_s)
@@ -163,7 +163,7 @@ def poll_once(
 
 
 def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> list[str]:
-    """Reads every partition from its start to its end; what could not be read, in words."""
+    """Reads every partition from its start to its end; gives the failures in words."""
     name = "final-confluent-kafka"
     reader = Reader(recorder, name, CLIENT)
     consumer = new_consumer(recorder.spec.bootstrap, name)

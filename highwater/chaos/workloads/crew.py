@@ -1,7 +1,7 @@
 """Consumer groups in a chaos run: members come, leave and crash while the faults go on (G2-G4).
 
-One group of each kind of client reads the safe topic.  The members write files of their own, as
-they are killed; what they say is added to the run's history when it is over.
+One group of each kind of client reads the safe topic.  The members write files of their own,
+because they are killed; their lines are added to the run's history at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLIENTS = ("kafka-python", "confluent-kafka")
 AT_FIRST, AT_MOST = 2, 3
 EVERY_S = 3.0
 OPERATIONS_FROM = 1 << 40
-"""Above whatever the other clients of the run have numbered."""
+"""Above all operation numbers of the run's other clients."""
 
 
 class Crew:
@@ -39,7 +39,7 @@ class Crew:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs the groups until cancelled."""
         for group in self.groups:
             for _ in range(AT_FIRST):
                 await trio.to_thread.run_sync(group.join)
@@ -60,13 +60,13 @@ class Crew:
                 _leave(group, self._random.choice(members))
 
     def pids(self) -> list[Pid]:
-        """Of the members that there are now."""
+        """The processes of the present members."""
         return [
             Pid.of(m.process.pid) for g in self.groups for m in [*g.members.values()] if m.alive
         ]
 
     def stop(self) -> list[str]:
-        """All members leave; what went wrong, in words."""
+        """Makes all members leave; gives the problems in words."""
         problems = []
         with self._lock:
             self._stopped = True
@@ -81,14 +81,14 @@ class Crew:
             group.end()
 
     def add_to(self, history: Path) -> None:
-        """Appends the members' lines to the run's history, which nobody writes to any more."""
+        """Appends the members' lines to the run's history, which has no other writer any more."""
         with history.open("rb") as lines:
             count = sum(1 for _ in lines)
         with history.open("a", encoding="utf-8") as out:
             for number, group in enumerate(self.groups, 1):
                 for line in group.lines():
                     if line["f"] in ("assigned_all", "leaving"):
-                        continue  # for the harness alone
+                        continue  # only for the harness
                     out.write(json.dumps(self._line(line, number * OPERATIONS_FROM, count)) + "\n")
                     count += 1
 

@@ -1,11 +1,10 @@
-"""One member of a consumer group, as a process of its own: it can be killed like any other.
+"""One member of a consumer group, as a process of its own: it can be killed.
 
     python -m highwater.chaos.workloads.group_member SETTINGS.json
 
-It reads, commits after each poll, and writes down what happened to it: assignments (with the
-committed offsets that it was told), records, commits, what it was answered about committed offsets.
-TERM makes it leave its group.  Each member has a file of its own; `group_history` makes one history
-of them.
+It reads, commits after each poll, and writes down what happens: assignments (with the committed
+offsets that it was told), records, commits, and answers about committed offsets. TERM makes it
+leave its group.  Each member has a file of its own; `group_run` makes one history of them.
 
 The three Python clients share this program; Java's is Apache Kafka's VerifiableConsumer.
 """
@@ -32,7 +31,7 @@ Record = tuple[int, int, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What it is told."""
+    """The settings of a member."""
 
     client: str
     process: str
@@ -45,7 +44,7 @@ class Member:
 
 
 class Diary:
-    """Lines of the history, each in the file before the next thing happens."""
+    """The member's history lines, each in the file before the next event."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -85,7 +84,7 @@ class Diary:
             )  # fmt: skip
 
     def assignment(self, partitions: Iterable[int]) -> None:
-        """All that it has now: for the harness, which waits for it (not part of the history)."""
+        """Writes the whole assignment for the harness, which waits for it; no part of the history."""
         self.write("assigned_all", "ok", partitions=sorted(partitions))
 
     def polled(self, records: Sequence[Record]) -> None:
@@ -97,7 +96,7 @@ class Diary:
             )  # fmt: skip
 
     def begin(self, f: str, offsets: dict[int, int]) -> dict[int, int]:
-        """Invoke lines; gives the operation of each partition."""
+        """Writes invoke lines; gives the operation of each partition."""
         operations = {partition: self.op() for partition in offsets}
         for partition, op in operations.items():
             offset = offsets[partition] if f == "commit" else None
@@ -119,7 +118,7 @@ def _text(key: bytes | None) -> str | None:
 
 
 def positions(records: Iterable[Record]) -> dict[int, int]:
-    """What to commit after these."""
+    """The offsets to commit after these records."""
     found: dict[int, int] = {}
     for partition, offset, _, _ in records:
         found[partition] = max(found.get(partition, 0), offset + 1)
@@ -127,7 +126,7 @@ def positions(records: Iterable[Record]) -> dict[int, int]:
 
 
 def _settings(member: Member) -> dict[str, Any]:
-    """As kafka-python and aiokafka name them."""
+    """The settings under the names of kafka-python and aiokafka."""
     return {
         "bootstrap_servers": member.bootstrap,
         "client_id": member.process,
@@ -179,7 +178,7 @@ def kafka_python(member: Member, diary: Diary) -> None:
         try:
             # shorter ones may lose an assignment (docs/client-problems.md)
             polled = consumer.poll(1000)
-        except KafkaError as error:  # a connection that broke while it looked for the coordinator
+        except KafkaError as error:  # its connection broke while it looked for the coordinator
             if not error.retriable:
                 raise
             continue
@@ -239,7 +238,7 @@ def confluent(member: Member, diary: Diary) -> None:
     def revoked(*_: Any) -> None:
         pending.clear()
 
-    # one record a call: what `consume` gathers may be from before a rebalance
+    # one record a call: a batch from `consume` may hold records from before a rebalance
     consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     while not diary.stopping:
         message = consumer.poll(0.2)
@@ -273,7 +272,7 @@ def _commit(
     operations = diary.begin("commit", offsets)
     try:
         commit(offsets)
-    except Exception as error:  # nobody knows what became of it; the group goes on
+    except Exception as error:  # its outcome is unknown; the group goes on
         diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
         return
     diary.end("commit", operations, offsets)
@@ -291,7 +290,7 @@ async def aiokafka(member: Member, diary: Diary) -> None:
         async def on_partitions_revoked(self, revoked: Any) -> None: ...
 
         async def on_partitions_assigned(self, assigned: Any) -> None:
-            # it fetches while this waits for an answer: nothing may be asked before it is noted
+            # it fetches while this waits for an answer, so note the assignment first
             coordinator = consumer._coordinator
             for tp in sorted(assigned):
                 diary.write(

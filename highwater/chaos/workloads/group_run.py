@@ -1,9 +1,9 @@
-"""Consumer groups under way: members as processes that join, leave and crash, and one history.
+"""Running consumer groups: members as processes that join, leave and crash, and one history.
 
 A `GroupRun` is one group on one topic.  Each member writes a file of its own (`group_member`;
-Java's members print, and a thread of ours writes that down), so that kill -9 takes nothing of what
-happened before.  `collect` makes one history.jsonl of all of them, in the order of their clock,
-for the checks G2, G3 and G4.
+Java's members print, and a thread of ours writes that down), so that kill -9 loses no earlier
+event. `collect` makes one history.jsonl of all of them, in the order of their clock, for the checks
+G2, G3 and G4.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GroupRun:
         return Running(member, process, reader)
 
     def leave(self, number: int) -> None:
-        """The member says goodbye to its group, and ends."""
+        """Makes the member leave its group and end."""
         running = self.members.pop(number)
         running.process.send_signal(signal.SIGTERM)
         try:
@@ -133,7 +133,7 @@ class GroupRun:
             running.reader.join(END_S)
 
     def dead(self) -> list[str]:
-        """Members that ended by themselves, and their last words."""
+        """Members that ended unasked, and their last words."""
         return [
             f"{r.member.process} ended with {r.process.returncode}: "
             + Path(r.member.out).with_suffix(".log").read_text(errors="replace")[-500:]
@@ -144,7 +144,7 @@ class GroupRun:
     # ------------------------------------------------------------------------- what they say
 
     def lines(self) -> list[dict[str, Any]]:
-        """All of them, in the order of the clock; operations are numbered through."""
+        """All members' lines, in the order of the clock; operations get numbers of one series."""
         found = []
         for number, path in enumerate(sorted(self.folder.glob(f"{self.group}-*.jsonl"))):
             for line in _whole_lines(path):
@@ -155,7 +155,7 @@ class GroupRun:
         return sorted(found, key=lambda line: int(line["t_ns"]))
 
     def owners(self) -> dict[int, str]:
-        """Who was assigned each partition last, of the members that are running."""
+        """The running member to which each partition was last assigned."""
         found: dict[int, tuple[int, str]] = {}
         for running in self.members.values():
             own: dict[int, int] = {}
@@ -176,7 +176,7 @@ def collect(run: Path, groups: list[GroupRun]) -> int:
         for number, group in enumerate(groups):
             for line in group.lines():
                 if line["f"] in ("assigned_all", "leaving"):
-                    continue  # for the harness alone
+                    continue  # only for the harness
                 for name in ("op", "poll_id"):
                     if name in line:
                         line[name] += number * 1_000_000_000
@@ -191,7 +191,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):  # the last one of a killed member may be torn
+        if line.endswith(b"\n"):  # a killed member's last line may be torn
             yield json.loads(line)
 
 
@@ -199,7 +199,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _write_down(source: IO[bytes], member: Member) -> None:
-    """VerifiableConsumer's lines as ours, until it ends."""
+    """Converts VerifiableConsumer's lines to ours, until it ends."""
     operations = 0
     with Path(member.out).open("a", encoding="utf-8", buffering=1) as out:
 

@@ -58,7 +58,7 @@ class KafkaPythonProducer(PacedProducer):
         sender.abandon()
 
     def _send(self, producer: Any, sender: Sender) -> bool:
-        """False where this instance cannot go on."""
+        """Sends a record; False where this instance cannot go on."""
         partition = sender.sequence % self.topic.partitions
         op, key, value = sender.invoke(self.topic, partition)
         try:

@@ -1,8 +1,8 @@
-"""Highwater's own trio client: the one that tells everything.
+"""Highwater's own trio client: the one that reports everything.
 
-Its producer knows how often a record was sent and what an error proves, its consumer sees the HW
-and LSO of every answer, and asks for end offsets besides (C13).  Each runs trio in a thread of its
-own.
+Its producer knows the number of attempts for a record and whether an error is proof; its consumer
+sees the HW and LSO of every answer, and asks for end offsets as well (C13).  Each runs trio in a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _cluster(recorder: Recorder, client_id: str) -> Cluster:
 
 
 class NativeProducer(PacedProducer):
-    """Idempotent, acks=all."""
+    """An idempotent producer with acks=all."""
 
     def send_as(self, process: str) -> None:
         trio.run(self._send_as, process)
@@ -76,7 +76,7 @@ class NativeProducer(PacedProducer):
                 partition=partition,
                 report=_reporter(sender, op),
             )
-        except (ApiError, OSError) as error:  # it never got as far as a batch
+        except (ApiError, OSError) as error:  # it never reached a batch
             name = error.code.name if isinstance(error, ApiError) else type(error).__name__
             sender.error(op, name, proven=True)
 
@@ -100,9 +100,9 @@ def _reporter(sender: Sender, op: int) -> Callable[[Delivery], None]:
 
 
 class NativeConsumer(TopicsReader):
-    """Lists end offsets every second, too.
+    """A consumer that also lists end offsets every second.
 
-    Under read_committed the end that is listed is the LSO.
+    Under read_committed the listed end is the LSO.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class NativeConsumer(TopicsReader):
         cluster.close()
 
     async def _list_offsets(self) -> None:
-        """A client of its own, so that a slow answer delays no poll."""
+        """Lists offsets with a client of its own, so that a slow answer delays no poll."""
         name = f"{self.name}-offsets"
         cluster = _cluster(self.recorder, name)
         consumer = Consumer(cluster, read_committed=self.read_committed)
@@ -145,7 +145,7 @@ class NativeConsumer(TopicsReader):
 
 
 async def poll_once(consumer: Consumer, reader: Reader) -> None:
-    """One poll into the history."""
+    """Polls once into the history."""
     poll_id = reader.poll_invoke()
     try:
         fetches = await consumer.poll(0.2)
@@ -178,7 +178,7 @@ async def poll_once(consumer: Consumer, reader: Reader) -> None:
 
 
 async def list_end(consumer: Consumer, reader: Reader, tp: TopicPartition) -> int | None:
-    """Where the partition ends, and under read_committed its LSO; into the history."""
+    """Asks for a partition's end (under read_committed its LSO), into the history."""
     which = "stable" if consumer.read_committed else "latest"
     op = reader.recorder.writer.new_id()
     reader.list_offsets(*tp, which, op)
@@ -201,7 +201,7 @@ async def _read_to(
     reader = Reader(recorder, name, CLIENT)
     ends: dict[TopicPartition, int] = {}
     for tp in tps:
-        # whatever was left open is aborted by its time-out: then the LSO is the end (T7)
+        # the time-out aborts open transactions: then the LSO is the end (T7)
         while tp not in ends and time.monotonic() < deadline:
             end, whole_end = await list_end(consumer, reader, tp), await list_end(whole, reader, tp)
             if end is not None and whole_end is not None and end >= whole_end:
@@ -223,7 +223,7 @@ async def _read_to(
 
 
 async def final_reads(recorder: Recorder, topics: list[Topic], timeout_s: float) -> list[str]:
-    """Everything, and everything that is committed; what could not be read, in words."""
+    """Reads all records, and all committed records; gives the failures in words."""
     tps = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
     deadline = time.monotonic() + timeout_s
     problems = await _read_to(recorder, tps, deadline, committed=True)

@@ -1,4 +1,4 @@
-"""How often a producer sends: a rate, which stands still while no rate is set."""
+"""A producer's pace: a rate, which stands still while no rate is set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Between a client and the history: names operations, counts them, and ends each exactly once.
 
-Every `send` has an invoke line and one ending.  What has no ending when the run stops is ended as
-`info` (_UNFINISHED): nobody knows.
+Every `send` has an invoke line and one ending.  An operation without an ending when the run stops
+is ended as `info` (_UNFINISHED): its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What the workload's process is told on its command line (a JSON file)."""
+    """The settings of the workload's process (a JSON file on its command line)."""
 
     run: str
     seed: int
@@ -120,7 +120,7 @@ class Sender:
             fields = self._open.pop(op, None)
         if fields is None:
             return
-        if offset < 0:  # acknowledged without an offset (a duplicate, or acks=0): no place is known
+        if offset < 0:  # acknowledged without an offset (a duplicate, or acks=0): place unknown
             more["error"] = "_NO_OFFSET"
             self.recorder.count(self.process, "unknown", "_NO_OFFSET")
             self._write(INFO, fields, more)
@@ -131,8 +131,8 @@ class Sender:
     def error(
         self, op: int, error: str, attempts: int = 0, *, proven: bool | None = None, **more: Any
     ) -> None:
-        """`attempts`: how often it was sent, 0 where the client does not say (it may have retried);
-        `proven`: the client itself knows whether anything may have been appended.
+        """`attempts`: the number of attempts, 0 where the client does not tell (it may have
+        retried); `proven`: the client itself knows whether anything may have been appended.
         """
         with self._lock:
             fields = self._open.pop(op, None)
@@ -148,7 +148,7 @@ class Sender:
         self.recorder.writer.write(self.process, self.client, "send", type_, **{**fields, **more})
 
     def abandon(self) -> None:
-        """Ends what is open: its outcome will never be known."""
+        """Ends open operations: their outcome will never be known."""
         for op in list(self._open):
             self.error(op, "_UNFINISHED")
 
@@ -181,7 +181,7 @@ class Reader:
         return poll_id
 
     def poll_end(self, poll_id: int, n: int, error: str | None = None) -> None:
-        """Of an empty poll, or of a failed one."""
+        """Ends an empty or a failed poll."""
         if error is not None:
             self._write("poll", INFO, poll_id=poll_id, op=poll_id, n=0, error=error)
         elif n == 0:
@@ -215,7 +215,7 @@ class Reader:
         )
 
     def list_offsets(self, topic: str, partition: int, which: str, op: int, **end: Any) -> None:
-        """An invoke line without `offset` and `error`, an ending with one of them."""
+        """Writes an invoke line without `offset` and `error`, or an ending with one of them."""
         type_ = OK if "offset" in end else INFO if "error" in end else INVOKE
         self._write(
             "list_offsets",

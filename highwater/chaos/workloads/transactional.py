@@ -1,14 +1,14 @@
-"""Transactions under way: tellers that move money, and a copier, both by librdkafka.
+"""Running transactions: tellers that move money, and a copier, both by librdkafka.
 
-* A **teller** has a transactional id.  Each of its transactions takes from one account (a partition
-  of `bank`) what it gives to the other, and is committed, aborted, or left alone.  Now and then
-  another instance takes the transactional id over while the first one goes on, not knowing: what it
-  does from then on must come to nothing (T4).
+* A **teller** has a transactional id.  Each of its transactions moves an amount from one account (a
+  partition of `bank`) to the other, and is committed, aborted, or left alone.  Now and then
+  another instance takes over the transactional id while the first one goes on, not knowing: its
+  later actions must have no effect (T4).
 * The **copier** reads `copy-in` and writes each value to `copy-out`, in transactions with its
-  offsets.  It crashes now and then, and begins again from what is committed (T5).
+  offsets.  It crashes now and then, and begins again from the committed offsets (T5).
 
 Every send names its transaction; `init_txn` and `end_txn` are operations of their own.  A commit
-that did not succeed for certain is `info`: whether it was done is for the checks to find out.
+without a certain success is `info`: the checks find out whether it was done.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from highwater.verdict.history import INFO, INVOKE, OK
 BANK, COPY_IN, COPY_OUT = "bank", "copy-in", "copy-out"
 TELLERS = 2
 TIMEOUT_MS = 10_000
-"""transaction.timeout.ms: what is left alone is aborted by then."""
+"""transaction.timeout.ms: an abandoned transaction is aborted by then."""
 CALL_S = 5.0
 GIVE_UP_S = 40.0
 PAUSE_S = 0.05
 HIJACKED_AFTER_S = 6.0
-"""At the latest: however slow the cluster is, each id has a second owner."""
+"""The latest time of a hijack, so that each id has a second owner even on a slow cluster."""
 DRAIN_S = 60.0
 END_S = 2 * GIVE_UP_S + DRAIN_S
-"""An operation under way, a zombie's, and what is left to copy."""
+"""Time for a running operation, a zombie's operation, and the rest of the copies."""
 
 
 class Ended(Exception):
-    """This instance cannot go on: it is fenced, or nobody knows what became of its transaction."""
+    """This instance cannot go on: it is fenced, or its transaction's outcome is unknown."""
 
 
 class Instance:
@@ -66,7 +66,7 @@ class Instance:
         )
 
     def _operation(self, f: str, call: Callable[[], Any], **fields: Any) -> None:
-        """With its lines; the call is repeated while its error says that this is safe."""
+        """Makes a call with its lines; repeats it while its error says that this is safe."""
         writer = self.recorder.writer
         op = writer.new_id()
         common = {"op": op, "phase": "run", "transactional_id": self.id, **fields}
@@ -132,7 +132,7 @@ class Instance:
         )
 
     def transact(self, work: Callable[[], bool]) -> bool:
-        """`work` says whether to commit; True where it was committed.  Raises Ended."""
+        """Runs a transaction; `work` says whether to commit.  True if committed; raises Ended."""
         try:
             self.begin()
             if work():
@@ -150,7 +150,7 @@ class Instance:
         return False
 
     def close(self) -> None:
-        with suppress(KafkaException):  # it is fenced, and says so once more
+        with suppress(KafkaException):  # it is fenced, and says so again
             self._producer.flush(0.1)
         self.sender.abandon()
 
@@ -218,7 +218,7 @@ class Teller(Client):
 
 
 class Copier(Client):
-    """Consumes, writes, commits both as one; until it is stopped and has copied everything."""
+    """Consumes, writes, and commits both as one, until stopped and done with all copies."""
 
     def __init__(self, recorder: Recorder, source: Topic, target: Topic) -> None:
         super().__init__(recorder, "copier")
@@ -242,8 +242,8 @@ class Copier(Client):
                 time.sleep(PAUSE_S)
 
     def _instance(self, process: str) -> bool:
-        """True where it was stopped, and has copied everything; raises where it has to begin
-        again."""
+        """Runs one instance; True where it was stopped and has copied everything; raises where it
+        has to begin again."""
         instance = Instance(self.recorder, process, self.id)
         consumer = Consumer(
             {
@@ -269,7 +269,7 @@ class Copier(Client):
             consumer.close()
 
     def _resume(self, consumer: Consumer) -> dict[int, int]:
-        """Where the group is, once nobody else can move it: our producer has fenced them all."""
+        """The group's offsets, once no other can move them: our producer has fenced them all."""
         places = [TopicPartition(self.source.name, p) for p in range(self.source.partitions)]
         found = consumer.committed(places, timeout=GIVE_UP_S)
         for place in found:
@@ -304,7 +304,7 @@ class Copier(Client):
             return self.random.random() >= 0.05
 
         if not instance.transact(work):
-            raise Ended  # read the same again
+            raise Ended  # the next instance reads the same again
         positions |= moved
 
     def _done(self, consumer: Consumer, positions: dict[int, int]) -> bool:

@@ -13,8 +13,8 @@ output:
     {"do": "exit"}                the history is closed, and the process ends      "closed"
 
 An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second; "late"
-names the clients that did not end in time, "problems" what could not be read.  At the end of
-its standard input the process ends too, because the harness is gone.
+names the clients that did not end in time, "problems" the partitions that could not be read.  When
+its standard input ends, the process ends too, because the harness is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import HistoryWriter
 
 TRICKLE = 10.0
-"""acks=1 records a second on the lossy topic, so that there is something below its HW."""
+"""acks=1 records a second on the lossy topic, so that it has records below its HW."""
 
 
 def read_spec(path: Path) -> Spec:
@@ -129,8 +129,8 @@ class Workload:
             time.sleep(0.25)
 
     def stop(self) -> None:
-        """Producers flush, copiers copy what is left; consumers get a moment to see what was
-        acknowledged last.
+        """Stops the clients: producers flush, copiers copy the rest; consumers get a moment to see
+        the last acknowledged records.
         """
         late = self._end(self.producers, self.spec.delivery_timeout_s + 5)
         if self.transactional:
@@ -142,7 +142,7 @@ class Workload:
         self.tell("stopped", late=late)
 
     def _end(self, clients: list[Client], within_s: float) -> list[str]:
-        """Those that did not end in time."""
+        """Ends clients; gives those that did not end in time."""
         for client in clients:
             client.stopping.set()
         deadline = time.monotonic() + within_s
@@ -168,7 +168,7 @@ class Workload:
         self.tell("closed", **asdict(self.recorder.counts))
 
     def obey(self, order: dict[str, Any]) -> bool:
-        """False after the last one."""
+        """Carries out an order; False after the last one."""
         match order["do"]:
             case "burst":
                 self.lossy_pace.rate = float(order["rate"]) or TRICKLE
@@ -183,7 +183,7 @@ class Workload:
 
 
 def _tell_why() -> None:
-    """What a client says of itself goes to workload.log: why a consumer began anew, say."""
+    """Sends clients' own logs to workload.log: why a consumer began again, for example."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -1,4 +1,4 @@
-"""What the workload's clients have in common: each works in a thread of its own until it is told to
+"""The common part of the workload's clients: each works in a thread of its own until it is told to
 stop.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Client(ABC):
-    """`thread.start()` begins it; it ends soon after `stopping` is set."""
+    """A client; `thread.start()` begins it, and it ends soon after `stopping` is set."""
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self.recorder = recorder
@@ -28,7 +28,7 @@ class Client(ABC):
 
 
 class PacedProducer(Client):
-    """Sends at a pace; an error that ends one instance of it makes way for the next one."""
+    """Sends at a pace; when an error ends one instance of it, the next one begins."""
 
     def __init__(self, recorder: Recorder, topic: Topic, pace: Pace, name: str) -> None:
         super().__init__(recorder, name)
@@ -43,7 +43,7 @@ class PacedProducer(Client):
 
     @abstractmethod
     def send_as(self, process: str) -> None:
-        """One instance, which has this name in the history: until it is stopped or fails."""
+        """Runs one instance, with this name in the history, until it is stopped or fails."""
 
 
 class TopicsReader(Client):

@@ -18,7 +18,7 @@ from highwater.child_processes import Pid
 
 
 class WorkloadDied(Exception):
-    """The workload's process ended before it was told to."""
+    """The workload's process ended unasked."""
 
 
 class Workload:
@@ -100,7 +100,7 @@ class Workload:
         )
 
     async def close(self) -> None:
-        """Ends the process, however it is."""
+        """Ends the process, whatever its state."""
         with trio.CancelScope(shield=True):
             await self._stdin.aclose()
             self._popen.kill()

@@ -6,10 +6,10 @@ in for it", as `log.roll.hours` stands in for `log.roll.ms`.  The Python propert
 effective value.
 
 Each property's row holds all that is known of it; the rows are in one module for each area
-(`server_rows`, `log_rows`, …), and those of `unbuilt_rows` are not built.  `property_table` has them
-all by name.  `sources` merges files, environment and flags, `checks` says which values are allowed,
-and `listeners` reads the listener properties.  Unknown properties are kept in `originals` with a
-warning, as in Kafka (`KafkaConfig`, `AbstractConfig`).
+(`server_rows`, `log_rows`, …), and those of `unbuilt_rows` are not built.  `property_table` has
+them all by name.  `sources` merges files, environment and flags, `checks` says which values are
+allowed, and `listeners` reads the listener properties.  Unknown properties are kept in `originals`
+with a warning, as in Kafka (`KafkaConfig`, `AbstractConfig`).
 """
 
 from __future__ import annotations
