@@ -2,8 +2,8 @@
 
 The same batches go to each side (`keyed`), into a topic that is not compacted yet.  Then the topic
 becomes a compacted one, and the clock runs until the broker's cleaner-offset-checkpoint has reached
-the active segment.  What is left is read from the segments themselves: its offsets must be those
-that the load itself says, and so the same on both sides.
+the active segment.  The remaining records are read from the segments themselves: their offsets must
+be those that the load computes, and so the same on both sides.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Plan:
 
 @dataclass(slots=True)
 class Compacted:
-    """What one side did in one round."""
+    """One side's result of one round."""
 
     seconds: float
     memory_mib: float
-    """The most that broker and cleaner took while they cleaned."""
+    """The most memory of broker and cleaner during the cleaning."""
     idle_mib: float
-    """Just before."""
+    """The memory just before."""
     slowest_ms: float
-    """The longest that the broker took to answer an ApiVersions request meanwhile."""
+    """The broker's slowest answer to an ApiVersions request meanwhile."""
     kept: list[int]
     clean_point: int
 
@@ -127,7 +127,7 @@ async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Pro
 
 
 async def _ask(host: str, port: int, waits: list[float]) -> None:
-    """A small request every now and then; how long each took."""
+    """Sends a small request now and then; adds the time of each to `waits`."""
     connection = await ClientConnection.open(RealNetwork(), host, port, "highwater-bench")
     while True:
         began = time.monotonic()

@@ -1,9 +1,9 @@
-"""`highwater bench connections`: what idle connections cost, in memory and to the busy ones.
+"""`highwater bench connections`: the cost of idle connections in memory and to busy ones.
 
 Theory of operation.  One broker.  100 connections produce small batches at a fixed rate, which an
-otherwise idle machine serves easily, and their latencies are noted; first alone, then beside 4,900
-connections that were opened, have asked for the versions, and are silent.  The broker's PSS before
-and after those were opened, divided by their number, is the memory of one.
+otherwise idle machine serves easily, and their latencies are noted: first alone, then beside 4,900
+connections that were opened, have asked for the versions, and are silent.  The growth of the
+broker's PSS through those, divided by their number, is the memory of one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Found:
 
     @property
     def ratio(self) -> float:
-        """p99 of the busy ones beside the idle ones, over that alone."""
+        """p99 of the busy connections beside idle ones, divided by their p99 alone."""
         alone, beside = (percentile(o.latency_ms, 0.99) for o in (self.alone, self.beside))
         return beside / alone
 
@@ -77,7 +77,7 @@ async def run(plan: Plan, folder: Path, progress: Progress) -> Found:
     settings = Settings(folder / "cluster", brokers=1, quick_end=True)
     async with process_cluster(settings) as cluster:
         await create_topic(cluster, _TOPIC, [1])
-        await _busy(plan, cluster, 3)  # what is used first is slower
+        await _busy(plan, cluster, 3)  # the first use is slower
         alone = await _busy(plan, cluster, plan.seconds)
         progress(f"alone: {_summary(alone)}")
         pid = cluster.pid(broker(1))
@@ -110,7 +110,7 @@ async def _busy(plan: Plan, cluster: ProcessCluster, seconds: float) -> Outcome:
 
 
 def _open_idle(address: tuple[str, int], count: int, stack: ExitStack) -> None:
-    """Connections as a client has them: the versions are asked for, and nothing after that."""
+    """Opens connections as a client does: they ask for the versions, and then nothing."""
     request = ApiVersionsRequest(client_software_name="idle", client_software_version="1")
     body = request_header(18, 3, 1, "idle") + bytes(encode_request(request, 3))
     frame = len(body).to_bytes(4, "big") + body

@@ -1,8 +1,8 @@
-"""`highwater bench control`: what many partitions cost the controller, and how long it takes.
+"""`highwater bench control`: the cost of many partitions to the controller, and the time.
 
 Theory of operation.  Each side in turn, alone: three brokers of the profile `test`, as processes.
-One CreateTopics asks for all partitions of a topic.  Measured: the time to its answer, the time
-until every broker names a leader for every partition, and the CPU that brokers and ZooKeeper used
+One CreateTopics asks for all partitions of a topic.  Measured are the time to its answer, the time
+until every broker names a leader for every partition, and the CPU that brokers and ZooKeeper use
 meanwhile.  Then the cluster gets more partitions, and the controller is killed with -9; measured is
 the time until both survivors name a live leader for every partition.
 """
@@ -83,7 +83,7 @@ async def _one(plan: Plan, cluster: ProcessCluster, found: Found) -> None:
         await create(cluster, "more", plan.failover - plan.create, plan.replicas)
         await until_led(cluster, plan.failover, set(cluster.brokers))
     controller = (await metadata(cluster.address(cluster.brokers[0]), [])).controller_id
-    await trio.sleep(2)  # followers have caught up, and nothing is under way any more
+    await trio.sleep(2)  # by then followers have caught up, and nothing is in flight
     began = time.monotonic()
     await cluster.kill(broker(controller))
     total = max(plan.create, plan.failover)
@@ -113,7 +113,7 @@ async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas:
 
 
 async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
-    """Every live broker names a live leader for so many partitions."""
+    """Waits until every live broker names a live leader for so many partitions."""
     waiting = sorted(live)
     seen = 0
     with trio.move_on_after(WAIT_S):

@@ -1,19 +1,19 @@
 """`highwater bench control-plane`: LeaderAndIsr and topic deletion on a broker with a full queue.
 
-Theory of operation.  Two brokers; the one that is not the controller is loaded by real work alone:
+Theory of operation.  Two brokers; the one that is not the controller carries a load of real work:
 600 connections and more, each with one acks=all Produce of 1 MiB outstanding, so that its request
-channel is full (500) and the rest of the connections stand stalled.  Each round has a topic of its
-own for the load and one to delete.
+channel is full (500) and the other connections are stalled.  Each round has a topic of its own for
+the load and one to delete.
 
-*Deletion*: the real controller's StopReplica has to get through; the time is DeleteTopics'.
-*Demotion*: the benchmark speaks as the controller, so that the moment of sending is known: one
-LeaderAndIsr, on a connection that is open, gives the loaded partition to the other broker.  Each of
-the load's connections notes when it hears NOT_LEADER_OR_FOLLOWER; what had been queued before it
-and was appended is acknowledged first, which is what the isolation is to spare.  The queue's length
-is read off the metrics right before.
+*Deletion*: the real controller's StopReplica has to get through; the time is that of DeleteTopics.
+*Demotion*: the benchmark acts as the controller, so that the moment of sending is known.  One
+LeaderAndIsr, on an open connection, gives the loaded partition to the other broker.  Each of the
+load's connections notes when it gets NOT_LEADER_OR_FOLLOWER; requests that were queued before and
+appended are acknowledged first, which the isolation is to spare.  The queue's length is read from
+the metrics right before.
 
 Two arms: the control plane's own listener, channel and handler; and the setting left empty, so that
-all share the data plane.
+all requests share the data plane.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Found:
     refused_ms: list[float] = field(default_factory=list)
     deleted_ms: list[float] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
-    """The queue's length as LeaderAndIsr was sent."""
+    """The queue's length when LeaderAndIsr was sent."""
     never: int = 0
-    """Connections that did not hear of it in time."""
+    """The number of connections that did not hear of it in time."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class Found:
 
 
 async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Found]:
-    """Each arm alone, one after the other."""
+    """Runs each arm alone, one after the other."""
     found = {}
     for arm in plan.arms:
         results = found[arm] = Found()
@@ -134,7 +134,7 @@ async def _round(
 
 
 async def _full(cluster: ProcessCluster, loaded: int) -> int:
-    """Waits until the queue is full; its length then."""
+    """Waits until the queue is full; gives its length."""
     port = cluster.metrics_port(loaded)
     length = 0
     with trio.move_on_after(60):
@@ -145,7 +145,7 @@ async def _full(cluster: ProcessCluster, loaded: int) -> int:
 
 
 class _Sender:
-    """Speaks to the loaded broker as the controller does, where the controller does."""
+    """Acts as the controller to the loaded broker, at the controller's listener."""
 
     def __init__(self, connection: ClientConnection, loaded: int, epochs: tuple[int, int]) -> None:
         self._connection = connection
@@ -163,7 +163,7 @@ class _Sender:
         self._connection.close()
 
     async def give_away(self, topic: str) -> None:
-        """The partition goes to the other broker."""
+        """Gives the partition to the other broker."""
         other = 3 - self._loaded
         state = control.LeaderAndIsrPartitionState(
             partition_index=0,
@@ -218,7 +218,7 @@ def table(found: Mapping[str, Found]) -> str:
 
 
 def times_apart(found: Mapping[str, Found]) -> float | None:
-    """How far shared and separate are apart at p99; None where one of them was not run."""
+    """The p99 ratio of shared to separate; None where one of them was not run."""
     if SEPARATE not in found or SHARED not in found:
         return None
     shared, separate = (percentile(found[a].refused_ms, 0.99) for a in (SHARED, SEPARATE))
@@ -226,7 +226,7 @@ def times_apart(found: Mapping[str, Found]) -> float | None:
 
 
 def plot(found: Mapping[str, Found]) -> str:
-    """An SVG: the share of connections that were told, over the time since LeaderAndIsr (log)."""
+    """An SVG: the share of informed connections over the time since LeaderAndIsr (log)."""
     width, height, left, bottom = 720, 360, 60, 40
     low, high = 1.0, max(max(f.refused_ms) for f in found.values()) * 1.2
 

@@ -1,15 +1,16 @@
-"""`highwater bench failover`: how long a partition takes no writes when its leader is killed.
+"""`highwater bench failover`: the time without writes to a partition whose leader is killed.
 
 Theory of operation.  Three brokers of the profile `test`, as processes.  Each client (see `writes`)
 writes without pause to the one partition of a topic of its own, acks=all, with default settings.
-One broker leads all these partitions; it is killed with -9.  For each client counts the time from
-the kill to the end of the longest pause between two acknowledgements that ends after it: what comes
-first may have been on its way already.  Then the broker is started again, and once everything is in
-sync, the next is killed.  Each kill finds new clients: one that has seen the last kill may still
-wait out its back-off (up to ten seconds in librdkafka) before it tries that broker again.
+One broker leads all these partitions; it is killed with -9.  For each client the result is the time
+from the kill to the end of the longest pause between two acknowledgements that ends after it:
+earlier acknowledgements may have been in flight already.  Then the broker is restarted, and once
+everything is in sync, the next one is killed.  Each kill has new clients: one that has seen the
+last kill may still wait out its back-off (up to ten seconds in librdkafka) before it tries that
+broker again.
 
-Three kinds: the leader alone dies; the leader that is the controller as well; and (`swap`) nobody
-dies, and the leader is moved by reassignment and preferred election.
+Three kinds: only the leader dies; the leader dies and is the controller as well; and (`swap`) no
+broker dies, and the leader is moved by reassignment and preferred election.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Writer:
-    """A writer process, and when it was told what."""
+    """A writer process and its output, with times."""
 
     client: str
     topic: str
@@ -96,7 +97,7 @@ class Writer:
             self.errors.append(rest)
 
     def pause_ms(self, since_ns: int) -> float:
-        """From `since` to the end of the longest pause that ends after it."""
+        """The time from `since` to the end of the longest pause that ends after it."""
         before = [t for t in self.acks_ns if t <= since_ns]
         times = [before[-1] if before else since_ns, *(t for t in self.acks_ns if t > since_ns)]
         _, end = max((b - a, b) for a, b in pairwise(times))
@@ -158,7 +159,9 @@ class Bench:
         self.pauses_ms.setdefault((kind, writer.client), []).append(pause_ms)
 
     async def _place(self, kind: str) -> int:
-        """All in sync, and one broker leads every writer's partition; its number."""
+        """Waits until all is in sync and one broker leads every writer's partition; gives its
+        number.
+        """
         await self._until(self._whole, "all replicas in sync")
         controller = (await self._metadata()).controller_id
         others = [n for n in self.cluster.brokers if n != controller]
@@ -194,7 +197,7 @@ class Bench:
         )
 
     async def _flowing(self, since_ns: int) -> None:
-        """Every writer was acknowledged some more after that."""
+        """Waits until every writer has more acknowledgements after that time."""
 
         async def flows() -> bool:
             return all(
@@ -230,7 +233,7 @@ async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Be
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Medians and worst of each client; the first side is ours."""
+    """Gives medians and worst of each client; the first side is ours."""
     home = apache.home() if "java" in plan.clients or len(sides) > 1 else None
     found: list[dict[tuple[str, str], list[float]]] = []
     errors: list[str] = []

@@ -1,8 +1,8 @@
-"""`highwater bench fetch-wait`: what fetch.min.bytes costs a reader where the data is all there.
+"""`highwater bench fetch-wait`: the cost of fetch.min.bytes where all data is there.
 
 One broker a side, both up at once and asked in turn.  A client reads from the start of a partition
-that holds enough beyond what it reads, so that nobody waits at its end.  With fetch.min.bytes above
-max.partition.fetch.bytes each fetch takes its whole max_wait_ms, in Kafka too; else nobody waits.
+that holds more than it reads, so that no fetch waits at its end.  With fetch.min.bytes above
+max.partition.fetch.bytes each fetch takes its whole max_wait_ms, in Kafka too; else none waits.
 "segments" asks a log of many small segments by hand.
 """
 
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def written(self) -> int:
-        """Records, so that min_bytes are left after the last one that is read."""
+        """The number of records written, so that min_bytes are left after the last one read."""
         return self.records + 2 * max(self.min_mib) * MIB // RECORD_BYTES
 
 
@@ -80,7 +80,7 @@ def around(min_mib: Sequence[int]) -> Iterator[Limits]:
 
 
 def too_slow(rows: Sequence[Row]) -> list[str]:
-    """The rows in which ours takes more than 1.5 times as long, and more than 50 ms longer."""
+    """The rows in which ours takes over 1.5 times as long, and over 50 ms longer."""
     return [
         row.what
         for row in rows
@@ -89,7 +89,7 @@ def too_slow(rows: Sequence[Row]) -> list[str]:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Milliseconds, ours first.  Raises BenchFailed."""
+    """Gives rows in milliseconds, ours first.  Raises BenchFailed."""
     async with AsyncExitStack() as stack:
         clusters = [
             (side.name, await stack.enter_async_context(side.cluster(1, _PROPERTIES)))
@@ -135,7 +135,7 @@ async def _fill(plan: Plan, cluster: ProcessCluster) -> None:
 
 
 def _produce(bootstrap: str, topic: str, records: int, value: bytes) -> None:
-    """In batches as the Java producer's defaults make them; each of a small segment's alone."""
+    """Produces batches like the Java producer's defaults; each record of a small segment alone."""
     from confluent_kafka import Producer
 
     whole = topic == WHOLE
@@ -185,7 +185,7 @@ def _librdkafka(bootstrap: str, limits: Limits, records: int) -> float:
 
 
 def kcat_program() -> str:
-    """Raises BenchFailed where it is not installed."""
+    """The path of kcat; raises BenchFailed where it is not installed."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         raise BenchFailed(
@@ -195,7 +195,7 @@ def kcat_program() -> str:
 
 
 def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
-    """From its start to its end."""
+    """The time of one kcat process, start to end."""
     program = kcat_program()
     began = time.monotonic()
     _output(
@@ -209,7 +209,7 @@ def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
 
 
 def _java(bootstrap: str, limits: Limits, records: int) -> float:
-    """ConsumerPerformance's own fetch.time.ms: without the start of the JVM, and of the group."""
+    """ConsumerPerformance's own fetch.time.ms: without the start of the JVM and of the group."""
     with tempfile.TemporaryDirectory() as work:
         config = Path(work) / "consumer.properties"
         config.write_text(f"fetch.min.bytes={limits.min_bytes}\n")

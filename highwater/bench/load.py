@@ -2,10 +2,10 @@
 
     python -I -m highwater.bench.load '{"bootstrap": ..., "topic": ..., ...}'
 
-It produces through librdkafka for a moment (connections, metadata), flushes, then produces the
-measured bytes, or for the measured time where that is over first, and flushes again: the clock
-stops when the last record is acknowledged.  Delivery reports come for failures alone, because a
-Python call per record would measure Python; one failure makes the whole load fail.
+It produces through librdkafka for a moment (connections, metadata) and flushes.  Then it produces
+the measured bytes, or for the measured time if that ends first, and flushes again: the clock stops
+when the last record is acknowledged.  Delivery reports come only for failures, because a Python
+call per record would measure Python; one failure makes the whole load fail.
 
 Prints one JSON line: {"records", "seconds"}.
 """

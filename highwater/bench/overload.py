@@ -1,13 +1,13 @@
-"""`highwater bench overload`: three times what a broker can serve, and what stays of it.
+"""`highwater bench overload`: three times the load that a broker can serve.
 
-Theory of operation.  One broker with queued.max.request.bytes set.  First it is asked what it can
-serve: many connections, each with one Produce outstanding.  Then three times as many requests a
-second fall due, whether it answers or not; beside them clients announce huge requests and send them
-slowly, and slow readers fetch what was written a kilobyte at a time.  Every half second the
-broker's PSS is read.  At the end: the memory stayed under its bound (what the broker held idle, the
-bytes set, one largest request, and a fixed allowance for everything that is no request); every
-offset that was acknowledged is in the log; and five seconds after the load has ended, a light load
-is served as it was before.
+Theory of operation.  One broker with queued.max.request.bytes set.  First its capacity is measured:
+many connections, each with one Produce outstanding.  Then three times as many requests a second
+fall due, whether it answers or not.  Beside them clients announce huge requests and send them
+slowly, and slow readers fetch the records a kilobyte at a time.  Every half second the broker's PSS
+is read.  At the end three things must hold.  The memory stayed under its bound (the idle broker's
+memory, the bytes set, one largest request, and a fixed allowance for everything that is no
+request). Every acknowledged offset is in the log.  And five seconds after the load has ended, a
+light load is served as before.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TOPIC, _PROBE = "overload", "probe"
 _MIB = 1 << 20
 _SIZE = Struct(">i")
 _KEPT = {"retention.bytes": str(4 << 30), "segment.bytes": str(256 << 20)}
-"""Ten minutes of it are more than a disk needs to hold; what is lost shows in the end offset."""
+"""A disk need not hold all of ten minutes; a lost record shows in the end offset."""
 ALLOWANCE_MIB = 64
-"""For all that is no request: connections, their sockets' half-read bytes, answers, metrics."""
+"""Allowance for everything but requests: connections, half-read bytes, answers, metrics."""
 RECOVERY_S = 5.0
 
 
@@ -157,7 +157,7 @@ async def _overload(plan: Plan, cluster: ProcessCluster, found: Found) -> Outcom
 
 
 async def _probe(cluster: ProcessCluster) -> float:
-    """p99 of a light load."""
+    """The p99 of a light load."""
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _PROBE, 10, 1000, rate=100, seconds=3)
     async with pressing(pressure) as running:
@@ -168,7 +168,7 @@ async def _probe(cluster: ProcessCluster) -> float:
 
 
 async def _read_slowly(address: tuple[str, int]) -> None:
-    """Asks for much, and takes a kilobyte of it every tenth of a second."""
+    """Asks for much, and reads a kilobyte of it every tenth of a second."""
     partition = FetchPartition(TopicPartition(_TOPIC, 0), -1, 0, -1, 0, 8 * _MIB)
     fetch = FetchRequest(-1, 100, 1, 8 * _MIB, 0, 0, -1, [partition], [], "")
     body = request_header(1, 11, 1, "slow") + build_fetch(fetch, 11)
@@ -185,7 +185,7 @@ async def _read_slowly(address: tuple[str, int]) -> None:
 
 
 async def _send_huge(plan: Plan, address: tuple[str, int]) -> None:
-    """The largest requests that may be, a piece at a time."""
+    """Sends the largest allowed requests, a piece at a time."""
     frame = memoryview(produce_frame(_TOPIC, plan.huge_mib * _MIB - 4096))
     while True:
         try:

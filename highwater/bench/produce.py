@@ -2,15 +2,15 @@
 
 Theory of operation.  Each side is a cluster of the process runtime in a folder of its own, with
 Kafka's own defaults (the profile `kafka`).  First each side is started and stopped some times
-alone, for the time to ready.  Then both stay up; their brokers' memory is read while they idle; and
-for each batch size the load goes to one side and then to the other, each time to a new topic.  It
-is deleted afterwards, and the next load waits until its files are gone: else one side's data fills
-the memory that the other side's page cache needs.
+alone, for the time to ready.  Then both stay up.  Their brokers' memory is read while they idle.
+For each batch size the load goes to one side and then to the other, each time to a new topic.  The
+topic is deleted afterwards, and the next load waits until its files are gone, because otherwise one
+side's data fills the memory that the other side's page cache needs.
 
-A load ends after so many megabytes, the same for both sides and few enough for the page cache: from
-the moment that the kernel begins to write back (at a tenth of the memory that is dirty, by default)
-the disk would be measured, and the faster side gets there first.  Where that happens all the same,
-the progress says so.  Free memory is made page cache before each load (see `warm_memory`).
+A load ends after so many megabytes, the same for both sides and few enough for the page cache. Once
+the kernel begins to write back (when a tenth of the memory is dirty, by default), the disk would be
+measured, and the faster side gets there first.  If that still happens, the progress says so. Free
+memory is made page cache before each load (see `warm_memory`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) 
 
 
 def _written_back_mb() -> float:
-    """What the kernel has written to disks since its start; 0 where it does not say."""
+    """The megabytes that the kernel has written to disks since its start; 0 where unknown."""
     try:
         counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     except OSError:
@@ -122,7 +122,7 @@ def _written_back_mb() -> float:
 
 
 async def _until_gone(folder: Path, topic: str) -> None:
-    """Folders of a deleted topic are renamed first (<topic>-<partition>.<id>-delete)."""
+    """Waits until a deleted topic's folders are gone, also renamed (<partition>.<id>-delete)."""
     with trio.move_on_after(60):
         while any(folder.glob(f"broker-*/data/{topic}-*")):
             await trio.sleep(0.05)

@@ -1,12 +1,12 @@
-"""`highwater bench purgatory`: what a delayed operation costs, at a thousand and at a million.
+"""`highwater bench purgatory`: the cost of a delayed operation among a thousand or a million.
 
-Theory of operation.  The broker's own purgatory and timing wheel, in this process, under a clock of
-the benchmark's.  For each number pending: operations are inserted (watched under one of 1,000 keys,
-time-outs spread over a minute), a tenth of them is completed by their key, as a HW that moves does
-it, and the rest expires by their time-out.  The time of each is divided by the number; the promise
-of a timing wheel is that the quotient stays.  One access to memory is measured beside it: a million
-operations do not fit into a processor's caches, whatever holds them.  Memory is what Python's
-allocator holds more (with at most 100,000 pending, as it is slow while it is watched).
+Theory of operation.  The broker's own purgatory and timing wheel run in this process, under a clock
+of the benchmark's.  For each number pending: operations are inserted (watched under one of 1,000
+keys, time-outs spread over a minute), a tenth of them is completed by key, as by a moving HW, and
+the rest expires by time-out.  The time of each part is divided by the number; the promise of a
+timing wheel is that the quotient stays.  One access to memory is measured beside it: a million
+operations do not fit into a processor's caches, whatever holds them.  Memory is the growth of
+Python's allocator (with at most 100,000 pending, because it is slow under watch).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Found:
 
 
 def run(sizes: Sequence[int], rounds: int, progress: Progress) -> list[Found]:
-    """The best of the rounds for each size: what disturbs only makes it slower."""
+    """The best of the rounds for each size, because disturbances only slow it down."""
     found = []
     for size in sizes:
         measured = [_measure(size) for _ in range(rounds)]
@@ -100,7 +100,7 @@ def _measure(size: int) -> Found:
 
     operations = _operations(size, random.Random(1))
     gc.collect()
-    gc.disable()  # a collection in between would be counted for whoever it hits
+    gc.disable()  # a collection in between would count for the part that it hits
     try:
         began = time.perf_counter()
         for op in operations:
@@ -137,9 +137,9 @@ def _measure(size: int) -> Found:
 
 
 def _touch(operations: Sequence[_Operation]) -> float:
-    """Nanoseconds to read one attribute of each, in the order in which they were completed.
+    """The nanoseconds to read one attribute of each, in the order of completion.
 
-    What grows here with the number is the time of the memory, which every access below pays.
+    Growth with the number here is the time of the memory, which every access below pays.
     """
     began = time.perf_counter()
     for op in operations:
@@ -148,7 +148,7 @@ def _touch(operations: Sequence[_Operation]) -> float:
 
 
 def _memory(size: int) -> float:
-    """Bytes for each operation and all that refers to it."""
+    """The bytes of each operation and all that refers to it."""
     purgatories = Purgatories(lambda: 0)
 
     def respond(_: Response) -> None: ...

@@ -1,9 +1,9 @@
-"""`highwater bench rebalance`: how long a group is without an owner for some partition.
+"""`highwater bench rebalance`: the time that some partition of a group has no owner.
 
-One group of librdkafka's consumers on three brokers, with records coming in all the time.  Measured
-by the members' own clocks, which are the machine's:
+One group of librdkafka's consumers on three brokers, while records come in all the time.  It is
+measured by the members' own clocks, which are the machine's:
 
-* leave: from the moment a member says goodbye until every partition has been assigned again;
+* leave: from a member's goodbye until every partition has been assigned again;
 * crash: the same from kill -9 on; the session time-out is part of it;
 * coordinator: from the kill -9 of the group's coordinator until every member has committed again.
 """
@@ -53,7 +53,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
             properties={
                 "group.initial.rebalance.delay.ms": "0",
                 "offsets.topic.num.partitions": "1",
-                # a coordinator that moves gives every member a session anew, the dead one as well
+                # a moved coordinator gives every member a new session, the dead one as well
                 "auto.leader.rebalance.enable": "false",
             },
             quick_end=True,
@@ -136,7 +136,7 @@ class _Bench:
         return ", ".join(f"{name} {values[-1]:.2f} s" for name, values in self.seconds.items())
 
     def _note(self, name: str, began: int) -> None:
-        """Until the last member heard of its new partitions."""
+        """Notes the time until the last member knew its new partitions."""
         ends = [
             line["t_ns"] for line in self.group.lines()
             if line["f"] == "assigned_all" and line["t_ns"] > began
@@ -177,7 +177,7 @@ class _Bench:
 
 @contextmanager
 def producing(bootstrap: str, partitions: int) -> Iterator[None]:
-    """A record into each partition, some ten times a second."""
+    """Produces a record to each partition, some ten times a second."""
     from confluent_kafka import Producer
 
     stop = threading.Event()

@@ -1,8 +1,8 @@
-"""`highwater bench sim`: how fast seeds are simulated, and the pure machines alone.
+"""`highwater bench sim`: the speed of simulated seeds, and of the pure machines alone.
 
-All figures are of one core, by the processor time of this process: what else the machine does
-hardly counts.  The seeds are those of `highwater sim`, with all rules checked.  What the rules and
-the checks cost is measured in runs of their own, since a look at the clock after each step costs
+All figures are of one core, by the processor time of this process: other work of the machine hardly
+counts.  The seeds are those of `highwater sim`, with all rules checked.  The cost of the rules and
+the checks is measured in separate runs, because a look at the clock after each step costs
 something, too.
 """
 
@@ -30,12 +30,12 @@ class Plan:
     cycles: int = 100_000
     """Appends of the partition machine."""
     deaths: int = 600
-    """Of brokers, as the controller machine is told: 20,000 events and answers.  With many more,
-    fetching what was recorded from memory would be measured."""
+    """Deaths of brokers in the controller machine's input: 20,000 events and answers.  With many
+    more, fetching the recorded ones from memory would be measured."""
 
 
 class Broken(Exception):
-    """A seed with a broken rule: there is something more urgent than its speed."""
+    """A seed with a broken rule: its speed does not matter."""
 
 
 def run(plan: Plan, say: Progress) -> list[Row]:
@@ -45,7 +45,7 @@ def run(plan: Plan, say: Progress) -> list[Row]:
     judged: list[float] = []
     operations: list[float] = []
     options = Options(seconds=plan.seconds)
-    simulate(plan.seeds[0], Options(seconds=2.0))  # modules and tables are made
+    simulate(plan.seeds[0], Options(seconds=2.0))  # makes modules and tables
     for seed in plan.seeds:
         runs = [_timed(seed, options) for _ in range(plan.rounds)]
         seconds, outcome = min(runs, key=lambda timed: timed[0])
@@ -87,8 +87,8 @@ def _operations(outcome: Outcome) -> int:
 
 
 def _shares(seed: int, options: Options) -> tuple[float, float]:
-    """Of one run's time: what is spent after steps, with what watches them; and in the SQL of the
-    checks, at its end."""
+    """The shares of one run's time: after steps, in the code that watches them; and in the SQL of
+    the checks, at its end."""
     after_steps, in_sql, stepped, judge = 0.0, 0.0, Kernel.stepped, sim_checks.judge
 
     def timed_step(kernel: Kernel, task: object) -> None:

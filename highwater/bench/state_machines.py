@@ -1,10 +1,10 @@
-"""The pure machines alone: how many steps a second a partition and the controller make.
+"""The pure machines alone: the steps a second of a partition and of the controller.
 
-Nothing else is in the figure: no network, no disk, no ZooKeeper, no task.  The partition leads two
-followers, and its log is a counter (`_CountedLog`).  The controller is first run against a
+The figure includes nothing else: no network, no disk, no ZooKeeper, no task.  The partition leads
+two followers, and its log is a counter (`_CountedLog`).  The controller is first run against a
 ZooKeeper in memory, through brokers that die, come back and rejoin the ISRs, and every event and
-answer it was given is kept; then a new machine is given the same ones, and only its steps are
-timed.  Both say at the end what they must have come to: work that was not done is not counted.
+answer to it is recorded; then a new machine gets the same ones, and only its steps are timed.  At
+the end both must reach the expected state: work that was not done is not counted.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _SHRINK_EVERY = 100
 
 
 class WrongResult(Exception):
-    """A machine did not come to where it must have come: its figure would mean nothing."""
+    """A machine did not reach the expected state: its figure would mean nothing."""
 
 
 # ---- the partition
 
 
 class _CountedLog:
-    """What a partition asks of a log, without one."""
+    """The interface of a log for a partition, without a log."""
 
     def __init__(self) -> None:
         self.log_start_offset = self.log_end_offset = self.recovery_point = 0
@@ -82,8 +82,8 @@ class _CountedLog:
 
 
 def partition_steps(cycles: int) -> float:
-    """Steps a second: append, a fetch of each follower, and whether it is committed; now and then
-    a follower falls behind, leaves the ISR, and joins it again."""
+    """Steps a second: an append, a fetch of each follower, and the check of the commit; now and
+    then a follower falls behind, leaves the ISR, and rejoins it."""
     tp = TopicPartition("bench", 0)
     partition = Partition(tp, BrokerId(1), LAG_MS, lambda _: True)
     log: Any = _CountedLog()
@@ -126,7 +126,7 @@ def partition_steps(cycles: int) -> float:
 
 
 class _Recording:
-    """A controller's life against a ZooKeeper in memory, and all that it was told."""
+    """A controller's life against a ZooKeeper in memory, and all its recorded input."""
 
     def __init__(self, brokers: int, partitions: int) -> None:
         self.settings = Settings(broker_id=BrokerId(1), auto_leader_rebalance_enable=False)
@@ -173,7 +173,7 @@ class _Recording:
         self.zk.end_session(self._sessions.pop(broker))
 
     def rejoin(self, broker: int) -> None:
-        """The leaders take it into their ISRs."""
+        """Lets the leaders take a broker back into their ISRs."""
         joined = []
         for tp in self.tps:
             state = self.state(tp)
@@ -192,7 +192,7 @@ class _Recording:
     # -- the machine
 
     def settle(self) -> None:
-        """All watches that have fired are told, until there are none."""
+        """Tells the controller of all fired watches, until there are none."""
         while True:
             fired = [w for s, w in self.zk.take_fired() if s == self._session]
             events = dict.fromkeys(e for w in fired if (e := of_watch(w)) is not None)
@@ -202,7 +202,7 @@ class _Recording:
                 self._do(event)
 
     def _do(self, event: Event) -> None:
-        """One event to its end, then the brokers' answers to what it ordered."""
+        """Carries out one event, then the brokers' answers to its orders."""
         waiting: list[Event] = [event]
         while waiting:
             next_event = waiting.pop(0)
@@ -256,7 +256,7 @@ class _Recording:
 
 
 def recorded(deaths: int, brokers: int = 3, partitions: int = 1) -> tuple[list[Event], Settings]:
-    """What a controller was told while brokers died and came back, one after the other."""
+    """A controller's input while brokers died and came back, one after the other."""
     life = _Recording(brokers, partitions)
     for n in range(deaths):
         broker = n % brokers + 1
@@ -272,7 +272,7 @@ def recorded(deaths: int, brokers: int = 3, partitions: int = 1) -> tuple[list[E
 
 
 def controller_steps(told: list[Event], settings: Settings) -> float:
-    """Steps a second of a new machine that is told the same."""
+    """Steps a second of a new machine with the same input."""
     machine = Machine(settings)
     step = machine.step
     began = time.process_time()

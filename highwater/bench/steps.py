@@ -1,19 +1,19 @@
-"""`highwater bench steps`: what keeps a broker's loop, by name, under loads of many kinds.
+"""`highwater bench steps`: the steps that keep a broker's loop, under many kinds of load.
 
-Theory of operation.  Everything in a broker runs in one thread, so that the longest step of its
-loop is the longest that anybody waits who has nothing to do with it.  For each load a fresh cluster
-of three brokers is started, which also serves a little traffic (small batches, readers, a scrape
-every two seconds).  At the end every broker is asked for its longest steps, and how many were
-longer than 20 ms.  A broker says so in its own metrics: nothing is measured from outside.
+Theory of operation.  Everything in a broker runs in one thread, so the longest step of its loop is
+the longest wait of every unrelated task.  For each load a fresh cluster of three brokers is
+started, which also serves a little traffic (small batches, readers, a scrape every two seconds). At
+the end every broker is asked for its longest steps, and the number over 20 ms.  A broker reports
+these in its own metrics: nothing is measured from outside.
 
-The time in which the loop's thread was ready and another process had the CPU is no part of a step;
-steps that were long by that alone are counted apart ("without CPU"), and so are those that computed
-for less than that, or take less without their slow calls on files ("blocked").  What a hypervisor
-takes of the CPUs is left out as far as the kernel is told of it: run this on a quiet machine.  It
-may also have taken the memory back that was free, so that a step pays for getting it again: free
-memory is made page cache before each load (see `warm_memory`).  And it may map all memory anew, so
+The time in which the loop's thread was ready and another process had the CPU is no part of a step.
+Steps that were long only by that time are counted separately ("without CPU"), and so are those that
+computed for less, or take less without their slow calls on files ("blocked").  CPU time taken by a
+hypervisor is left out as far as the kernel knows of it: run this on a quiet machine.  The
+hypervisor may also have taken back free memory, so that a step pays for getting it again: free
+memory is made page cache before each load (see `warm_memory`).  And it may map all memory again, so
 that for some tens of milliseconds everything takes many times as long: that is seen from outside
-(`slow_host`), and what was long by that alone is counted apart ("machine").
+(`slow_host`), and steps long only by that are counted separately ("machine").
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Plan:
     loads: tuple[str, ...] = tuple(LOADS)
     load: Load = field(default_factory=Load)
     above_ms: float = 10
-    """The table lists no shorter ones, but for each load's longest."""
+    """The table lists no shorter steps, except each load's longest."""
     warm: bool = True
     """Make free memory page cache first: half a minute, where none of it is yet."""
 
 
 @dataclass(slots=True)
 class Step:
-    """Of all brokers of a cluster together."""
+    """A step, over all brokers of a cluster."""
 
     longest_ms: float = 0
     over_limit: int = 0
@@ -108,7 +108,7 @@ async def _one(
     for step, told in islice(steps.items(), 3):
         progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
     shutil.rmtree(folder, ignore_errors=True)
-    await trio.to_thread.run_sync(os.sync)  # what is still to be written is not the next one's
+    await trio.to_thread.run_sync(os.sync)  # unwritten data must not burden the next load
     return title, steps
 
 
@@ -128,7 +128,7 @@ async def _measure(
 
 @asynccontextmanager
 async def _busy(cluster: ProcessCluster) -> AsyncIterator[None]:
-    """A hundred small batches a second, to whichever broker leads the topic at the start."""
+    """A hundred small batches a second, to the broker that leads the topic at the start."""
     host, port = cluster.address(1)
     async with pressing(Pressure(host, port, _BESIDE, 10, 1000, rate=100)):
         yield
@@ -136,7 +136,7 @@ async def _busy(cluster: ProcessCluster) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _scraped(cluster: ProcessCluster, steps: Steps) -> AsyncIterator[None]:
-    """As Prometheus does, only more often; a broker that is killed has told what it did before."""
+    """Scrapes like Prometheus, but more often, so that a killed broker has reported its past."""
     counted: dict[tuple[int, str, str], float] = {}
 
     async def scrape() -> None:
@@ -154,7 +154,7 @@ async def _scraped(cluster: ProcessCluster, steps: Steps) -> AsyncIterator[None]
         yield
         nursery.cancel_scope.cancel()
     await scrape()
-    await scrape()  # what a scrape takes is seen by the next one
+    await scrape()  # the next scrape shows the time of the last one
 
 
 async def _page(port: int) -> dict[str, float]:
@@ -188,23 +188,23 @@ def take(
 
 
 def _plain(name: str) -> str:
-    """Without numbers: of connections, partitions, brokers."""
+    """A name without the numbers of connections, partitions, brokers."""
     return re.sub(r"(?<=[a-z.-])\d+$|-\d+(?=-|$)", "", name)
 
 
 def take_machine(logs: Iterable[Path], slow: SlowMoments, steps: Steps) -> None:
-    """Counts apart which were long only because the machine was slow."""
+    """Counts separately the steps that were long only because the machine was slow."""
     told = [(_plain(long.name), slow.own_ms(long)) for log in logs for long in long_steps(log)]
     for name, step in steps.items():
         own = sum(ms > LIMIT_MS for other, ms in told if other == name)
         machine = sum(ms <= LIMIT_MS for other, ms in told if other == name)
         step.machine += machine
-        # a broker that was killed may have told of more in its log than on its last page
+        # a killed broker may have reported more in its log than on its last page
         step.over_limit = max(step.over_limit - machine, own)
 
 
 def rows(plan: Plan, found: dict[str, Steps]) -> list[tuple[Any, ...]]:
-    """A line for each load, and below it those of its steps that are listed."""
+    """A line for each load, and below it its listed steps."""
     listed: list[tuple[Any, ...]] = []
     for title, steps in found.items():
         listed.append((f"{title}:", *[""] * 5))

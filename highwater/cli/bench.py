@@ -1,4 +1,4 @@
-"""`highwater bench`: how fast, how big, and how that compares with Apache Kafka on this machine."""
+"""`highwater bench`: speed and memory, compared with Apache Kafka on this machine."""
 
 from __future__ import annotations
 

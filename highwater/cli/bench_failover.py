@@ -1,5 +1,5 @@
-"""`highwater bench failover` and `highwater bench control`: what clients see of a broker's death,
-and what many partitions cost the controller."""
+"""`highwater bench failover` and `highwater bench control`: clients' view of a broker's death, and
+the cost of many partitions to the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`highwater bench fetch-wait`: what fetch.min.bytes costs where the data is all there."""
+"""`highwater bench fetch-wait`: the cost of fetch.min.bytes where all data is there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fetch_wait(
 
     if "kcat" in (clients or CLIENTS):
         with clear_errors():
-            kcat_program()  # not minutes later
+            kcat_program()  # fail now, not minutes later
     rows = []
     for client in clients or CLIENTS:
         plan = Plan(client, min_mib or (1, 2, 5, 10), records, rounds)

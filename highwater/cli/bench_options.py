@@ -1,4 +1,4 @@
-"""What the benchmarks' commands share: options, the two sides, and how rows are shown and kept."""
+"""The common part of the benchmarks' commands: options, the two sides, and the output of rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def compare(
     folder: Path | None,
     page: Page | None = None,
 ) -> list[Row]:
-    """Runs a plan on Highwater, and on what it is compared with, and shows the rows it gives."""
+    """Runs a plan on Highwater and on the other side, and shows its rows."""
     import trio
 
     from highwater.bench.figures.sides import Side
@@ -88,7 +88,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of docs/, and the section of it that is this command's."""
+    """A page of docs/, and this command's section of it."""
 
     file: Path
     name: str
@@ -107,8 +107,8 @@ class Page:
 
 @contextmanager
 def working(folder: Path | None) -> Iterator[Path]:
-    """A folder that goes at the end, or stays for a look where the benchmark failed; errors for
-    people become one line.
+    """A folder that is deleted at the end, or stays for inspection where the benchmark failed; user
+    errors become one line.
     """
     with clear_errors():
         try:

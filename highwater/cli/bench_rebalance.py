@@ -1,4 +1,4 @@
-"""`highwater bench rebalance`: how long a consumer group needs to find itself again."""
+"""`highwater bench rebalance`: the time that a consumer group needs to recover."""
 
 from __future__ import annotations
 

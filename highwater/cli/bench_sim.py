@@ -1,4 +1,4 @@
-"""`highwater bench sim`: how fast the simulation is, and what the pure machines do alone."""
+"""`highwater bench sim`: the speed of the simulation, and of the pure machines alone."""
 
 from __future__ import annotations
 

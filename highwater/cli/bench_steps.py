@@ -1,4 +1,4 @@
-"""`highwater bench steps`: what keeps a broker's loop, by name."""
+"""`highwater bench steps`: the steps that keep a broker's loop."""
 
 from __future__ import annotations
 

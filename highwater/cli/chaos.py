@@ -79,7 +79,7 @@ _OPTIONS = [
         help="Write the verdict there too.",
     ),
 ]
-"""What both commands share, but for the default of --duration."""
+"""The options of both commands, except for the default of --duration."""
 
 
 def _options(duration: float) -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""Errors for people: one line that names the thing and the remedy, and never a traceback for bad
+"""Errors for users: one line that names the thing and the remedy, and never a traceback for bad
 input."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import click
 
 
 def _clear() -> tuple[type[BaseException], ...]:
-    """The errors whose text is meant for people; imported late, so that start-up stays fast."""
+    """The errors whose text is meant for users; imported late, so that start-up stays fast."""
     from highwater.chaos.faults.model import ScheduleError
     from highwater.chaos.witnesses.znode_watch import WitnessError
     from highwater.chaos.workloads.workload_process import WorkloadDied
@@ -23,7 +23,7 @@ def _clear() -> tuple[type[BaseException], ...]:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside of (nested) groups."""
+    """The errors inside (nested) groups."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves(inner)
@@ -33,7 +33,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 @contextmanager
 def clear_errors(exit_code: int = 1) -> Iterator[None]:
-    """What is meant for people becomes one line and an exit code; everything else passes."""
+    """Turns errors meant for users into one line and an exit code; all others pass."""
     try:
         yield
     except BaseException as error:

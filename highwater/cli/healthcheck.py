@@ -2,9 +2,9 @@
 
 usage: python -I -m highwater.cli.healthcheck HOST:PORT [BROKER_ID]
 
-Made for a container's health check: it answers by the exit code, says why on one line, and imports
-next to nothing. "Serves" means: it answers Metadata, names itself among the live brokers, and knows
-the controller.
+Made for a container's health check: it answers by the exit code, gives the reason on one line, and
+imports next to nothing. "Serves" means: it answers Metadata, names itself among the live brokers,
+and knows the controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from highwater.cluster.serving import view
 
 
 def check(host: str, port: int, broker_id: int | None, timeout_s: float = 2.0) -> str | None:
-    """None where the broker serves, else what is amiss."""
+    """None where the broker serves, else the problem."""
     try:
         seen = view(host, port, timeout_s)
     except OSError as error:

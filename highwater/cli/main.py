@@ -1,8 +1,8 @@
 """`highwater`: one command that grows with the project.
 
 Each subcommand lives in a module of its own, which is imported only when it is called: `highwater
---help` and the shell's completion stay fast, and a missing optional part breaks its own command
-alone.
+--help` and the shell's completion stay fast, and a missing optional part breaks only its own
+command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    # name: (module:attribute, what `highwater --help` says)
+    # name: (module:attribute, the text of `highwater --help`)
     "up": ("highwater.cli.up:up", "Start a cluster on 127.0.0.1:9092, 9093, 9094."),
     "down": ("highwater.cli.up:down", "Stop the cluster that `up` started."),
     "status": ("highwater.cli.up:status", "Show the running cluster."),

@@ -10,7 +10,7 @@ import click
 def named_values(
     context: click.Context, option: click.Parameter, words: Sequence[str]
 ) -> dict[str, str]:
-    """The callback of an option that may be given more than once."""
+    """The callback of an option that may be repeated."""
     found = {}
     for word in words:
         name, sign, value = word.partition("=")

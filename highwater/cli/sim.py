@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MANY = 100
-"""Seeds after which it is worth saying what never happened."""
+"""The number of seeds from which on events that never happened are reported."""
 
 
 class SeedRange(click.ParamType[range]):
@@ -167,7 +167,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 
 def _scenarios(name: str, *, trace: bool) -> int:
-    """Plays one, or all; gives the exit code."""
+    """Plays one scenario, or all; gives the exit code."""
     from highwater.simulation.scenarios import ALL, play
 
     if name == "list":
@@ -191,7 +191,7 @@ def _scenarios(name: str, *, trace: bool) -> int:
 
 
 def _shrink(seed: int, options: Options) -> None:
-    """Finds the smallest schedule, tells it, and ends the program."""
+    """Finds the smallest schedule, prints it, and ends the program."""
     from dataclasses import replace
 
     from highwater.simulation.seeds import replay_command

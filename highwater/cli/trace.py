@@ -1,4 +1,4 @@
-"""`highwater trace`: what one request goes through, and who opens and closes connections, live."""
+"""`highwater trace`: one request's way, or the opening and closing of connections, live."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def trace(
 
 @contextmanager
 def _until_nobody_reads() -> Iterator[None]:
-    """As in `highwater trace --connections | head`."""
+    """Ends quietly when the reader of the output ends, as in `highwater trace --connections |
+    head`.
+    """
     try:
         yield
     except BaseException as error:

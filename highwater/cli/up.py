@@ -24,7 +24,7 @@ from highwater.cli.properties import named_values
 
 FIRST_PORT = 9092
 ZOOKEEPER_PORT = 2181
-"""Of the cluster on FIRST_PORT, where it is free."""
+"""ZooKeeper's port for the cluster on FIRST_PORT, where it is free."""
 _COMPOSE_MISSING = (
     "--runtime compose runs from a clone of the project: `docker compose up --wait` there"
 )
@@ -46,7 +46,7 @@ _dir_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the options of `up` ask for."""
+    """The options of `up`."""
 
     brokers: int
     port: int
@@ -148,7 +148,7 @@ def _up_here(wish: Wish) -> None:
             brokers=wish.brokers,
             profile=wish.profile,
             external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
-            # any other has its own: two that start at once would both find 2181 free
+            # any other cluster has its own: two that start at once would both find 2181 free
             zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
             program=apache.program() if wish.program == "apache" else Highwater(),
             internal_topics=True,
@@ -165,7 +165,7 @@ def _up_here(wish: Wish) -> None:
                 nursery.start_soon(watch_signals)
                 async with process_cluster(settings) as cluster:
                     _print_up(cluster, time.monotonic() - started)
-                    cluster.write_state(ready=True)  # now --detach passes on what was printed
+                    cluster.write_state(ready=True)  # now --detach passes on the printed lines
                     told: set[str] = set()
                     while True:
                         await trio.sleep(0.5)
@@ -192,7 +192,7 @@ def _print_up(cluster: Any, seconds: float) -> None:
 
 
 def _up_detached(wish: Wish) -> None:
-    """The same command in the background, with its output in the folder."""
+    """Runs the same command in the background, with its output in the folder."""
     folder = wish.folder
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "supervisor.log"

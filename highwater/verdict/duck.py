@@ -1,4 +1,4 @@
-"""The checks in DuckDB: the same SQL files as Spark's, in this process and in a second."""
+"""The checks in DuckDB: the same SQL files as Spark's, in this process and within a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> Resu
     began = time.perf_counter()
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
-        db.execute("SET enable_progress_bar = false")  # its line would stand in ours
+        db.execute("SET enable_progress_bar = false")  # its line would mix with ours
         tables.register(db, run)
         for name, query in catalog.views(folder):
             db.execute(f"CREATE TEMP TABLE {name} AS {query}")

@@ -1,4 +1,4 @@
-"""A run in one sentence: what held, the story of its first anomaly, or why it proves nothing."""
+"""A run in one sentence: success, the story of its first anomaly, or why it proves nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 MENDING: Final = ("start", "resume", "heal", "release", "start_all", "go_on", "wait", "bind")
 """Names in faults.jsonl that end a fault, or are none."""
 _PREDICATES = ("was ", "is ", "has ", "holds ", "stands ")
-"""With these a check's detail begins where the record is its subject."""
+"""A check's detail begins with one of these where the record is its subject."""
 
 
 def story(finding: Mapping[str, Any]) -> str:

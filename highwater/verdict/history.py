@@ -1,8 +1,7 @@
 """The history of a run: one JSON line for each phase of each operation, written as it happens.
 
-Theory of operation.  A checker can only be as good as what it is told, so the history is
-append-only, is written by the clients themselves at the moment of the phase, and tells three
-endings apart:
+Theory of operation.  A checker can only be as good as its data, so the history is append-only, is
+written by the clients themselves at the moment of the phase, and distinguishes three endings:
 
 * `ok`    the cluster said yes;
 * `fail`  an error that *proves* that nothing was appended (MESSAGE_TOO_LARGE,
@@ -11,8 +10,8 @@ endings apart:
           record may be in the log or not, and a harness that books these as failures is blind to
           phantom records, or invents them.
 
-Each operation has an `invoke` line and one line of an ending, joined by `op`.  A poll that returned
-n records has one `invoke` line and n `ok` lines of the same `poll_id`, in the order of the records;
+Each operation has an `invoke` line and one ending line, joined by `op`.  A poll that returns n
+records has one `invoke` line and n `ok` lines of the same `poll_id`, in the order of the records;
 an empty poll has a single `ok` line with n = 0 and no partition.  `phase` is "run" while faults may
 be active, "final" for the full read after healing.
 
@@ -61,9 +60,9 @@ PROVES_NOTHING_APPENDED: Final = frozenset(
 """Errors after which the record is certainly not in the log, if it was sent **once**.
 
 After a retry none of them proves anything: the first attempt may have been appended and its answer
-lost.  So a workload may book `fail` only where the client made one attempt, or never sent.
-NOT_LEADER_OR_FOLLOWER is also what a producer waiting for acks=all hears on its leader's demotion,
-after the append: with acks=all it proves nothing.
+lost.  So a workload may book `fail` only where the client made one attempt, or never sent. A
+producer that waits for acks=all also gets NOT_LEADER_OR_FOLLOWER on its leader's demotion, after
+the append: with acks=all it proves nothing.
 """
 
 
@@ -99,14 +98,14 @@ def check_value(value: str) -> tuple[str, str, int, int] | None:
 
 
 class HistoryError(Exception):
-    """The history could not be written: the run proves nothing from here on."""
+    """The history cannot be written: the run proves nothing from here on."""
 
 
 class HistoryWriter:
     """Appends lines to one file from any number of threads; one writer a file.
 
     Bounded: where the disk is slower than the clients, `write` waits.  Crash-safe: lines reach the
-    operating system in whole batches at once (a killed process loses at most what stood in the
+    operating system in whole batches at once (a killed process loses at most the lines in the
     queue, and leaves at most one torn last line, which the reader drops), and the disk at `close`.
     """
 
@@ -128,9 +127,9 @@ class HistoryWriter:
             return self._next_id
 
     def write(self, process: str, client: str, f: str, type_: str, **fields: Any) -> None:
-        """One line, stamped now unless `t_ns` is given; blocks where the queue is full.
+        """Writes one line, stamped now unless `t_ns` is given; blocks while the queue is full.
 
-        Raises ValueError for a field that is no column of the history.
+        Raises ValueError for a field that is not a column of the history.
         """
         if self._failure is not None:
             raise HistoryError(f"{self.path} could not be written: {self._failure}")

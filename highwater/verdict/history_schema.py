@@ -1,6 +1,6 @@
-"""The columns of a run's history: what its writers may write, and what DuckDB and Spark read.
+"""The columns of a run's history: its writers write them, and DuckDB and Spark read them.
 
-Standard library alone: jobs for spark-submit import it on drivers that have nothing else.
+It imports only the standard library: spark-submit jobs use it on drivers with nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: what a
-    # coordinator answered, where the client's own log tells it
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: a
+    # coordinator's answer, where the client's own log has it
     "f": "STRING",
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file
@@ -38,7 +38,7 @@ COLUMNS: Final[dict[str, str]] = {
     "connection": "STRING",
     "acks": "INT",  # -1 all, 1, 0
     "idempotent": "BOOLEAN",
-    "max_in_flight": "INT",  # requests under way at once; 1 keeps their order
+    "max_in_flight": "INT",  # requests in flight at once; 1 keeps their order
     "expect_loss": "BOOLEAN",  # the topic's class: acknowledged records may be lost (acks=1)
     "api": "STRING",
     "poll_id": "BIGINT",  # one call of poll; unique in the file
@@ -56,7 +56,7 @@ COLUMNS: Final[dict[str, str]] = {
 
 
 def require_columns(line: Mapping[str, Any]) -> None:
-    """Raises ValueError for a field that the history does not have: no check would ever see it."""
+    """Raises ValueError for a field that the history does not have: no check could see it."""
     if unknown := sorted(line.keys() - COLUMNS.keys()):
         raise ValueError(
             f"the history has no column {', '.join(unknown)}: add it to history_schema.COLUMNS"

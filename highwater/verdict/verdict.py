@@ -1,9 +1,9 @@
-"""From what the checks found to one word: valid, invalid, unknown or void.
+"""From the checks' findings to one word: valid, invalid, unknown or void.
 
-* invalid: a check found a violation.  Nothing excuses that, not even a void run.
+* invalid: a check found a violation.  Nothing excuses it, not even a void run.
 * void: the run proves nothing.  It was interrupted, an operation never succeeded, a fault had no
-  visible effect or never fired, a check examined nothing, or a loss that was arranged was not seen:
-  a harness that cannot see the expected loss would not have seen another one either.
+  visible effect or never fired, a check examined nothing, or an arranged loss was not seen: a
+  harness that cannot see the expected loss would not see another one either.
 * unknown: a check could not be decided (no full read at the end, the engines disagree).
 * valid: none of these.
 """
@@ -40,13 +40,13 @@ INTERRUPTED = "the run was interrupted before everything was read back"
 class CheckOutcome:
     name: str
     status: Literal["passed", "idle", "violated", "void", "unknown"]
-    """idle: there was nothing to examine, and there need not have been."""
+    """idle: there was nothing to examine, and there did not have to be."""
     examined: int
     violations: int
     expected: int = 0
     """Findings that the topic's promise allows (acks=1)."""
     counted: int = 0
-    """Findings that are a number and no fault (duplicates without idempotence)."""
+    """Findings that are counted, but no fault (duplicates without idempotence)."""
     examples: list[str] = field(default_factory=list)
 
 
@@ -63,7 +63,7 @@ class Verdict:
     operations: dict[str, int]
     faults: list[dict[str, Any]]
     notes: list[str]
-    """Why the verdict is what it is, and what it rests on: one line each."""
+    """The reasons and the basis of the verdict: one line each."""
     headline: str = ""
     """The run in one sentence."""
     longest_gap_ms: int | None = None
@@ -93,14 +93,14 @@ def decide(
     read_by_others: bool = False,
     disagreements: Sequence[str] = (),
 ) -> Verdict:
-    """`results` is what an engine found; `info` is run.json (empty where there is none).
+    """`results` is an engine's output; `info` is run.json (empty where there is none).
 
     `final_read`: the harness's own full read at the end reached the end of every partition;
-    `read_by_others`: an independent client's did.
+    `read_by_others`: an independent client's read did.
     """
     finished = bool(info.get("finished", True))
     full_read = final_read or read_by_others
-    # the others' read is not under read_committed: where there were transactions, it cannot tell
+    # the others' read is not under read_committed: with transactions it cannot tell
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {"": True, "segments": finished, "full read": full_read, "final read": decided}
     outcomes = {
@@ -202,7 +202,7 @@ def _vacuities(
 
 
 def _cluster_checks(info: dict[str, Any]) -> dict[str, CheckOutcome]:
-    """R2, R5, ...: what the harness's witnesses found in ZooKeeper and on the brokers' disks."""
+    """R2, R5, ...: the witnesses' findings in ZooKeeper and on the brokers' disks."""
     return {
         rule: CheckOutcome(
             name=found["name"],

@@ -1,1 +1,1 @@
-"""How figures are taken and shown: memory, slow moments of the machine, medians, ratios, tables."""
+"""Figures and their display: memory, slow moments of the machine, medians, ratios, tables."""

@@ -1,7 +1,7 @@
-"""Figures in a page of docs/: each command has a section there, and replaces what it wrote before.
+"""Figures in a page of docs/: each command replaces its own section there.
 
-A section stands between two comments that name it; the rest of the page is left as it is, and a
-section that is not there yet comes at the end.
+A section stands between two comments that name it.  The rest of the page stays as it is, and a new
+section goes to the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from highwater.bench.figures.rows import Row
 
 
 def section(title: str, command: str, where: str, rows: Sequence[Row], theirs: str) -> str:
-    """A heading, how the figures were made, and the table."""
+    """A heading, the command behind the figures, and the table."""
     compared = any(row.theirs for row in rows)
     head = ["what", "Highwater", theirs, "ratio"] if compared else ["what", "Highwater"]
     ratio = ", and the ratio, above 1 where\nHighwater is ahead." if compared else "."
@@ -48,7 +48,7 @@ def _spread(samples: Sequence[float]) -> str:
 
 
 def put(page: str, name: str, text: str) -> str:
-    """The page with this section as it is now."""
+    """The page with this section in its new form."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     whole = f"{begin}\n{text}\n{end}"
     old = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)

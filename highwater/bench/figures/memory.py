@@ -1,4 +1,4 @@
-"""What a process really costs: its PSS, in which a page shared by n processes counts an nth."""
+"""A process's real cost: its PSS, in which a page shared by n processes counts an nth."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import psutil
 
 
 def pss_mib(pid: int) -> float:
-    """PSS of a process and its children; where the system has no PSS, their resident size."""
+    """PSS of a process and its children; or their resident size where the system has no PSS."""
     process = psutil.Process(pid)
     total = _of_one(process)
     for child in process.children(recursive=True):
         try:
             total += _of_one(child)
         except (psutil.NoSuchProcess, ProcessLookupError):
-            continue  # a cleaner, for instance, that has just ended
+            continue  # for instance a cleaner that has just ended
     return total
 
 

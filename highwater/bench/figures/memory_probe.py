@@ -1,15 +1,15 @@
-"""How long this machine's memory keeps a program waiting that has a CPU: one process for each CPU.
+"""The time that this machine's memory delays a program on a CPU: one process for each CPU.
 
     python -m highwater.bench.figures.memory_probe CPU FILE
 
-A virtual machine may be slow for a moment without its kernel's knowing: while the host maps its
-memory anew, each page that is touched costs a fault in the host, which the guest takes for
-computing, and system calls of two microseconds take two hundred.  So this touches 64 pages, a
-thousand times a second, ahead of everything else on its CPU (SCHED_FIFO: no program of the
-machine can hold it up), and writes down when that took more than twenty times as long as usual
-("slow"), or began more than two milliseconds late ("late": its CPU stood still, or was in the
-kernel): the nanoseconds of CLOCK_MONOTONIC at which it should have begun, and at which it was done.
-It ends with its parent, or when it is told to.
+A virtual machine may be slow for a moment without its kernel's knowing.  While the host maps its
+memory again, each touched page costs a fault in the host, which the guest takes for computing, and
+system calls of two microseconds take two hundred.  So this process touches 64 pages, a thousand
+times a second, ahead of everything else on its CPU (SCHED_FIFO: no program of the machine can hold
+it up).  It writes down when that took more than twenty times as long as usual ("slow"), or began
+more than two milliseconds late ("late": its CPU stood still, or was in the kernel): the nanoseconds
+of CLOCK_MONOTONIC at which it should have begun, and at which it was done. It ends with its parent,
+or on request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ APART = 1 << 20
 PAGE = 4096
 PAUSE_S = 0.001
 FIRST = 500
-"""So many tell what is usual."""
+"""The number of first rounds that set the usual time."""
 SLOWER = 20
 LEAST_NS = 150_000
 LATE_NS = 2_000_000
@@ -32,7 +32,7 @@ PRIORITY = 50
 
 
 def watch(cpu: int, path: str) -> None:
-    """Raises PermissionError where real-time priorities are not for this user."""
+    """Watches a CPU; raises PermissionError where this user may have no real-time priority."""
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     parent = os.getppid()

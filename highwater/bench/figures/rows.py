@@ -14,7 +14,7 @@ class Row:
     unit: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...] = ()
-    """Empty where nothing was compared with."""
+    """Empty where there is no other side."""
     smaller_is_better: bool = False
 
     @property
@@ -57,7 +57,7 @@ def table(rows: Sequence[Row], theirs: str) -> str:
 
 
 def rows_text(head: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
-    """What is no comparison of two sides, as aligned text."""
+    """Rows that do not compare two sides, as aligned text."""
     return aligned([head, *(tuple(_cell(c) for c in row) for row in rows)])
 
 
@@ -66,7 +66,7 @@ def _cell(value: Any) -> str:
 
 
 def aligned(lines: Sequence[tuple[str, ...]]) -> str:
-    """Columns: the first to the left, numbers to the right."""
+    """Aligns columns: the first to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(

@@ -1,4 +1,4 @@
-"""Who is measured: Highwater, and in turn what it is compared with."""
+"""The measured sides: Highwater, and the program it is compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[str], None]
 
 
 class BenchFailed(StartError):
-    """A benchmark could not be carried out; the message says why."""
+    """A benchmark failed; the message says why."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Side:
     async def cluster(
         self, brokers: int, properties: Mapping[str, str] | None = None
     ) -> AsyncIterator[ProcessCluster]:
-        """A new cluster without data; the time until each broker knows all is kept."""
+        """A new cluster without data; keeps the time until each broker knows all brokers."""
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
         settings = Settings(
@@ -44,11 +44,11 @@ class Side:
             brokers=brokers,
             profile="kafka",
             program=self.program,
-            # what is deleted must not stay in the page cache for a minute, at the others' cost
+            # deleted data must not stay in the page cache for a minute, at the others' cost
             properties={"log.segment.delete.delay.ms": "1000", **(properties or {})},
         )
         began = time.monotonic()
         async with process_cluster(settings, timeout_s=120) as cluster:
             self.ready_s.append(time.monotonic() - began)
             yield cluster
-        shutil.rmtree(folder, ignore_errors=True)  # one that failed is left for a look
+        shutil.rmtree(folder, ignore_errors=True)  # a failed one is left for inspection

@@ -1,14 +1,14 @@
-"""When the machine itself was slow, by a `memory_probe` on each CPU, and what steps owe to that.
+"""The machine's own slow moments, by a `memory_probe` on each CPU, and their share in steps.
 
-A probe that is slow says so of all the machine: its CPUs have one memory.  One that is late says so
-of its CPU alone: no program can hold it up, as it goes before all of them, so that the CPU stood
-still (the host had taken it away) or was deep in the kernel.  What a step computes in that time, on
-that CPU, is not its own; the time of the whole machine is that in which every CPU's probe was late.
-Slow moments less than five milliseconds apart are one, as a probe touches other
-pages each time, and some are mapped again sooner.
+A slow probe counts for the whole machine, because its CPUs have one memory.  A late probe counts
+for its CPU alone: no program can hold it up, because it goes before all of them, so the CPU stood
+still (the host had taken it away) or was deep in the kernel.  A step's computing in that time, on
+that CPU, is not its own.  The whole machine stood still when every CPU's probe was late. Slow
+moments less than five milliseconds apart are one, because a probe touches other pages each time,
+and some are mapped again sooner.
 
-Of a step that lay within such a moment in part, that part of its computing is the machine's; what
-is left is the step's own.
+Where a step lies partly within such a moment, that part of its computing is the machine's; the rest
+is the step's own.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _LINE = re.compile(
 
 
 Span = tuple[int, int]
-"""Nanoseconds, of CLOCK_MONOTONIC: from, until."""
+"""Nanoseconds of CLOCK_MONOTONIC: from, until."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongStep:
-    """As the broker's log tells of it; milliseconds, and seconds of its clock."""
+    """A long step in the broker's log; milliseconds, and seconds of its clock."""
 
     name: str
     own_ms: float
     all_ms: float
     until_s: float
     cpu: int = -1
-    """Where it ended; -1 where that is not known."""
+    """The CPU on which it ended; -1 where unknown."""
 
 
 def long_steps(log: Path) -> list[LongStep]:
-    """Those of a broker's log; none where there is no such file."""
+    """The long steps in a broker's log; none where there is no such file."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for line in log.read_text(errors="replace").splitlines():
@@ -65,7 +65,7 @@ def long_steps(log: Path) -> list[LongStep]:
 
 
 def _joined(told: Iterable[Span], apart_ns: int) -> list[Span]:
-    """In order; those less than that apart, or overlapping, are one."""
+    """Spans in order; those less than `apart_ns` apart, or overlapping, become one."""
     spans: list[Span] = []
     for began, ended in sorted(told):
         if spans and began - spans[-1][1] < apart_ns:
@@ -77,7 +77,7 @@ def _joined(told: Iterable[Span], apart_ns: int) -> list[Span]:
 
 
 def _within(spans: Sequence[Span], began_ns: int, ended_ns: int) -> int:
-    """Nanoseconds of the time between those two that lie in spans."""
+    """The nanoseconds between the two times that lie in spans."""
     at = bisect_left(spans, began_ns, key=lambda span: span[1])
     slow = 0
     for first, last in spans[at:]:
@@ -88,9 +88,9 @@ def _within(spans: Sequence[Span], began_ns: int, ended_ns: int) -> int:
 
 
 class SlowMoments:
-    """Those of the whole machine, without overlaps: `spans` in nanoseconds, in order.
+    """Slow moments of the whole machine without overlaps: `spans` in nanoseconds, in order.
 
-    `late` are those of a CPU alone, by its number.
+    `late` has those of single CPUs, by number.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class SlowMoments:
         return sum(ended - began for began, ended in self.spans) / 1e6
 
     def within(self, began_ns: int, ended_ns: int, cpu: int = -1) -> int:
-        """Nanoseconds of that span in which the machine was slow, or that CPU stood still."""
+        """The nanoseconds of a span in which the machine was slow, or the CPU stood still."""
         return _within(self._of_cpu.get(cpu, self.spans), began_ns, ended_ns)
 
     def own_ms(self, step: LongStep) -> float:
-        """What it would have computed for on a machine that is never slow, about."""
+        """Roughly the step's computing time on a machine that is never slow."""
         ended = int(step.until_s * 1e9)
         whole = step.all_ms * 1e6
         return step.own_ms * (1 - self.within(ended - int(whole), ended, step.cpu) / whole)
 
 
 class MachineWatch:
-    """The probes; there are none where this user may have no real-time priority."""
+    """The probes; none where this user may have no real-time priority."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class MachineWatch:
         return bool(self._probes)
 
     def begin(self) -> str:
-        """Waits until every probe knows what is usual; gives why they do not run, or nothing."""
+        """Waits until every probe knows its usual time; gives the reason if none run, or ""."""
         for cpu, path in self._files.items():
             path.unlink(missing_ok=True)
             command = [sys.executable, "-I", "-m", _PROBE, str(cpu), str(path)]
@@ -162,15 +162,15 @@ class MachineWatch:
         self._probes.clear()
 
     def moments(self) -> SlowMoments:
-        """All until now."""
+        """All slow moments until now."""
         if not self._probes:
             return SlowMoments(())
         return moments_of({cpu: path.read_text() for cpu, path in self._files.items()})
 
 
 def moments_of(told: Mapping[int, str]) -> SlowMoments:
-    """Of what the probe of each CPU has written: wherever one was slow, or all were late; and, of
-    a CPU alone, where its own was.
+    """Slow moments from the output of each CPU's probe: those where one was slow, or all were late;
+    and for a single CPU those where its own was late.
     """
     slow: list[Span] = []
     late: dict[int, list[Span]] = {}
@@ -183,7 +183,7 @@ def moments_of(told: Mapping[int, str]) -> SlowMoments:
 
 
 def overlaps(these: Sequence[Span], those: Sequence[Span]) -> list[Span]:
-    """The time that is in both; each has none that overlap, in order."""
+    """The time in both; each list is in order, without overlaps."""
     found = []
     mine, other = iter(these), iter(those)
     a, b = next(mine, None), next(other, None)

@@ -1,15 +1,15 @@
 """Memory that a load can write to at once.
 
-A hypervisor may take back what its guest has left free for some seconds (free page reporting, in
-Firecracker and others), and whoever writes to it next waits for the host, page by page: several
-times as long as the write itself takes (docs/bench.md has the figures, and how to see them).  With
-three copies of each record that is most of what a broker does, and depends on nothing but how long
-ago somebody used that memory.
+A hypervisor may take back memory that its guest has left free for some seconds (free page
+reporting, in Firecracker and others).  The next write to it waits for the host, page by page:
+several times as long as the write itself takes (docs/bench.md has the figures, and how to see
+them).  With three copies of each record that is most of a broker's work, and depends only on how
+recently the memory was used.
 
-So free memory is turned into page cache before a load: a file without content is read until there
-is no more to be had.  The load then gets pages that the kernel takes back from it, which the host
-has given already.  Where that is not so (a file system whose holes take no memory, a container with
-a limit) nothing is gained, and it stops after a gigabyte and a half.
+So free memory is turned into page cache before a load: a file without content is read until no free
+memory is left.  The kernel then gives the load pages from that cache, which the host has already
+provided.  Where that does not work (a file system whose holes take no memory, a container with a
+limit) nothing is gained, and it stops after a gigabyte and a half.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from highwater.bench.figures.sides import Progress
 CHUNK = 1 << 20
 AT_ONCE = 256 * CHUNK
 PATIENCE = 6
-"""So many pieces may be read in vain: the kernel takes pages back by fits and starts."""
+"""The pieces that may be read in vain, because the kernel takes pages back in bursts."""
 TELLING_S = 2.0
 
 
@@ -50,7 +50,7 @@ class WarmMemory:
         os.close(self._fd)
 
     def fill(self) -> float:
-        """Gives how many megabytes were taken; 0 where the system does not tell what is free."""
+        """Fills memory; gives the megabytes taken, 0 where the free memory is unknown."""
         began, in_vain = time.monotonic(), 0
         free = least = free_mb()
         while free > 0 and in_vain < PATIENCE and self._read_on():
@@ -64,7 +64,7 @@ class WarmMemory:
         return taken
 
     def _read_on(self) -> bool:
-        """The next bytes, of which there are none: the kernel makes pages of zeros for them."""
+        """Reads the next bytes of a hole, for which the kernel makes pages of zeros."""
         with suppress(OSError):  # the file system allows no longer file
             os.ftruncate(self._fd, self._end + AT_ONCE)
             while self._end < os.fstat(self._fd).st_size:
@@ -74,7 +74,7 @@ class WarmMemory:
 
 
 def free_mb() -> float:
-    """Memory that nothing is kept in; 0 where the system does not tell."""
+    """Megabytes of unused memory; 0 where the system does not tell."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemFree:"):

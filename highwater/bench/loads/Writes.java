@@ -28,7 +28,7 @@ public class Writes {
                 while (System.in.read() >= 0) {
                 }
             } catch (java.io.IOException e) {
-                // the same: nobody listens any more
+                // the same as the end of input: no one listens any more
             }
             Runtime.getRuntime().halt(0);
         });

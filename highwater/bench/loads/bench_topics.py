@@ -40,7 +40,7 @@ def create_topic(
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    admin = admin_client(bootstrap)  # its futures fail once it is gone
+    admin = admin_client(bootstrap)  # its futures fail once it is deleted
     try:
         admin.delete_topics([topic])[topic].result()
     except Exception as error:

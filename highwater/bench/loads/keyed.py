@@ -1,8 +1,8 @@
 """A load whose bytes are the same each time: batches of keyed records, for logs that are compared.
 
-Clients form batches as time goes, so two clusters given the same records hold different batches,
-and roll their segments elsewhere.  Here batches are made beforehand: one is encoded, and for each
-further one its keys and values are written over, which costs a tenth of encoding.
+Clients form batches by time, so two clusters given the same records hold different batches, and
+roll their segments elsewhere.  Here batches are made beforehand: one is encoded, and each further
+one overwrites its keys and values, which costs a tenth of encoding.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Keyed:
             left -= count
 
     def batches(self) -> Iterator[bytearray]:
-        """As `choices`; the same bytes every time."""
+        """The batches of `choices`; the same bytes every time."""
         count, template = 0, bytearray()
         places: list[int] = []
         for number, keys in enumerate(self.choices()):
@@ -69,7 +69,7 @@ class Keyed:
         return batch, places
 
     def expected(self, clean_point: int) -> list[int]:
-        """The offsets that compaction up to there leaves."""
+        """The offsets that remain after compaction up to `clean_point`."""
         last: dict[int, int] = {}
         offset = 0
         above: list[int] = []
@@ -84,7 +84,7 @@ class Keyed:
 
 
 async def send(host: str, port: int, tp: TopicPartition, load: Keyed) -> None:
-    """Produces all of it to the leader of a partition.  Raises OSError."""
+    """Produces the whole load to the leader of a partition.  Raises OSError."""
     connection = await ClientConnection.open(RealNetwork(), host, port, "highwater-bench")
     try:
         for batch in load.batches():

@@ -1,15 +1,15 @@
-"""Many connections that produce, from one process: the load of the pipeline's benchmarks.
+"""Many producing connections from one process: the load of the pipeline's benchmarks.
 
     python -I -m highwater.bench.loads.many_producers '{"host": ..., "port": ..., ...}'
 
-One epoll loop without a client library: it costs a fraction of what the broker's side costs, and
-every byte that is sent is the same buffer.  Each connection has one request outstanding and sends
-the next at the answer (a closed loop); with `rate`, requests fall due at that rate over all
-connections whatever the broker does, and are sent one behind the other, without waiting for
-answers.  A connection that is told NOT_LEADER_OR_FOLLOWER notes the moment and stops.
+One epoll loop without a client library costs a fraction of the broker's side, and every sent byte
+comes from the same buffer.  Each connection has one request outstanding and sends the next at the
+answer (a closed loop).  With `rate`, requests fall due at that rate over all connections whatever
+the broker does, and are sent without waiting for answers.  A connection that gets
+NOT_LEADER_OR_FOLLOWER notes the moment and stops.
 
-Says "ready" once all are connected, and a line of JSON at the end: when its input closes, when all
-have stopped, or after `seconds`.  Times are of the system's monotonic clock.
+It prints "ready" once all are connected, and a line of JSON at the end: when its input closes, when
+all have stopped, or after `seconds`.  Times are of the system's monotonic clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RESULT = Struct(">hq")
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """What one such process does."""
+    """The settings of one such process."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Outcome:
     highest_offset: int = -1
     errors: dict[str, int] = field(default_factory=dict)
     refused_at: list[float] = field(default_factory=list)
-    """When each connection that was refused heard NOT_LEADER_OR_FOLLOWER."""
+    """The times at which refused connections got NOT_LEADER_OR_FOLLOWER."""
     latency_ms: list[float] = field(default_factory=list)
     offered: int = 0
     lost_connections: int = 0

@@ -1,4 +1,4 @@
-"""What the benchmarks of the pipeline share: a load process, a broker's numbers, topics."""
+"""The common part of the pipeline's benchmarks: a load process, a broker's numbers, topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CREATE, _DELETE, _LIST_OFFSETS = 4, 4, 4
 
 @dataclass(slots=True)
 class Running:
-    """A load process; `end` stops it and gives what it found."""
+    """A load process; `end` stops it and gives its outcome."""
 
     process: trio.Process
     _said: bytes = b""
@@ -42,7 +42,7 @@ class Running:
         return line
 
     async def end(self, within_s: float = 0) -> Outcome:
-        """It may end by itself before it is told to."""
+        """Ends the process, unless it ends first; gives its outcome."""
         assert self.process.stdin is not None
         line = b""
         with trio.move_on_after(within_s):
@@ -55,7 +55,7 @@ class Running:
 
 @asynccontextmanager
 async def pressing(pressure: Pressure) -> AsyncIterator[Running]:
-    """The load process, connected; it is killed at the end if it still runs."""
+    """A connected load process; it is killed at the end if it still runs."""
     process = await trio.lowlevel.open_process(
         pressure.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -90,7 +90,7 @@ async def create_topic(
     brokers: list[int],
     configs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """One partition on these brokers; returns when the first of them leads it."""
+    """Makes a topic of one partition on these brokers; returns when the first of them leads it."""
     wanted = {"min.insync.replicas": "1", "file.delete.delay.ms": "100", **configs}
     creatable = messages.CreateTopicsRequest.CreatableTopic
     assigned = creatable.CreatableReplicaAssignment(partition_index=0, broker_ids=brokers)
@@ -125,7 +125,7 @@ async def create_topic(
 
 
 async def delete_topic(cluster: ProcessCluster, topic: str, timeout_s: float = 120) -> float:
-    """Seconds until the controller has deleted it, replicas and all: until its znode has gone."""
+    """The seconds until the controller has deleted it with its replicas: its znode is then gone."""
     request = messages.DeleteTopicsRequest(topic_names=[topic], timeout_ms=int(timeout_s * 1000))
     address = await controller_address(cluster)
     began = time.monotonic()
@@ -163,6 +163,6 @@ async def end_offset(address: tuple[str, int], topic: str) -> int:
 
 
 def percentile(samples: list[float], share: float) -> float:
-    """Of at least one sample, the nearest rank."""
+    """The percentile of at least one sample, by nearest rank."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

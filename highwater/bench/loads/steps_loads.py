@@ -38,7 +38,7 @@ _SIZE = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of everything."""
+    """The sizes of the loads."""
 
     seconds: float = 8
     partitions: int = 1000
@@ -50,7 +50,7 @@ Drive = Callable[[ProcessCluster, Load], Awaitable[None]]
 
 
 async def _batches(cluster: ProcessCluster, load: Load, kib: int) -> None:
-    """A closed loop of producers with acks=all, and readers of it all from the beginning."""
+    """A closed loop of producers with acks=all, and readers of all records from the beginning."""
     await create_topic(cluster, _TOPIC, [1, 2, 3])
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _TOPIC, load.connections, kib * 1024, seconds=load.seconds)
@@ -72,7 +72,7 @@ async def batches_128(cluster: ProcessCluster, load: Load) -> None:
 
 
 async def _read(address: tuple[str, int], offsets: Iterable[int] = repeat(0)) -> None:
-    """A MiB from each of these offsets on; or the topic's first bytes, again and again."""
+    """Reads a MiB from each of these offsets on; or the topic's first bytes, again and again."""
     stream = await trio.open_tcp_stream(*address)
     async with stream:
         for offset in offsets:
@@ -87,7 +87,7 @@ async def _read(address: tuple[str, int], offsets: Iterable[int] = repeat(0)) ->
 
 
 async def cold(cluster: ProcessCluster, load: Load) -> None:
-    """Readers of records that are on the disk alone, while the disk has others to write."""
+    """Readers of records that are only on the disk, while the disk has others to write."""
     await create_topic(cluster, _TOPIC, [1, 2, 3])
     await create_topic(cluster, "other", [1, 2, 3])
     host, port = cluster.address(1)
@@ -110,7 +110,7 @@ async def cold(cluster: ProcessCluster, load: Load) -> None:
 
 
 def _leave_memory(folders: list[Path]) -> None:
-    """What these logs hold, with their indexes: to the disk, and out of the page cache."""
+    """Writes these logs and indexes to the disk, and drops them from the page cache."""
     for folder in folders:
         for path in folder.glob(f"{_TOPIC}-0/*"):
             with path.open("rb") as file:
@@ -119,7 +119,7 @@ def _leave_memory(folders: list[Path]) -> None:
 
 
 async def metadata_of_many(cluster: ProcessCluster, load: Load) -> None:
-    """Clients ask for everything, while partitions change, so that no answer is kept for long."""
+    """Clients ask for all metadata while partitions change, so that no answer stays cached."""
     await create(cluster, _TOPIC, load.partitions, 3)
     await until_led(cluster, load.partitions, set(cluster.brokers))
 
@@ -153,7 +153,7 @@ async def _grow(cluster: ProcessCluster, partitions: int) -> None:
 
 
 async def creation(cluster: ProcessCluster, load: Load) -> None:
-    """A topic of many partitions comes and goes."""
+    """A topic of many partitions is created and deleted."""
     await create(cluster, _TOPIC, load.partitions, 3)
     await until_led(cluster, load.partitions, set(cluster.brokers))
     await trio.sleep(2)  # its followers' first fetches, checkpoints
@@ -162,7 +162,7 @@ async def creation(cluster: ProcessCluster, load: Load) -> None:
 
 
 async def failover(cluster: ProcessCluster, load: Load) -> None:
-    """The controller goes: a new one reads and sends everything, twice."""
+    """The controller is killed: a new one reads and sends everything, twice."""
     total = 0
     for number in range(3):
         await create(cluster, f"{_TOPIC}-{number}", load.partitions, 3)
@@ -175,7 +175,7 @@ async def failover(cluster: ProcessCluster, load: Load) -> None:
     await trio.sleep(2)
     await cluster.start(broker(controller), timeout_s=120)
     await until_led(cluster, total, set(cluster.brokers))
-    await trio.sleep(load.seconds)  # it catches up, and comes back into every ISR
+    await trio.sleep(load.seconds)  # it catches up, and rejoins every ISR
 
 
 async def group(cluster: ProcessCluster, load: Load) -> None:
@@ -187,7 +187,7 @@ async def group(cluster: ProcessCluster, load: Load) -> None:
     try:
         for member in members:
             # one by one: where the queue of a listener is full, a connection takes a second longer,
-            # and comes after the first generation, whose members wait for nobody any more
+            # and misses the first generation, whose members no longer wait
             await member.connect()
         for again in (False, True):
             async with trio.open_nursery() as nursery:
@@ -195,7 +195,7 @@ async def group(cluster: ProcessCluster, load: Load) -> None:
                     told = again and not member.leads
                     nursery.start_soon(member.join_when_told if told else member.join)
             end = trio.current_time() + load.seconds / 2
-            # until then, and no question is given up: its connection would be lost
+            # until then; no request is cancelled, because its connection would be lost
             while trio.current_time() < end:
                 async with trio.open_nursery() as nursery:
                     for member in members:
@@ -269,8 +269,9 @@ class _Member:
                 raise BenchFailed(f"{self.name} got no assignment: {synced.name}")
 
     async def join_when_told(self) -> None:
-        """A member that asks before its leader gets the generation that there is, and nothing else
-        begins for it."""
+        """Joins after the leader: a member that asks earlier gets the present generation, and no
+        new
+        one begins for it."""
         while await self._heartbeat() is not ErrorCode.REBALANCE_IN_PROGRESS:
             await trio.sleep(0.05)
         await self.join()
@@ -286,7 +287,7 @@ class _Member:
         return ErrorCode((await self.connection.call(beat, 3, 60)).error_code)
 
     async def live(self) -> None:
-        """A heartbeat, and the commit of an offset."""
+        """Sends a heartbeat, and commits an offset."""
         assert self.connection is not None
         await self._heartbeat()
         who = {"group_id": "steps", "member_id": self.member_id, "group_instance_id": None}
@@ -310,7 +311,7 @@ class _Member:
 
 
 async def cleaning(cluster: ProcessCluster, load: Load) -> None:
-    """A compacted topic of small segments, written to while it is cleaned."""
+    """A compacted topic of small segments, written during its cleaning."""
     await create_topic(
         cluster,
         _TOPIC,
@@ -327,7 +328,7 @@ async def cleaning(cluster: ProcessCluster, load: Load) -> None:
 
 
 async def recovery(cluster: ProcessCluster, load: Load) -> None:
-    """A follower is killed under load, and comes back: its logs are recovered, and catch up."""
+    """A follower is killed under load and comes back: its logs are recovered and catch up."""
     await create_topic(cluster, _TOPIC, [1, 2, 3])
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _TOPIC, load.connections, 128 * 1024)
@@ -361,4 +362,4 @@ LOADS: Mapping[str, tuple[Callable[[Load], str], Drive]] = {
     "cleaner": (lambda _: "a log being cleaned", cleaning),
     "recovery": (lambda _: "a follower killed under load comes back", recovery),
 }
-"""By name: what the table calls it, and what is done."""
+"""By name: the load's title in the table, and its function."""

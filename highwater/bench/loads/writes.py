@@ -1,10 +1,10 @@
-"""One writer for `highwater bench failover`, as a process: kafka-python or librdkafka, by defaults.
+"""One writer for `highwater bench failover`, as a process: kafka-python or librdkafka, by default.
 
     python -I -m highwater.bench.loads.writes kafka-python BOOTSTRAP TOPIC [RETRY-BACKOFF-MS]
 
-Sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for
-each that is acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
-`Writes.java` beside this file is the same for the Java client.
+It sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line
+for each one acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
+`Writes.java` beside this file does the same with the Java client.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_WAITING = 200
 def command(
     client: str, bootstrap: str, topic: str, kafka_home: Path | None, backoff_ms: int | None = None
 ) -> list[str]:
-    """What starts a writer; the Java client comes from the jars of an Apache Kafka.  `backoff_ms`
-    is retry.backoff.ms; None: the client's own.
+    """The command of a writer; the Java client comes from an Apache Kafka's jars.  `backoff_ms` is
+    retry.backoff.ms; None: the client's own.
     """
     backoff = [] if backoff_ms is None else [str(backoff_ms)]
     if client == "java":

@@ -84,7 +84,7 @@ class Diary:
             )  # fmt: skip
 
     def assignment(self, partitions: Iterable[int]) -> None:
-        """Writes the whole assignment for the harness, which waits for it; no part of the history."""
+        """Writes the whole assignment for the harness, which waits for it (not history)."""
         self.write("assigned_all", "ok", partitions=sorted(partitions))
 
     def polled(self, records: Sequence[Record]) -> None:

@@ -1,5 +1,5 @@
-"""The page of a run: one HTML file with everything inside, to be mailed, archived or opened from
-disk.
+"""The page of a run: one HTML file with everything inside, ready to be mailed, archived or opened
+from disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the page shows, gathered from the run's folder.
+"""The page's data, gathered from the run's folder.
 
 Seconds count from the first line of the history.  The numbers of the timeline come from the same
-tables and views as the checks, so the page cannot tell another story than the verdict.
+tables and views as the checks, so the page cannot contradict the verdict.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Rates:
     seconds: float
     acked: list[float] = field(default_factory=lambda: [0.0] * BINS)
     unsafe: list[float] = field(default_factory=lambda: [0.0] * BINS)
-    """Acknowledged where a loss is allowed (acks=1)."""
+    """Acknowledgements where a loss is allowed (acks=1)."""
     unknown: list[float] = field(default_factory=lambda: [0.0] * BINS)
     failed: list[float] = field(default_factory=lambda: [0.0] * BINS)
     polled: list[float] = field(default_factory=lambda: [0.0] * BINS)
-    """By consumers while faults were active, without the full read at the end."""
+    """Records read while faults were active, without the full read at the end."""
     latency_ms: list[float | None] = field(default_factory=lambda: [None] * BINS)
-    """The slowest 1 % of the binding acknowledgements took at least this long."""
+    """The p99 of the binding acknowledgements' latency."""
 
 
 @dataclass(slots=True)
@@ -72,12 +72,12 @@ class ReportData:
     isrs: dict[str, list[Span]]
     controllers: list[Span]
     processes: dict[str, list[Span]]
-    """Member -> up, paused, down: what the harness did to its process, or saw of it."""
+    """Member -> up, paused, down: its process's states, as the harness caused or saw them."""
     registrations: dict[str, list[Span]]
-    """Broker -> whether its znode is there: a killed broker's stays until its session ends."""
+    """Broker -> whether its znode exists: a killed broker's stays until its session ends."""
     losses: list[Loss]
     final_read_at: float | None
-    """When the full read at the end began."""
+    """The start of the full read at the end."""
     gap: tuple[float, float] | None
     """The longest time without a binding acknowledgement while producers ran: its begin and its
     length.
@@ -86,7 +86,7 @@ class ReportData:
     """(library, records acknowledged, of unknown outcome, read)."""
 
     def members(self) -> list[str]:
-        """ZooKeeper first, then the brokers."""
+        """The members: ZooKeeper first, then the brokers."""
         return sorted(self.processes.keys() | self.registrations.keys(), key=_natural)
 
 
@@ -233,7 +233,7 @@ def _spans(
 
 
 def _states(line: dict[str, Any], what: str, rows: dict[str, list[Span]]) -> list[tuple[str, Any]]:
-    """What one line of witness.jsonl says of `what`: (subject, state)."""
+    """The states of kind `what` in one line of witness.jsonl: (subject, state)."""
     kind = line.get("what")
     if what in ("leader", "isr") and kind in ("leader", "isr"):
         return [(f"{line.get('topic')}-{line.get('partition')}", line.get(what))]
@@ -248,7 +248,7 @@ def _states(line: dict[str, Any], what: str, rows: dict[str, list[Span]]) -> lis
 
 
 def _natural(member: str) -> tuple[bool, int, str]:
-    """ZooKeeper, then broker-2 before broker-10."""
+    """A sort key: ZooKeeper first, then broker-2 before broker-10."""
     number = member.rpartition("-")[2]
     return member.startswith("broker"), int(number) if number.isdigit() else 0, member
 

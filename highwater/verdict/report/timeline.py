@@ -2,7 +2,7 @@
 of time.
 
 Plain SVG in the page: no script, no library, nothing fetched.  Colours are classes of the page's
-style sheet, so the picture follows a light or dark setting; what a mark means is in its <title>.
+style sheet, so the picture follows a light or dark setting; a mark's meaning is in its <title>.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _row(
 
 
 def _isr_strip(canvas: Canvas, spans: list[Span]) -> None:
-    """Under a partition's leaders: how many replicas were in the ISR."""
+    """Draws the number of replicas in the ISR, under a partition's leaders."""
     largest = max((_size(s.state) for s in spans), default=0)
     for span in spans:
         missing = min(largest - _size(span.state), 3)
@@ -194,7 +194,7 @@ def _isr_strip(canvas: Canvas, spans: list[Span]) -> None:
 
 
 def _faults(canvas: Canvas, data: ReportData, top: float) -> None:
-    """Lines through all panels; the labels stand above, in rows that do not collide."""
+    """Draws lines through all panels; labels stand above, in rows that do not collide."""
     ends = [-1e9, -1e9, -1e9]
     for fault in sorted(data.faults, key=lambda f: f.at):
         x = canvas.x(fault.at)
