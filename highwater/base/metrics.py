@@ -77,7 +77,7 @@ class TimeHistogram:
             self._rotated_ns = now_ns
 
     def quantiles_ms(self, wanted: Sequence[float] = QUANTILES) -> list[float]:
-        """Of the last one to two windows; zeros where nothing happened."""
+        """Quantiles of the last one to two windows; zeros where nothing happened."""
         merged = dict(self._old)
         for bucket, n in self._counts.items():
             merged[bucket] = merged.get(bucket, 0) + n

@@ -13,7 +13,7 @@ from trio import lowlevel
 
 
 class Waker:
-    """For one sleeper.  `wake` without a sleeper is not remembered: look at the work first."""
+    """Wakes one sleeper.  `wake` without a sleeper is not remembered: look for work first."""
 
     __slots__ = ("_task",)
 

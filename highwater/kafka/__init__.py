@@ -1,1 +1,1 @@
-"""What Kafka defines: types, error codes, znodes, messages, configuration; and a client."""
+"""Kafka's definitions: types, error codes, znodes, messages, configuration; and a client."""

@@ -51,7 +51,7 @@ class PartitionFetch:
     leader_epoch: int
     """The epoch that was sent; the broker would have refused another."""
     position: int
-    """Where the next fetch begins."""
+    """The position of the next fetch."""
     records: list[ConsumedRecord] = field(default_factory=list)
 
 

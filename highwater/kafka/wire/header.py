@@ -110,7 +110,7 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     body_position: int
-    """Where the body starts in the frame."""
+    """The start of the body in the frame."""
 
 
 def api_name(api_key: int) -> str:
@@ -197,7 +197,7 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
 
 
 def response_body_position(api_key: int, version: int, view: Buffer) -> int:
-    """Where the body starts in an answer's frame (after its size)."""
+    """The start of the body in an answer's frame (after its size)."""
     if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER) and api_key != API_VERSIONS:
         return skip_tags(view, 4)
     return 4

@@ -220,7 +220,7 @@ class StagedFaults:
         cluster.start(victim.id)
 
     async def late_requests(self) -> None:
-        """Until cancelled: sends a stale controller request now and then."""
+        """Sends a stale controller request now and then, until cancelled."""
         while True:
             await trio.sleep(self._late.expovariate(0.5))
             node = self._late.choice([n for _, n in sorted(self._cluster.nodes.items())])

@@ -184,9 +184,7 @@ class BrokerRules:
             self._check_members(truth, replica, new)
 
     def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
-        """After losing its tail in a power loss, a replica may lead only if it was alone in the
-        ISR.
-        """
+        """A replica that lost its tail may lead only where no intact member is in the ISR."""
         replica.lossy = False
         if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
             for other in truth.replicas.values():

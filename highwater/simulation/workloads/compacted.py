@@ -126,7 +126,7 @@ class CompactedTopic:
     count: int = 0
 
     async def produce(self, client: KeyedClient, rate: float = 25.0) -> None:
-        """Until cancelled; tries each batch once; a failed one may still have been appended."""
+        """Sends until cancelled, each batch once; a failed one may still have been appended."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(rate))

@@ -289,7 +289,7 @@ class Groups:
                         break
 
     async def judge(self, client: GroupClient) -> None:
-        """After the faults: acknowledged commits are there."""
+        """Checks after the faults that acknowledged commits are there."""
         deadline = trio.current_time() + JUDGE_S
         while True:
             try:

@@ -158,7 +158,7 @@ class TrimmedTopic:
     # -- producing ------------------------------------------------------------------------------
 
     async def produce(self, client: ManyClient, rate: float = 4.0) -> None:
-        """Until cancelled; tries each batch once; a failed one may still have been appended."""
+        """Sends until cancelled, each batch once; a failed one may still have been appended."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(rate * self.pace))
@@ -234,7 +234,7 @@ class TrimmedTopic:
     # -- deleting -------------------------------------------------------------------------------
 
     async def delete(self, client: ManyClient) -> None:
-        """Until cancelled: deletes a partition's beginning now and then."""
+        """Deletes a partition's beginning now and then, until cancelled."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(0.5))

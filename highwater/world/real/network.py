@@ -1,7 +1,7 @@
 """The real network: raw non-blocking sockets, waited for through trio only after they would block.
 
-A trio stream makes a checkpoint of every call and costs half the rate, so the system
-call comes first.  A caller that loops over successful calls must make checkpoints of its own.
+A trio stream makes a checkpoint of every call and costs half the rate, so the system call comes
+first.  A caller that loops over successful calls must make checkpoints of its own.
 
 `send` gathers views in one sendmsg.  `more` becomes MSG_MORE: the kernel holds a short segment back
 until the next call, so that an answer's header and the records that `send_file` sends after it

@@ -13,8 +13,8 @@ Freezing.  A paused process (SIGSTOP) must not run, although its timers fire and
 Every task carries its process in a context variable.  `_RunQueue` replaces trio's queue of runnable
 tasks, and holds back those of a frozen process until it is thawed.
 
-Hazards remain that code under simulation must avoid: the order of sets,
-`id()`, garbage collection (switched off while a simulation runs), threads, the wall clock, uuid.
+Hazards remain that code under simulation must avoid: the order of sets, `id()`, garbage collection
+(switched off while a simulation runs), threads, the wall clock, uuid.
 """
 
 from __future__ import annotations
