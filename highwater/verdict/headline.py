@@ -1,4 +1,4 @@
-"""A run in one sentence: success, the story of its first anomaly, or why it proves nothing."""
+"""A run in one sentence: its success, the story of its first anomaly, or why it proves nothing."""
 
 from __future__ import annotations
 

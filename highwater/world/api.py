@@ -187,7 +187,7 @@ class Disk(Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Writes a temporary file and renames it: a reader sees the old or the new content.
 
-        Survives a process crash.  Survives a power loss only after `sync_file` (whole, old or new).
+        Survives a process crash; only `replace_durably` survives a power loss.
         """
 
     async def replace_durably(self, path: str, data: bytes) -> None:

@@ -270,8 +270,7 @@ class _Member:
 
     async def join_when_told(self) -> None:
         """Joins after the leader: a member that asks earlier gets the present generation, and no
-        new
-        one begins for it."""
+        new one begins for it."""
         while await self._heartbeat() is not ErrorCode.REBALANCE_IN_PROGRESS:
             await trio.sleep(0.05)
         await self.join()

@@ -1,7 +1,7 @@
 """The verbs.  Each does one thing, waits for its visible effect, and returns that effect (None:
 nothing was seen).
 
-A verb with an end (`for`, or a later entry of the schedule) returns an `Undo`, which reports its
+A verb with an end (`for`, or a later entry of the schedule) returns an `undo`, which reports its
 own effect: only afterwards is it known whether a cut or a held message met any traffic.
 """
 

@@ -45,8 +45,7 @@ class DeathWitness:
                 self.deaths.append(Death(broker, tp, state.leader_epoch, leo))
 
     def settle(self, partitions: dict[TopicPartition, PartitionState]) -> None:
-        """Looks up the start of the first later epoch, on the disk of the present
-        leader."""
+        """Looks up the start of the first later epoch, on the disk of the present leader."""
         for death in self.deaths:
             state = partitions.get(death.tp)
             if death.next_start is not None or state is None or state.leader < 0:

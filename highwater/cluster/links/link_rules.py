@@ -57,8 +57,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """`source` and `target` are the message's own: an answer travels from the broker back to the
-    client."""
+    """`source` and `target` are the message's own: an answer travels back to the requester."""
 
     action: Action
     api: str

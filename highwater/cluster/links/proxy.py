@@ -7,7 +7,7 @@ brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, or
 that Kafka's controller uses).  All others are "clients".  So the proxy reads the first frame before
 it connects onward.
 
-A connection has two pipes.  A pipe reads at most the first 64 KiB of each frame, decides (pass,
+A connection has two pipes.  A pipe examines at most the first 64 KiB of a frame, decides (pass,
 hold, drop), waits while its direction is cut, and passes the bytes on.  A held request to ZooKeeper
 lets pings pass, because otherwise the fault would be the end of the session.  An answer is matched
 to its request by the correlation id.  Where the far side refuses the connection, the near one is

@@ -28,7 +28,7 @@ class Unserved:
     problem: str
 
     def accepts(self, value: str) -> bool:
-        """Whether this is Kafka's default; "" is the default where Kafka has none."""
+        """Whether the value is Kafka's default ("" where Kafka has none), or accepted like it."""
         row = BROKER.get(self.base)
         if row is None:
             return value == ""

@@ -114,8 +114,7 @@ class StagedFaults:
 
     async def there_and_back(self, fault: Fault, node: BrokerNode) -> None:
         """The leadership goes to a member that is a little behind, and comes back.  A third
-        replica,
-        which has the records that are cut off meanwhile, hears of neither change."""
+        replica, which has the records that are cut off meanwhile, hears of neither change."""
         cluster, random = self._cluster, self._random
         tp = random.choice(self._tps)
         truth = cluster.rules.partitions.get(tp)

@@ -108,8 +108,7 @@ class PartitionTruth:
 
     def forget_above(self, offset: int) -> None:
         """Records that the new leader lacks are given up; a replica that has them is excused until
-        it
-        has followed."""
+        it has followed."""
         if offset < self.end:
             self.given_up.append((offset, self.end))
             self.undecided += undecided_without(self.committed, offset)

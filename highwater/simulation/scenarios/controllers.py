@@ -173,8 +173,7 @@ async def zombie_controller(stage: Stage) -> None:
 
 async def delayed_stop_replica(stage: Stage) -> None:
     """A replica is taken away and given back; then the StopReplica with deletion arrives again,
-    late,
-    from the old controller.  The replica must stay."""
+    late, from the old controller.  The replica must stay."""
     await stage.start(1, 2)
     await stage.send("one")
     tap = stage.cluster.tap

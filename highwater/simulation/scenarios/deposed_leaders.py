@@ -16,8 +16,7 @@ THREE = Shape(brokers=3, min_isr=2, lag_ms=10_000)
 
 async def zombie_leader(stage: Stage) -> None:
     """A leader is stopped for longer than its session, replaced, and wakes up: its later appends
-    are
-    never acknowledged with acks=all, and are gone in the end."""
+    are never acknowledged with acks=all, and are gone in the end."""
     await stage.start(1, 2, 3)
     await stage.send("one")
     stage.isolate(1)

@@ -54,8 +54,8 @@ async def _read(stage: Stage, start: int, end: int) -> None:
 
 async def stopped_below_start(stage: Stage) -> None:
     """A follower is down while DeleteRecords removes its records and more: back, it drops its log
-    and
-    continues from the leader's start.  A kill right after that changes nothing, and it may lead."""
+    and continues from the leader's start.  A kill right after that changes nothing, and it may
+    lead."""
     await stage.start(1, 2, 3)
     await _send(stage, 0, 3, 1, 2, 3)
     stage.cluster.kill(3)

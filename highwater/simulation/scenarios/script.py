@@ -179,8 +179,7 @@ class Stage:
         return [(batch.base, batch.epoch, batch.crc) for batch in mirror.batches]
 
     def place(self, broker: int) -> tuple[int, int]:
-        """The start and the end of a running broker's replica of t-0; -1 where there is
-        none."""
+        """The start and the end of a running broker's replica of t-0; -1 where there is none."""
         services = self.cluster.nodes[broker].services
         partition = services.replicas.partitions.get(TP) if services is not None else None
         log = partition.log if partition is not None else None

@@ -22,8 +22,7 @@ STOPPED = 1
 async def stop_amid_aborts(stage: Stage) -> None:
     """Transactions are aborted all the time while their leader stops, whose disk is slow to flush.
     Meanwhile the next leader goes on, and the first one then follows it.  Once it is back, its
-    index
-    of aborted transactions matches its log, so that it may lead again."""
+    index of aborted transactions matches its log, so that it may lead again."""
     await stage.start(1, 2, 3, controller=2)
     await stage.insist(lambda: stage.create(TOPIC, [1, 2, 3], 1))
     await stage.whole()

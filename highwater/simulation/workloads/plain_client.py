@@ -156,8 +156,7 @@ class SimClient:
         return self._brokers[leader], epoch
 
     def known_term(self, tp: TopicPartition) -> tuple[int, int]:
-        """The leader of the next request, and its epoch; -1 where metadata
-        comes first."""
+        """The leader of the next request, and its epoch; -1 where metadata comes first."""
         leader, epoch = self._leaders.get(tp, (-1, -1))
         return (leader, epoch) if leader in self._brokers else (-1, -1)
 

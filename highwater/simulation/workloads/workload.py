@@ -222,8 +222,7 @@ class Workload:
 
     def _fenced(self, client: SimClient, tp: TopicPartition) -> str | None:
         """The reason why a request that names the client's leader epoch must be refused (KIP-320):
-        its
-        broker is in a later one."""
+        its broker is in a later one."""
         leader, epoch = client.known_term(tp)
         truth = self.rules.partitions.get(tp)
         replica = truth.replicas.get(leader) if truth is not None else None
@@ -386,8 +385,7 @@ def make_batch(values: list[bytes], producer: tuple[int, int] | None, sequence: 
 
 def _certain(error: str, acks: int) -> bool:
     """Whether a first attempt certainly appended nothing.  A demoted leader's
-    NOT_LEADER_OR_FOLLOWER
-    may come after the append."""
+    NOT_LEADER_OR_FOLLOWER may come after the append."""
     return error in PROVES_NOTHING_APPENDED and not (
         acks == -1 and error == "NOT_LEADER_OR_FOLLOWER"
     )

@@ -6,9 +6,9 @@ of a simulation's time.  This loop replaces it while a simulation runs.  Tasks, 
 scopes and deadlines stay trio's; the omitted parts have no use in virtual time: sockets, threads,
 instruments.  Signals are checked once in some hundred passes, for Ctrl-C.
 
-One pass: cancel scopes at their deadline; then run each ready task once, in an order that `shuffle`
-decides.  After each task's step `stepped(task)` is called: the step ran to its next await, so it is
-atomic for tasks and observers alike.
+One pass: cancel what has reached its deadline; then run each ready task once, in an order that
+`shuffle` decides.  After each task's step `stepped(task)` is called: the step ran to its next
+await, so it is atomic for tasks and observers alike.
 
 It is written for the version of trio in requirements.lock; the contract tests, which run on it,
 tell whether another version still fits.
