@@ -193,7 +193,7 @@ def kafka_python(member: Member, diary: Diary) -> None:
 
 
 def confluent(member: Member, diary: Diary) -> None:
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer(
         {
@@ -238,6 +238,13 @@ def confluent(member: Member, diary: Diary) -> None:
     def revoked(*_: Any) -> None:
         pending.clear()
 
+    def refused(error: Any) -> None:
+        """It does not ask again for offsets that an old coordinator refused: assigns afresh."""
+        if error.code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+            pending.clear()
+            held = consumer.assignment()
+            consumer.assign([TopicPartition(tp.topic, tp.partition) for tp in held])
+
     # one record a call: a batch from `consume` may hold records from before a rebalance
     consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     while not diary.stopping:
@@ -248,6 +255,8 @@ def confluent(member: Member, diary: Diary) -> None:
             diary.polled([record])
             pending.update(positions([record]))
             taken += 1
+        elif message is not None:
+            refused(message.error())
         if pending and (message is None or taken % 50 == 0):
             _commit(diary, dict(pending), commit)
             pending.clear()
