@@ -151,7 +151,7 @@ def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
     row = found.agg(F.count("*"), F.count(DAMAGED), F.max(DAMAGED)).collect()[0]
     lines, damaged, example = int(row[0]), int(row[1]), row[2]
     torn = run.store.torn_end(file)
-    if damaged > 1 or (damaged and example != torn.strip()):
+    if damaged > 1 or (damaged and example.strip() != torn.strip()):
         told = "1 line is" if damaged == 1 else f"{damaged:,} lines are"
         raise RunDamaged(f"{file}: {told} not as it should be: {example[:200]}")
     whole = found.where(f"{DAMAGED} IS NULL").drop(DAMAGED)
