@@ -139,8 +139,9 @@ def test_a_seed_with_groups_and_transactions_is_clean(seed: int) -> None:
 
 
 def test_two_partitions_whose_transactions_hang_as_expected() -> None:
-    """Seed 5 with cold reads at cf823f3, a false alarm (L1): after the power loss no broker knew of
-    two open transactions, and waiting for the one was no waiting for the other."""
-    outcome = simulate(5, Options(pace=0.3, transactions=True, groups=True, cold_reads=True))
+    """A false alarm (L1): after the power loss no broker knew of two open transactions, and waiting
+    for the one was not waiting for the other.
+    """
+    outcome = simulate(5, Options(pace=0.3, transactions=True, power_loss=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.operations["txn hanging, expected"] == 2
