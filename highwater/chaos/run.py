@@ -127,7 +127,7 @@ class Run:
         )
 
     async def execute(self) -> Any:
-        """Runs it all; gives the verdict (`highwater.verdict.Verdict`)."""
+        """Runs it all; gives the verdict (`highwater.verdict.verdict.Verdict`)."""
         self.folder.create()
         self.folder.write_info(self.info)
         self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")

@@ -51,7 +51,9 @@ class Highwater:
     def command(self, properties: Path, profile: str) -> list[str]:
         arguments = ["--config", str(properties), "--profile", profile]
         if self.source is None:
-            return [sys.executable, "-I", "-m", "highwater.broker", *arguments]
+            # -I would hide PYTHONOPTIMIZE, which leaves the assertions out
+            optimized = ["-O"] * bool(sys.flags.optimize)
+            return [sys.executable, *optimized, "-I", "-m", "highwater.broker", *arguments]
         start = (
             f"import sys, runpy; sys.path.insert(0, {str(self.source)!r});"
             "runpy.run_module('highwater.broker', run_name='__main__', alter_sys=True)"

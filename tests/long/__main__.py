@@ -59,7 +59,7 @@ def main(name: str | None, a_slice: bool, again: bool) -> None:
     """
     if name is None:
         for key, job in JOBS.items():
-            click.echo(f"{key:12} {job.takes:>8}  {job.what}")
+            click.echo(f"{key:12} {job.what}")
         return
     if name not in JOBS:
         raise click.UsageError(f"there is no job {name}; use one of {', '.join(JOBS)}")

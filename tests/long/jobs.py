@@ -42,10 +42,7 @@ Steps = Callable[[Path, bool], Iterator[Step]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`takes` is on two cores that have nothing else to do."""
-
     what: str
-    takes: str
     steps: Steps
 
 
@@ -82,22 +79,19 @@ def _module(name: str, whole: tuple[str, ...], a_part: tuple[str, ...]) -> Steps
 
 
 JOBS: Mapping[str, Job] = {
-    "pairs": Job("50 seeds of each pair of the simulation's flags", "50 min", pairs),
-    "sim": Job("10,000 seeds", "70 min", _seeds(10_000, "--pace", "0.3")),
-    "sim-unclean": Job("10,000 seeds", "70 min", _seeds(10_000, "--pace", "0.3", "--unclean")),
+    "pairs": Job("50 seeds of each pair of the simulation's flags", pairs),
+    "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
+    "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-groups": Job(
         "5,000 seeds with transactions and groups",
-        "80 min",
         _seeds(5_000, "--pace", "0.1", "--transactions", "--groups"),
     ),
     "sim-cold": Job(
         "600 seeds with transactions, groups and cold reads",
-        "20 min",
         _seeds(600, "--pace", "0.3", "--transactions", "--groups", "--cold-reads"),
     ),
     "mutants-sim": Job(
         "each broken broker of the simulation, until a seed finds it",
-        "15 min",
         _module(
             "tests.simulation.mutation",
             ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
@@ -106,7 +100,6 @@ JOBS: Mapping[str, Job] = {
     ),
     "mutants": Job(
         "each broken broker of the harness, five runs",
-        "60 min",
         _module("tests.integration.mutants", ("--runs", "5"), ("--runs", "1", "10")),
     ),
 }
