@@ -56,11 +56,13 @@ from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
 from highwater.broker.services import Services
-from highwater.broker.settings.config_changes import DynamicConfigWatcher
+from highwater.broker.settings.authorizer import AclChanges, authorizer_of
+from highwater.broker.settings.config_changes import Changes, DynamicConfigWatcher
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.controller.shell.candidate import Candidate
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
+from highwater.kafka.security.links import open_security
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
 from highwater.world.api import ConnectionLoss, SessionExpired, World, ZkError, ZooKeeper
 
@@ -93,9 +95,10 @@ class Broker:
 
     def __init__(self, config: Config, world: World, host_name: str) -> None:
         self.config = config
+        self.security = open_security(config, world)
         self._given = dataclasses.replace(config)
         """The configuration at the start: the controller itself reads what changed later."""
-        self.world = world
+        self.world = world = self.security.brokers
         self.host_name = host_name
         self.broker_id = BrokerId(config.broker_id)
         self.listeners = config.parsed_listeners
@@ -124,6 +127,8 @@ class Broker:
             completed=self.completions.add,
             zk=lambda: self.services.session,
         )
+        waits = self.purgatories, self.completions.add
+        coordinated = config, world, self.replicas, self.metadata, *waits
         self.services = Services(
             config=config,
             world=world,
@@ -135,17 +140,17 @@ class Broker:
             purgatories=self.purgatories,
             completions=self.completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(
-                config, world, self.replicas, self.metadata, self.purgatories, self.completions.add
-            ),
-            transactions=TransactionCoordinator(
-                config, world, self.replicas, self.metadata, self.purgatories, self.completions.add
-            ),
+            groups=GroupCoordinator(*coordinated),
+            transactions=TransactionCoordinator(*coordinated),
             broker_epoch=BrokerEpoch(-1),
         )
+        self.services.authorizer = authorizer_of(config)
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
-        self.server = SocketServer(config, world, handlers.TABLE, self.services)
+        secured = self.security
+        self.server = SocketServer(
+            config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
+        )
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self.services.dynamic.on_change = self._reconfigured
         self.services.topic_configs.apply = self._topic_configured
@@ -154,13 +159,11 @@ class Broker:
             self.broker_id, config.log_dirs, lambda: self.services.session
         )
         self._loaded = False
-        self._serving = trio.CancelScope()
+        self._serving, self._writers = trio.CancelScope(), trio.CancelScope()
         self._ready = False
         self._controller_gauges: Callable[[], Mapping[str, int]] = dict
         self._state = BrokerState.STARTING
-        self._served = trio.Event()
-        self._writers = trio.CancelScope()
-        self._written = trio.Event()
+        self._served, self._written = trio.Event(), trio.Event()
 
     def _dir_failed(self, log_dir: str, error: OSError) -> None:
         self.dir_failures.add(log_dir, error, self.replicas.dir_failed(log_dir))
@@ -277,12 +280,18 @@ class Broker:
             log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
-            await make_paths(zk)
+            acls = self.services.authorizer
+            await make_paths(zk, znodes.ACL_PATHS if acls is not None else ())
             watcher = DynamicConfigWatcher(zk, self.services.topic_configs, self._entity_configured)
             await watcher.load()
+            feeds = [watcher.changes]
+            if acls is not None:
+                rules = AclChanges(zk, acls)
+                await rules.load()
+                feeds += rules.feeds
             if not self._loaded:
                 await self._load(zk, nursery, writers)
-            why = await self._join(zk, watcher, ready, watch)
+            why = await self._join(zk, feeds, ready, watch)
         log.warning("ZooKeeper session 0x%x %s", zk.session_id, why)
 
     async def _load(self, zk: ZooKeeper, nursery: trio.Nursery, writers: trio.Nursery) -> None:
@@ -303,7 +312,7 @@ class Broker:
     async def _join(
         self,
         zk: ZooKeeper,
-        watcher: DynamicConfigWatcher,
+        feeds: Sequence[Changes],
         ready: trio.Event,
         watch: SessionWatch,
     ) -> str:
@@ -318,7 +327,7 @@ class Broker:
             self.server.start_accepting()
             candidate = Candidate(
                 self._given,
-                self.world,
+                self.security.controller,
                 self.broker_id,
                 lambda: self.services.broker_epoch,
                 zk,
@@ -326,7 +335,8 @@ class Broker:
                 inter_broker_listener=self.listeners.inter_broker,
             )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_configs, watcher)
+                for feed in feeds:
+                    nursery.start_soon(self._follow, feed)
                 await nursery.start(candidate.run)
                 self.services.candidate = candidate.port
                 self._controller_gauges = candidate.gauges
@@ -338,14 +348,14 @@ class Broker:
             self.services.candidate = None
             self.services.session = self.services.session_watch = None
 
-    async def _watch_configs(self, watcher: DynamicConfigWatcher) -> None:
+    async def _follow(self, feed: Changes) -> None:
         while True:
             try:
-                await watcher.run()
+                await feed.run()
             except SessionExpired:
                 return
             except ZkError as e:
-                log.info("configuration changes are not followed for now: %s", e)
+                log.info("changes in ZooKeeper are not followed for now: %s", e)
             await trio.sleep(RECONNECT_S)
 
     def _topic_configured(self, topic: str, overrides: Mapping[str, str]) -> None:
@@ -364,6 +374,8 @@ class Broker:
             self.server.limits.limit_ip(name if name == DEFAULT else desanitize(name), rate)
         elif (entity := entity_of_path(path)) is not None:
             self.services.quotas.configured(entity, properties)
+            if kind == "users" and "/" not in name:
+                self.security.users.configured(desanitize(name), properties)
 
     def _reconfigured(self, names: Sequence[str]) -> None:
         """Applies dynamic broker configuration to the parts that keep a copy of a value."""

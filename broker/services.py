@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from highwater.kafka.config import Config
     from highwater.kafka.errors import ErrorCode
     from highwater.kafka.replica_assignment import Reassignment
+    from highwater.kafka.security.acls import Acls
     from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
     from highwater.world.api import World, ZooKeeper
 
@@ -78,6 +79,7 @@ class Services:
     session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
+    authorizer: Acls | None = None
     agreement: Agreement = field(init=False)
     topic_configs: TopicConfigs = field(init=False)
     quotas: Quotas = field(init=False)
@@ -106,6 +108,11 @@ class Services:
 
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper cannot be reached just now")
         return self.session
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the active controller runs in this broker."""
+        return self.candidate is not None and self.candidate.active
 
     @property
     def controller(self) -> ControllerPort:

@@ -25,6 +25,7 @@ from highwater.kafka.config.property_row import (
 )
 from highwater.kafka.config.property_table import BROKER, KEPT, TOPIC
 from highwater.kafka.config.replication_rows import ReplicationProperties
+from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -97,6 +98,11 @@ def built(area: Any) -> Iterator[tuple[str, ...]]:
             yield f"`{row.name}`", default_of(row), values_of(row), row.doc + also, topic, live
 
 
+def secured() -> Iterator[tuple[str, ...]]:
+    for row in SECURITY:
+        yield f"`{row.name}`", default_of(row), values_of(row), row.doc
+
+
 def topics_own() -> Iterator[tuple[str, ...]]:
     """The topics' properties that are not simply one of the broker's."""
     single = {row.topic for row in KEPT.values()}
@@ -140,6 +146,10 @@ def render() -> str:
             "property | default | values | what it does | for topics | while it runs", built(area)
         )
     parts += [
+        "### Security on the wire\n\n",
+        "A listener's own value, `listener.name.NAME.PROPERTY` with the name in lower case, goes "
+        "before the general one. [security.md](security.md) shows how to switch it on.\n\n",
+        *table("property | default | values | what it does", secured()),
         "### Topics alone\n\n",
         "Of several properties of the broker the first that is given is the default.\n\n",
         *table("property | default | values | what it does | the broker's", topics_own()),

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from highwater.simulation.rules.rule_list import RULES, Rule
 from highwater.verdict import catalog
+from highwater.verdict.contracts.tables import ASKS, rules_folder
 from highwater.verdict.location import spark_folder
+from tests.planted.contracts import PLANTS as CONTRACTS
 from tests.planted.stories import PLANTS
 from tests.simulation.mutation import all_mutants
 
@@ -46,13 +48,15 @@ def in_words(sql: str) -> str:
     """The sentences at the head of a SQL file, without its settings."""
     head = sql.split("-- :examined")[0].splitlines()[1:]
     lines = [line.removeprefix("--").strip() for line in head]
-    settings = re.compile(r"(required|needs|verdict): ")
+    settings = re.compile(r"(required|claim|needs|verdict): ")
     text = "\n".join(line for line in lines if not settings.match(line)).strip()
     return text.replace("  ", " ")
 
 
 def plants_of(rule: str) -> list[str]:
-    return sorted(plant.name for plant in PLANTS if rule in plant.violations)
+    """Those that break it; of a rule that never calls anything wrong, those that it counts in."""
+    wrong = sorted(plant.name for plant in PLANTS if rule in plant.violations)
+    return wrong or sorted(plant.name for plant in PLANTS if rule in plant.apart)
 
 
 def mutants_of(rule: str) -> list[int]:
@@ -95,6 +99,18 @@ def clients_rules() -> Iterator[str]:
         yield f"### {check.id} {check.name}\n\n{in_words(sql)}\n\n{_facts(facts)}"
 
 
+def contracts_rules() -> Iterator[str]:
+    for check in catalog.checks(rules_folder()):
+        sql = (spark_folder() / "contracts" / "checks" / f"{check.id}.sql").read_text()
+        plants = [p.name for p in CONTRACTS if check.id in {rule for rule, *_ in p.found}]
+        facts = [
+            ("demanded by", ", ".join(f"`{a}`" for a, ids in ASKS.items() if check.id in ids)),
+            ("checked in", f"`spark/contracts/checks/{check.id}.sql`"),
+            ("planted topics", ", ".join(sorted(plants))),
+        ]
+        yield f"### {check.id} {check.name}\n\n{in_words(sql)}\n\n{_facts(facts)}"
+
+
 def brokers_rule(rule: Rule) -> str:
     modules = ", ".join(f"`{name}`" for name in modules_of(rule.id))
     facts = [
@@ -111,6 +127,10 @@ def render() -> str:
             HEAD,
             "## What clients see\n",
             *clients_rules(),
+            "## What a contract demands\n",
+            "Rules of `highwater verify --contract`, about users' own topics: "
+            "[contract.md](contract.md).\n",
+            *contracts_rules(),
             "## What brokers hold\n",
             *map(brokers_rule, RULES),
         ]

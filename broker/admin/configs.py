@@ -10,12 +10,13 @@ Source: kafka.server.ConfigHelper, kafka.server.ConfigAdminManager, kafka.server
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from highwater.broker.context import Need
 from highwater.broker.metadata.topic_names import check_name
 from highwater.broker.replica.throttles import RATES
 from highwater.broker.settings import broker_loggers
@@ -32,6 +33,7 @@ from highwater.kafka.config.property_row import Kind, text_of
 from highwater.kafka.config.property_table import BROKER, DYNAMIC, KEPT, TOPIC
 from highwater.kafka.config.topic_values import check_overrides, effective
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security import acls
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 
 if TYPE_CHECKING:
@@ -44,6 +46,17 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+
+
+def needs(operation: acls.Operation) -> Callable[[Any, Any], Sequence[Need]]:
+    """What is needed of a resource: the operation on the topic, or on the cluster."""
+
+    def of_resource(resource: Any, _: Any) -> Sequence[Need]:
+        if resource.resource_type == ResourceType.TOPIC:
+            return (Need(operation, acls.ResourceType.TOPIC, resource.resource_name),)
+        return (Need(operation, acls.ResourceType.CLUSTER),)
+
+    return of_resource
 
 
 class Source(IntEnum):

@@ -13,14 +13,8 @@ from highwater.kafka.types import TopicPartition
 if TYPE_CHECKING:
     from highwater.broker.context import Context
     from highwater.broker.request.response import Response
-    from highwater.broker.services import Services
 
 V = TypeVar("V")
-
-
-def is_controller(services: Services) -> bool:
-    """Whether the active controller runs in this broker."""
-    return services.candidate is not None and services.candidate.active
 
 
 def repeated(names: Iterable[str]) -> set[str]:

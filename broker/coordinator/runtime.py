@@ -16,6 +16,7 @@ Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, Transac
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
@@ -45,6 +46,7 @@ ALL = -1
 HW_POLL_S = 0.01
 LOAD_RETRY_S = 1.0
 LOADS_REMEMBERED = 50
+TOLD_AGAIN_MS = 10_000
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard[Any, Any])
@@ -76,6 +78,8 @@ class Coordinator(ABC, Generic[S, R]):
         self.load_times: deque[int] = deque(maxlen=LOADS_REMEMBERED)
         """Milliseconds of the latest loads, for the metrics."""
         self._nursery: trio.Nursery | None = None
+        self._told_ms: dict[str, float] = {}
+        """The latest line about each topic or partition without a coordinator."""
         replicas.on_role_change.append(self.role_changed)
 
     @property
@@ -119,6 +123,13 @@ class Coordinator(ABC, Generic[S, R]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.advance(shard)
         return shard
+
+    def not_available(self, what: str, why: str) -> None:
+        """Logs why the names of `what` have no coordinator; not for each client that asks again."""
+        now_ms = monotonic_ms()
+        if now_ms - self._told_ms.get(what, -math.inf) >= TOLD_AGAIN_MS:
+            self._told_ms[what] = now_ms
+            log.warning("no coordinator for %s of %s: %s", self.coordinates, what, why)
 
     # ---------------------------------------------------------------- carrying out
 

@@ -68,65 +68,26 @@ from highwater.broker.network.handler_pool import handler_table
 
 HANDLERS: tuple[ModuleType, ...] = (
     # records
-    produce,
-    fetch,
-    list_offsets,
-    offset_for_leader_epoch,
-    delete_records,
-    init_producer_id,
+    produce, fetch, list_offsets, offset_for_leader_epoch, delete_records, init_producer_id,
     # the cluster
-    api_versions,
-    metadata,
-    describe_cluster,
+    api_versions, metadata, describe_cluster,
     # the controller's requests
-    leader_and_isr,
-    stop_replica,
-    update_metadata,
-    controlled_shutdown,
+    leader_and_isr, stop_replica, update_metadata, controlled_shutdown,
     # administration
-    create_topics,
-    delete_topics,
-    create_partitions,
-    describe_configs,
-    alter_configs,
-    incremental_alter_configs,
-    elect_leaders,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-    describe_log_dirs,
-    alter_replica_log_dirs,
-    describe_producers,
+    create_topics, delete_topics, create_partitions, describe_configs, alter_configs,
+    incremental_alter_configs, elect_leaders, alter_partition_reassignments,
+    list_partition_reassignments, describe_log_dirs, alter_replica_log_dirs, describe_producers,
     # groups
-    find_coordinator,
-    join_group,
-    sync_group,
-    heartbeat,
-    leave_group,
-    offset_commit,
-    offset_fetch,
-    offset_delete,
-    describe_groups,
-    list_groups,
-    delete_groups,
+    find_coordinator, join_group, sync_group, heartbeat, leave_group, offset_commit, offset_fetch,
+    offset_delete, describe_groups, list_groups, delete_groups,
     # transactions
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    txn_offset_commit,
-    write_txn_markers,
-    describe_transactions,
-    list_transactions,
+    add_partitions_to_txn, add_offsets_to_txn, end_txn, txn_offset_commit, write_txn_markers,
+    describe_transactions, list_transactions,
     # security and quotas
-    sasl_handshake,
-    sasl_authenticate,
-    describe_acls,
-    create_acls,
-    delete_acls,
-    describe_user_scram_credentials,
-    alter_user_scram_credentials,
-    describe_client_quotas,
+    sasl_handshake, sasl_authenticate, describe_acls, create_acls, delete_acls,
+    describe_user_scram_credentials, alter_user_scram_credentials, describe_client_quotas,
     alter_client_quotas,
-)
+)  # fmt: skip
 
 TABLE = handler_table(HANDLERS)
 """By API key, for the handler pools."""

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import AddOffsetsToTxnResponse
 
-API = Api(key=25, name="AddOffsetsToTxn", versions=(0, 4))
+API = Api(
+    key=25,
+    name="AddOffsetsToTxn",
+    versions=(0, 4),
+    access=Access(
+        whole=(
+            of(ResourceType.TRANSACTIONAL_ID, Operation.WRITE, "transactional_id"),
+            of(ResourceType.GROUP, Operation.READ, "group_id"),
+        )
+    ),
+)
 
 FIRST_WITH_FENCED = 2
 

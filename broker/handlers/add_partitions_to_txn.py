@@ -11,15 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import AddPartitionsToTxnResponse
 
-API = Api(key=24, name="AddPartitionsToTxn", versions=(0, 5))
+API = Api(
+    key=24,
+    name="AddPartitionsToTxn",
+    versions=(0, 5),
+    access=Access(inside="the id and its topics (v0-3), or ClusterAction (from v4)"),
+)
 
 FIRST_WITH_FENCED = 2
 FIRST_BATCHED = 4
@@ -47,6 +53,12 @@ class Asked(NamedTuple):
 
 
 def handle(ctx: Context, request: Any) -> Reply:
+    if ctx.version >= FIRST_BATCHED and not ctx.allows(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    ):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = AddPartitionsToTxnResponse(error_code=int(code), results_by_transaction=[])
+        return Response(refused, error_names=(code.name,))
     asked = _asked(ctx, request)
     together = Together(ctx, asked)
     for index, one in enumerate(asked):
@@ -75,11 +87,20 @@ def _begin(ctx: Context, one: Asked, together: Together, index: int) -> Codes | 
     """The answer, or None if it comes later."""
     metadata, transactions = ctx.services.metadata, ctx.services.transactions
     partitions = one.partitions
-    unknown = [tp for tp in partitions if metadata.partition(tp) is None]
-    if unknown:
-        return one.all(ErrorCode.OPERATION_NOT_ATTEMPTED) | dict.fromkeys(  # type: ignore[operator]
-            unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+    wrong = dict.fromkeys(
+        (tp for tp in partitions if metadata.partition(tp) is None),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    if ctx.version < FIRST_BATCHED:
+        if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
+            return one.all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        wrong |= {
+            tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for tp in partitions
+            if not ctx.allows(Operation.WRITE, ResourceType.TOPIC, tp.topic)
+        }
+    if wrong:
+        return {**one.all(ErrorCode.OPERATION_NOT_ATTEMPTED), **wrong}
     try:
         if one.verify_only:
             return transactions.verify(one.transactional_id, one.producer, partitions)

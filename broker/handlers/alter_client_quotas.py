@@ -8,13 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.admin.mutations import error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.broker.settings.client_quotas import Operation, alter
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security import acls
 from highwater.kafka.wire.messages import AlterClientQuotasResponse
 
-API = Api(key=49, name="AlterClientQuotas", versions=(0, 1))
+API = Api(
+    key=49,
+    name="AlterClientQuotas",
+    versions=(0, 1),
+    access=Access(whole=(cluster(acls.Operation.ALTER_CONFIGS),)),
+)
 
 _Entry = AlterClientQuotasResponse.EntryData
 

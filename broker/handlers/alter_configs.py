@@ -5,37 +5,50 @@ Any broker changes topics; only the broker itself changes its own properties (`a
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from highwater.broker.admin import configs
 from highwater.broker.admin.mutations import error_names
 from highwater.broker.admin.topic_waits import ConfigWait
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import AlterConfigsResponse
 
-API = Api(key=33, name="AlterConfigs", versions=(0, 2))
-
-_Result = AlterConfigsResponse.AlterConfigsResourceResponse
+ACCESS = Access(
+    each=configs.needs(Operation.ALTER_CONFIGS), items=("resources",), answers="responses"
+)
+API = Api(key=33, name="AlterConfigs", versions=(0, 2), access=ACCESS)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
+    async def change(resource: Any) -> None:
+        await configs.replace(
+            ctx.services,
+            resource.resource_type,
+            resource.resource_name,
+            {c.name: c.value for c in resource.configs},
+            bool(request.validate_only),
+        )
+
+    return await altered(ctx, request, change, AlterConfigsResponse)
+
+
+async def altered(
+    ctx: Context, request: Any, change: Callable[[Any], Awaitable[None]], response: Any
+) -> Reply:
+    """Changes each resource; answers when every broker has the topics' new configuration."""
     results, codes, changed = [], [], []
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
         try:
-            await configs.replace(
-                ctx.services,
-                resource.resource_type,
-                resource.resource_name,
-                {c.name: c.value for c in resource.configs},
-                bool(request.validate_only),
-            )
+            await change(resource)
         except ApiError as e:
             code, message = e.code, e.detail
         results.append(
-            _Result(
+            response.AlterConfigsResourceResponse(
                 error_code=int(code),
                 error_message=message,
                 resource_type=resource.resource_type,
@@ -45,7 +58,24 @@ async def handle(ctx: Context, request: Any) -> Reply:
         codes.append(code)
         if code is ErrorCode.NONE and resource.resource_type == configs.ResourceType.TOPIC:
             changed.append(resource.resource_name)
-    answer = Response(AlterConfigsResponse(responses=results), error_names=error_names(codes))
+    answer = Response(response(responses=results), error_names=error_names(codes))
     if request.validate_only or not changed:
         return answer
     return Delayed(ConfigWait(ctx.services, changed, answer))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return refusal(request, code, AlterConfigsResponse)
+
+
+def refusal(request: Any, code: ErrorCode, response: Any) -> Response:
+    responses = [
+        response.AlterConfigsResourceResponse(
+            error_code=int(code),
+            error_message=code.name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource in request.resources
+    ]
+    return Response(response(responses=responses), error_names=(code.name,))

@@ -10,13 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.admin.mutations import by_topic, error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import AlterPartitionReassignmentsResponse
 
-API = Api(key=45, name="AlterPartitionReassignments", versions=(0, 0))
+API = Api(
+    key=45,
+    name="AlterPartitionReassignments",
+    versions=(0, 0),
+    access=Access(whole=(cluster(Operation.ALTER),)),
+)
 
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Partition = _Topic.ReassignablePartitionResponse
@@ -56,4 +62,20 @@ def _error(code: ErrorCode, message: str | None) -> Response:
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    return _error(code, None)
+    """The error at the top and at every partition."""
+    answer = _error(code, None)
+    answer.message.responses = [
+        _Topic(
+            name=topic.name,
+            partitions=[
+                _Partition(
+                    partition_index=p.partition_index,
+                    error_code=int(code),
+                    error_message=code.name,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return answer

@@ -11,13 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.admin.mutations import by_topic, error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import AlterReplicaLogDirsResponse
 
-API = Api(key=34, name="AlterReplicaLogDirs", versions=(0, 2))
+API = Api(
+    key=34,
+    name="AlterReplicaLogDirs",
+    versions=(0, 2),
+    access=Access(whole=(cluster(Operation.ALTER),)),
+)
 
 _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 _Partition = _Topic.AlterReplicaLogDirPartitionResult

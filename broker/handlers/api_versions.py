@@ -13,12 +13,12 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import OPEN, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import ApiVersionsResponse
 
-API = Api(key=18, name="ApiVersions", versions=(0, 4))
+API = Api(key=18, name="ApiVersions", versions=(0, 4), access=OPEN)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.controller_messages import ControlledShutdownResponse, RemainingPartition
 
-API = Api(key=7, name="ControlledShutdown", versions=(0, 3), plane=Plane.CONTROL)
+API = Api(
+    key=7,
+    name="ControlledShutdown",
+    versions=(0, 3),
+    plane=Plane.CONTROL,
+    access=Access(whole=(cluster(Operation.CLUSTER_ACTION),)),
+)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:

@@ -13,18 +13,28 @@ from typing import Any
 from highwater.broker.admin import topic_znodes as topics
 from highwater.broker.admin.mutations import (
     error_names,
-    is_controller,
     mutation_quota,
     repeated,
     throttled,
 )
 from highwater.broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import CreatePartitionsResponse
 
-API = Api(key=37, name="CreatePartitions", versions=(0, 3))
+API = Api(
+    key=37,
+    name="CreatePartitions",
+    versions=(0, 3),
+    access=Access(
+        each=of(ResourceType.TOPIC, Operation.ALTER, "name"),
+        items=("topics",),
+        answers="results",
+        by_controller=True,
+    ),
+)
 
 FIRST_STRICT = 3
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -32,7 +42,7 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 async def handle(ctx: Context, request: Any) -> Reply:
     names = [topic.name for topic in request.topics]
-    if not is_controller(ctx.services):
+    if not ctx.services.is_controller:
         return error_response(ctx, request, ErrorCode.NOT_CONTROLLER)
     twice = repeated(names)
     outcomes: dict[str, Outcome] = {}

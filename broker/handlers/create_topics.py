@@ -18,20 +18,31 @@ from highwater.broker.admin import topic_znodes as topics
 from highwater.broker.admin.configs import topic_entries
 from highwater.broker.admin.mutations import (
     error_names,
-    is_controller,
     mutation_quota,
     repeated,
     throttled,
 )
 from highwater.broker.admin.topic_waits import SUCCESS, TIMED_OUT, Outcome, TopicWait
 from highwater.broker.admin.topic_znodes import NewTopic
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, cluster, either, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import CreateTopicsResponse
 
-API = Api(key=19, name="CreateTopics", versions=(0, 7))
+API = Api(
+    key=19,
+    name="CreateTopics",
+    versions=(0, 7),
+    access=Access(
+        each=either(cluster(Operation.CREATE), of(ResourceType.TOPIC, Operation.CREATE, "name")),
+        items=("topics",),
+        answers="topics",
+        by_controller=True,
+    ),
+)
 
+HIDING = (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 FIRST_WITH_DETAILS = 5
 FIRST_STRICT = 6
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -42,9 +53,9 @@ async def handle(ctx: Context, request: Any) -> Reply:
     names = [topic.name for topic in request.topics]
     outcomes: dict[str, Outcome] = dict.fromkeys(names, SUCCESS)
     details: dict[str, dict[str, Any]] = {}
-    if not is_controller(ctx.services):
+    if not ctx.services.is_controller:
         not_controller: Outcome = (ErrorCode.NOT_CONTROLLER, None)
-        return _answer(names, dict.fromkeys(names, not_controller), details)
+        return _answer(names, dict.fromkeys(names, not_controller), details, ctx)
     twice = repeated(names)
     quota = mutation_quota(ctx, strict=ctx.version >= FIRST_STRICT)
     pending = {}
@@ -63,13 +74,15 @@ async def handle(ctx: Context, request: Any) -> Reply:
         except ApiError as e:
             outcomes[name] = (e.code, e.detail)
             continue
-        if ctx.version >= FIRST_WITH_DETAILS:
+        if ctx.version >= FIRST_WITH_DETAILS and ctx.allows(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name
+        ):
             details[name] = _details(ctx, assignment, overrides)
         if not request.validate_only:
             pending[name] = tuple(assignment)
 
     def answer(found: Mapping[str, Outcome]) -> Response:
-        return throttled(ctx, quota, _answer(names, found, details))
+        return throttled(ctx, quota, _answer(names, found, details, ctx))
 
     if not pending:
         return answer(outcomes)
@@ -115,16 +128,27 @@ def _answer(
     names: Sequence[str],
     outcomes: Mapping[str, Outcome],
     details: Mapping[str, Mapping[str, Any]],
+    ctx: Context,
 ) -> Response:
-    """`names` in the order of the request: a name given twice is answered twice."""
+    """`names` in the order of the request: a name given twice is answered twice.  Whoever may not
+    describe a topic's configuration is not told it, nor its numbers."""
+
+    def hidden(name: str) -> dict[str, int]:
+        code, (refused, _) = ErrorCode.NONE, outcomes[name]
+        if refused in HIDING and not ctx.allows(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name
+        ):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {"topic_config_error_code": int(code)}
+
     failed: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1, "configs": []}
     results = [
         _Result(
             name=name,
             error_code=int(code),
             error_message=message,
-            topic_config_error_code=0,
             **(failed if code is not ErrorCode.NONE else details.get(name, failed)),
+            **hidden(name),
         )
         for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
@@ -134,4 +158,4 @@ def _answer(
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     names = [topic.name for topic in request.topics]
-    return _answer(names, dict.fromkeys(names, (code, None)), {})
+    return _answer(names, dict.fromkeys(names, (code, None)), {}, ctx)

@@ -11,13 +11,23 @@ from typing import Any
 
 import trio
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import DeleteGroupsResponse
 
-API = Api(key=42, name="DeleteGroups", versions=(0, 2))
+API = Api(
+    key=42,
+    name="DeleteGroups",
+    versions=(0, 2),
+    access=Access(
+        each=of(ResourceType.GROUP, Operation.DELETE, ""),
+        items=("groups_names",),
+        answers="results",
+    ),
+)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.replica.partition import Partition, lowest_start
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import DeleteRecordsResponse
 
-API = Api(key=21, name="DeleteRecords", versions=(0, 2))
+API = Api(
+    key=21,
+    name="DeleteRecords",
+    versions=(0, 2),
+    access=Access(
+        each=of(ResourceType.TOPIC, Operation.DELETE, "name"), items=("topics",), answers="topics"
+    ),
+)
 
 HIGH_WATERMARK = -1
 
@@ -95,3 +103,12 @@ class DelayedDeleteRecords(DelayedOperation):
         return Response(
             DeleteRecordsResponse(topics=[_Topic(name=n, partitions=p) for n, p in topics.items()])
         )
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    results = {
+        TopicPartition(topic.name, p.partition_index): (code, -1)
+        for topic in request.topics
+        for p in topic.partitions
+    }
+    return DelayedDeleteRecords(ctx, results, {}, 0).on_expire()

@@ -11,14 +11,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from highwater.broker.admin import topic_znodes as topics
-from highwater.broker.admin.mutations import error_names, is_controller, mutation_quota, throttled
+from highwater.broker.admin.mutations import error_names, mutation_quota, throttled
 from highwater.broker.admin.topic_waits import GONE, SUCCESS, TIMED_OUT, Outcome, TopicWait
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import DeleteTopicsResponse
 
-API = Api(key=20, name="DeleteTopics", versions=(0, 6))
+API = Api(
+    key=20,
+    name="DeleteTopics",
+    versions=(0, 6),
+    access=Access(
+        each=of(ResourceType.TOPIC, Operation.DELETE, "name"),
+        items=("topics", "topic_names"),
+        answers="responses",
+        by_controller=True,
+    ),
+)
 
 FIRST_STRICT = 5
 FIRST_BY_STATE = 6
@@ -78,7 +89,7 @@ def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
 
 
 def _refusal(ctx: Context) -> ErrorCode | None:
-    if not is_controller(ctx.services):
+    if not ctx.services.is_controller:
         return ErrorCode.NOT_CONTROLLER
     if not ctx.services.config.delete_topic_enable:
         return ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED

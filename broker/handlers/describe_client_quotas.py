@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.broker.settings.client_quotas import Component, describe
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import DescribeClientQuotasResponse
 
-API = Api(key=48, name="DescribeClientQuotas", versions=(0, 1))
+API = Api(
+    key=48,
+    name="DescribeClientQuotas",
+    versions=(0, 1),
+    access=Access(whole=(cluster(Operation.DESCRIBE_CONFIGS),)),
+)
 
 _Entry = DescribeClientQuotasResponse.EntryData
 

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
-from highwater.broker.metadata.metadata_encoding import CLUSTER_OPERATIONS
+from highwater.broker.context import Access, Api, Context, Reply, operations_of_cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import DescribeClusterResponse
 
-API = Api(key=60, name="DescribeCluster", versions=(0, 1))
+API = Api(
+    key=60,
+    name="DescribeCluster",
+    versions=(0, 1),
+    access=Access(inside="what the client may do, with Describe of the cluster"),
+)
 
 BROKERS, CONTROLLERS = 1, 2
 _Broker = DescribeClusterResponse.DescribeClusterBroker
-_ALL_OPERATIONS = {bit for bit in range(31) if CLUSTER_OPERATIONS >> bit & 1}
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -33,7 +36,9 @@ def handle(ctx: Context, request: Any) -> Reply:
         for b in cache.brokers().values()
         if (e := b.endpoint(ctx.listener)) is not None
     ]
-    operations = _ALL_OPERATIONS if request.include_cluster_authorized_operations else None
+    operations = None
+    if request.include_cluster_authorized_operations:
+        operations = operations_of_cluster(ctx)
     return Response(
         DescribeClusterResponse(
             error_code=0,

@@ -12,12 +12,20 @@ from typing import Any
 from highwater.broker.admin import configs
 from highwater.broker.admin.configs import Entry, Source
 from highwater.broker.admin.mutations import error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import DescribeConfigsResponse
 
-API = Api(key=32, name="DescribeConfigs", versions=(0, 4))
+API = Api(
+    key=32,
+    name="DescribeConfigs",
+    versions=(0, 4),
+    access=Access(
+        each=configs.needs(Operation.DESCRIBE_CONFIGS), items=("resources",), answers="results"
+    ),
+)
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Config = _Result.DescribeConfigsResourceResult
@@ -67,3 +75,17 @@ def _config(entry: Entry, synonyms: bool, documentation: bool) -> Any:
             for s in (entry.synonyms if synonyms else ())
         ],
     )
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    results = [
+        _Result(
+            error_code=int(code),
+            error_message=code.name,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        for resource in request.resources
+    ]
+    return Response(DescribeConfigsResponse(results=results), error_names=(code.name,))

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.group.group import Group, State
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import DescribeGroupsResponse
 
-API = Api(key=15, name="DescribeGroups", versions=(0, 5))
+API = Api(
+    key=15,
+    name="DescribeGroups",
+    versions=(0, 5),
+    access=Access(
+        each=of(ResourceType.GROUP, Operation.DESCRIBE, ""), items=("groups",), answers="groups"
+    ),
+)
 
 _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
-
-_ALL_OPERATIONS = {3, 6, 8}
-"""READ, DELETE, DESCRIBE: the operations that exist for a group."""
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -33,7 +38,7 @@ def handle(ctx: Context, request: Any) -> Reply:
             names.append(e.code.name)
             continue
         if request.include_authorized_operations:
-            described.authorized_operations = _ALL_OPERATIONS
+            described.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
         groups.append(described)
     return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
 

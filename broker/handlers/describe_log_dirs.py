@@ -12,9 +12,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.admin.mutations import by_topic, error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import DescribeLogDirsResponse
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-API = Api(key=35, name="DescribeLogDirs", versions=(0, 4))
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    versions=(0, 4),
+    access=Access(whole=(cluster(Operation.DESCRIBE),)),
+)
 
 UNKNOWN_BYTES = -1
 _Dir = DescribeLogDirsResponse.DescribeLogDirsResult

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.admin.mutations import error_names
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import DescribeProducersResponse
 
-API = Api(key=61, name="DescribeProducers", versions=(0, 0))
+API = Api(
+    key=61,
+    name="DescribeProducers",
+    versions=(0, 0),
+    access=Access(
+        each=of(ResourceType.TOPIC, Operation.READ, "name"), items=("topics",), answers="topics"
+    ),
+)
 
 _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse
@@ -52,3 +60,17 @@ def _producers(ctx: Context, tp: TopicPartition) -> list[Any]:
         )
         for entry in log.producers.entries
     ]
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    topics = [
+        _Topic(
+            name=topic.name,
+            partitions=[
+                _Partition(partition_index=index, error_code=int(code), active_producers=[])
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Response(DescribeProducersResponse(topics=topics), error_names=(code.name,))

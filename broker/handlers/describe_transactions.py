@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.transaction.transaction import Transaction
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import DescribeTransactionsResponse
 
-API = Api(key=65, name="DescribeTransactions", versions=(0, 0))
+API = Api(
+    key=65,
+    name="DescribeTransactions",
+    versions=(0, 0),
+    access=Access(
+        each=of(ResourceType.TRANSACTIONAL_ID, Operation.DESCRIBE, ""),
+        items=("transactional_ids",),
+        answers="transaction_states",
+    ),
+)
 
 _State = DescribeTransactionsResponse.TransactionState
 
@@ -27,7 +37,7 @@ def handle(ctx: Context, request: Any) -> Reply:
             found = ctx.services.transactions.describe(name)
             if found is None or found.stored is None:
                 raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-            states.append(_describe(found))
+            states.append(_describe(ctx, found))
         except ApiError as e:
             states.append(_failed(name, e.code))
             names[e.code.name] = None
@@ -36,11 +46,13 @@ def handle(ctx: Context, request: Any) -> Reply:
     )
 
 
-def _describe(found: Transaction) -> Any:
+def _describe(ctx: Context, found: Transaction) -> Any:
     stored = found.stored
     assert stored is not None
     topics: dict[str, list[int]] = {}
     for tp in found.unmarked if stored.state.is_prepared else stored.partitions:
+        if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, tp.topic):
+            continue
         topics.setdefault(tp.topic, []).append(tp.partition)
     return _State(
         error_code=0,

@@ -1,35 +1,50 @@
-"""DescribeUserScramCredentials, API 50, v0: the users that have SCRAM credentials (KIP-554).
+"""DescribeUserScramCredentials, API 50, v0: who has SCRAM credentials, and how strong (KIP-554).
 
-SASL is not built, so no user has: an empty list, or RESOURCE_NOT_FOUND for each named user.
+It gives mechanisms and iterations, of the named users or of all, and no part of a credential.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
-from highwater.kafka.errors import ErrorCode
+from highwater.broker.settings.scram_credentials import describe, users
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import DescribeUserScramCredentialsResponse
 
-API = Api(key=50, name="DescribeUserScramCredentials", versions=(0, 0))
+API = Api(
+    key=50,
+    name="DescribeUserScramCredentials",
+    versions=(0, 0),
+    access=Access(whole=(cluster(Operation.DESCRIBE),)),
+)
+
+_Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
-def handle(ctx: Context, request: Any) -> Reply:
+async def handle(ctx: Context, request: Any) -> Reply:
+    zk = ctx.services.zk
     asked = [user.name for user in request.users or ()]
     results = []
-    for name in dict.fromkeys(asked):
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no SCRAM credentials"
-        if asked.count(name) > 1:
-            code, message = ErrorCode.DUPLICATE_RESOURCE, f"user {name!r} is named more than once"
+    for name in dict.fromkeys(asked or await users(zk)):
+        code, message, found = ErrorCode.NONE, None, []
+        try:
+            if name and asked.count(name) > 1:
+                detail = f"user {name!r} is named more than once"
+                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, detail)
+            found = await describe(zk, name)
+        except ApiError as e:
+            code, message = e.code, e.detail
+        infos = [_Result.CredentialInfo(mechanism=m, iterations=i) for m, i in found]
         results.append(
-            DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(
-                user=name, error_code=int(code), error_message=message, credential_infos=[]
-            )
+            _Result(user=name, error_code=int(code), error_message=message, credential_infos=infos)
         )
     return Response(DescribeUserScramCredentialsResponse(error_code=0, results=results))
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    answer = DescribeUserScramCredentialsResponse(error_code=int(code), results=[])
+    nobody = _Result(user="", error_code=int(code), error_message=None, credential_infos=[])
+    answer = DescribeUserScramCredentialsResponse(error_code=int(code), results=[nobody])
     return Response(answer, error_names=(code.name,))

@@ -12,13 +12,16 @@ from typing import Any
 
 from highwater.broker.admin.mutations import by_topic, error_names
 from highwater.broker.admin.topic_waits import ElectionWait, Outcome
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import ElectLeadersResponse
 
-API = Api(key=43, name="ElectLeaders", versions=(0, 2))
+API = Api(
+    key=43, name="ElectLeaders", versions=(0, 2), access=Access(whole=(cluster(Operation.ALTER),))
+)
 
 PREFERRED, UNCLEAN = 0, 1
 _Result = ElectLeadersResponse.ReplicaElectionResult

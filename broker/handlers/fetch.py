@@ -23,21 +23,23 @@ in Kafka the other partitions go on waiting, and the batch counts as max_bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Container, Hashable, Sequence
+from collections.abc import Awaitable, Container, Hashable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import trio
 
 from highwater.base.event_loop import monotonic_ms
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.log.cold_reads import read_at_once, read_loaded
 from highwater.broker.quota.quota_manager import user_of
 from highwater.broker.replica.fetch_sessions import FetchSession
-from highwater.broker.replica.reading import counted_bytes, in_older_segment
+from highwater.broker.replica.quiet_reads import QuietRead
+from highwater.broker.replica.reading import PartitionRead, counted_bytes, in_older_segment
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.fetch import (
@@ -51,7 +53,13 @@ from highwater.kafka.wire.fetch import (
 )
 from highwater.world.api import ColdRead
 
-API = Api(key=1, name="Fetch", versions=(MIN_VERSION, 12), raw=True)
+API = Api(
+    key=1,
+    name="Fetch",
+    versions=(MIN_VERSION, 12),
+    raw=True,
+    access=Access(inside="Read of each topic; followers: ClusterAction"),
+)
 
 AT_ONCE = 120
 """The number of partitions read before other tasks have their turn: some 3 ms."""
@@ -85,18 +93,6 @@ async def _in_turns(fetch: FetchOperation) -> Reply:
     return Delayed(fetch)
 
 
-class _Read(NamedTuple):
-    """The latest read of a partition."""
-
-    result: FetchedPartition
-    at_once: bool
-    """Whether the fetch is answered because of this partition alone."""
-    counted: int = 0
-    """Bytes that count towards min_bytes."""
-    segment: int | None = None
-    """Base offset of the segment in which the fetch offset lay at the first read."""
-
-
 class FetchOperation(DelayedOperation):
     """One fetch, answered at once or when enough has arrived."""
 
@@ -117,7 +113,7 @@ class FetchOperation(DelayedOperation):
         self.full = full
         self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
-        self._reads: list[_Read] = []
+        self._reads: list[PartitionRead] = []
         """One for each partition in `asked`."""
         self._size = 0
         """Bytes to send, for all partitions."""
@@ -125,12 +121,23 @@ class FetchOperation(DelayedOperation):
         self._left = self._most()
         self._min_bytes = min(request.min_bytes, self._left)
         self._news: set[Hashable] = set()
+        self._denied = frozenset[str]()
+        """Topics that the client may not read."""
+        if ctx.services.authorizer is not None:
+            self._denied = frozenset(
+                t for t in dict.fromkeys(p.tp.topic for p in asked) if not self._may_read(t)
+            )
         self._tried = False
         """Whether it waits: at the first try the handler's reads are still fresh."""
 
     @property
     def _follower(self) -> bool:
         return self.request.replica_id != CONSUMER_REPLICA_ID
+
+    def _may_read(self, topic: str) -> bool:
+        if self._follower:
+            return self.ctx.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return self.ctx.allows(Operation.READ, ResourceType.TOPIC, topic)
 
     @property
     def complete(self) -> bool:
@@ -145,10 +152,22 @@ class FetchOperation(DelayedOperation):
     def read(self, partitions: Sequence[FetchPartition]) -> None:
         """Reads the next partitions: whole batches within max_bytes, but the first batch of the
         answer whole whatever its size (KIP-74).  A follower's fetch offset is its progress."""
-        reads = [self._read(p) for p in partitions]
+        if not self._follower:
+            self._reads += [self._read(p) for p in partitions]
+            return
+        quiet = self.session.quiet if self.session is not None else {}
+        hosted, now_ms = self.ctx.services.replicas.partitions, monotonic_ms()
+        reads, changed = [], []
+        for p in partitions:
+            known = quiet.get(p.tp)
+            if known is not None and known.holds(p, hosted.get(p.tp)):
+                known.fetched(now_ms)
+                reads.append(known.read)
+            else:
+                reads.append(self._read(p))
+                changed.append((p, reads[-1].result))
         self._reads += reads
-        if self._follower:
-            self._record_progress(partitions, [r.result for r in reads])
+        self._record_progress(changed)
 
     def read_at_once(self, partitions: Sequence[FetchPartition]) -> bool:
         """`read`; returns False and does nothing if it would have to wait for the disk."""
@@ -198,7 +217,7 @@ class FetchOperation(DelayedOperation):
             most = most if bound is None else min(most, int(bound))
         return most
 
-    def _read(self, p: FetchPartition, segment: int | None = None) -> _Read:
+    def _read(self, p: FetchPartition, segment: int | None = None) -> PartitionRead:
         """`segment` is that of the first read, if this is a later one."""
         request, replicas = self.request, self.ctx.services.replicas
         most, min_one = self._left, not self._size
@@ -206,9 +225,11 @@ class FetchOperation(DelayedOperation):
         if held_back:
             most, min_one = 0, False
         try:
+            if self._denied and p.tp.topic in self._denied:
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
         except ApiError as e:
-            return _Read(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0), True)
+            return PartitionRead(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0), True)
         piece = r.slice
         size = piece.size if piece is not None else 0
         records = FileSlice(piece.file, piece.position, size) if piece is not None and size else b""
@@ -226,19 +247,17 @@ class FetchOperation(DelayedOperation):
             r.diverging,
         )
         if piece is None:
-            return _Read(result, True)
+            return PartitionRead(result, True)
         first = piece.segment if segment is None else segment
         if held_back:
-            return _Read(result, False, 0, first)
+            return PartitionRead(result, False, 0, first)
         counted = counted_bytes(p, piece)
         self._counted += counted
-        return _Read(result, in_older_segment(piece, first), counted, first)
+        return PartitionRead(result, in_older_segment(piece, first), counted, first)
 
-    def _record_progress(
-        self, partitions: Sequence[FetchPartition], results: Sequence[FetchedPartition]
-    ) -> None:
+    def _record_progress(self, reads: Iterable[tuple[FetchPartition, FetchedPartition]]) -> None:
         replicas = self.ctx.services.replicas
-        for p, r in zip(partitions, results, strict=True):
+        for p, r in reads:
             if r.error == ErrorCode.NONE and r.diverging is None:
                 replicas.follower_progress(p, self.request.replica_id)
 
@@ -253,11 +272,26 @@ class FetchOperation(DelayedOperation):
         if self.session is not None:
             session_id = self.session.id
             news = self.session.select(results)
+            if self._follower:
+                self._keep_quiet(self.session)
             if not self.full:
                 results = news
         names = tuple(ErrorCode(r.error).name for r in results if r.error)
         parts = response_parts(self.ctx.version, 0, session_id, results)
         return Response(parts=parts, error_names=names)
+
+    def _keep_quiet(self, session: FetchSession) -> None:
+        """Keeps the empty reads at a log's end, which the follower has been told by this answer."""
+        hosted = self.ctx.services.replicas.partitions
+        for p, r in zip(self.asked, self._reads, strict=True):
+            known = session.quiet.get(p.tp)
+            if known is not None and known.read is r:
+                continue
+            partition = hosted.get(p.tp)
+            if r.at_once or r.counted or partition is None:
+                session.quiet.pop(p.tp, None)
+            else:
+                session.quiet[p.tp] = QuietRead(partition, self.request.replica_id, p, r)
 
     def _throttle_ms(self, size: int) -> int:
         """How long this client must wait for its consumer_byte_rate; then the answer is empty, and

@@ -12,17 +12,37 @@ from collections.abc import Awaitable
 from typing import Any
 
 from highwater.broker.admin.topic_znodes import auto_create
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Need, Reply
+from highwater.broker.coordinator.runtime import Coordinator
 from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import Endpoint
 from highwater.kafka.wire.messages import FindCoordinatorResponse
 
-API = Api(key=10, name="FindCoordinator", versions=(0, 6))
+GROUP, TRANSACTION = 0, 1
+
+
+def _needs(key: str, request: Any) -> tuple[Need, ...]:
+    kind = ResourceType.TRANSACTIONAL_ID if request.key_type == TRANSACTION else ResourceType.GROUP
+    return (Need(Operation.DESCRIBE, kind, key),)
+
+
+def _one_needs(request: Any, _: Any) -> tuple[Need, ...]:
+    return () if request.coordinator_keys else _needs(request.key or "", request)
+
+
+API = Api(
+    key=10,
+    name="FindCoordinator",
+    versions=(0, 6),
+    access=Access(
+        whole=(_one_needs,), each=_needs, items=("coordinator_keys",), answers="coordinators"
+    ),
+)
 
 FIRST_WITH_MANY = 4
-GROUP, TRANSACTION = 0, 1
 NOWHERE: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -32,7 +52,7 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
     topic = GROUP_METADATA_TOPIC if kind == GROUP else TRANSACTION_STATE_TOPIC
     if not ctx.services.metadata.has_topic(topic):
-        return _create(ctx, request, topic)
+        return _create(ctx, request, kind, topic)
     if ctx.version < FIRST_WITH_MANY:
         return _one(ctx, request, kind)
     found = [(key, _find(ctx, kind, key)) for key in request.coordinator_keys]
@@ -53,17 +73,31 @@ def _one(ctx: Context, request: Any, kind: int) -> Response:
     return Response(answer, error_names=(code.name,) if code else ())
 
 
-async def _create(ctx: Context, request: Any, topic: str) -> Reply:
-    await auto_create(ctx.services, topic)
+async def _create(ctx: Context, request: Any, kind: int, topic: str) -> Reply:
+    code = await auto_create(ctx.services, topic)
+    if code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        brokers = len(ctx.services.metadata.brokers())
+        why = f"its topic is to have more replicas than there are brokers now ({brokers})"
+        _coordinator(ctx, kind).not_available(topic, why)
+    elif code is not ErrorCode.LEADER_NOT_AVAILABLE:
+        _coordinator(ctx, kind).not_available(topic, f"it cannot be created: {code.name}")
     return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def _find(ctx: Context, kind: int, key: str) -> tuple[int, Endpoint] | None:
-    metadata = ctx.services.metadata
-    coordinator = ctx.services.groups if kind == GROUP else ctx.services.transactions
-    leader = metadata.leader_of(coordinator.partition_of(key))
+    metadata, coordinator = ctx.services.metadata, _coordinator(ctx, kind)
+    tp = coordinator.partition_of(key)
+    leader = metadata.leader_of(tp)
     endpoint = metadata.endpoint_of(leader, ctx.listener) if leader >= 0 else None
-    return None if endpoint is None else (leader, endpoint)
+    if endpoint is not None:
+        return leader, endpoint
+    gone = f"its leader, broker {leader}, is not there" if leader >= 0 else "it has no leader"
+    coordinator.not_available(str(tp), gone)
+    return None
+
+
+def _coordinator(ctx: Context, kind: int) -> Coordinator[Any, Any]:
+    return ctx.services.groups if kind == GROUP else ctx.services.transactions
 
 
 def _code(where: tuple[int, Endpoint] | None) -> ErrorCode:

@@ -7,52 +7,35 @@ conditional.  Only the broker itself changes its own properties and the levels o
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from highwater.broker.admin import configs
-from highwater.broker.admin.mutations import error_names
-from highwater.broker.admin.topic_waits import ConfigWait
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Api, Context, Reply
+from highwater.broker.handlers.alter_configs import ACCESS, altered, refusal
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.messages import IncrementalAlterConfigsResponse
 
-API = Api(key=44, name="IncrementalAlterConfigs", versions=(0, 1))
-
-_Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+API = Api(key=44, name="IncrementalAlterConfigs", versions=(0, 1), access=ACCESS)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    results, codes, changed = [], [], []
-    resources = [(r.resource_type, r.resource_name) for r in request.resources]
-    for resource in request.resources:
-        code, message = ErrorCode.NONE, None
-        try:
-            if resources.count((resource.resource_type, resource.resource_name)) > 1:
-                detail = "the resource is named more than once"
-                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
-            await configs.alter(
-                ctx.services,
-                resource.resource_type,
-                resource.resource_name,
-                [(c.name, c.config_operation, c.value) for c in resource.configs],
-                bool(request.validate_only),
-            )
-        except ApiError as e:
-            code, message = e.code, e.detail
-        results.append(
-            _Result(
-                error_code=int(code),
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
+
+    async def change(resource: Any) -> None:
+        if named[resource.resource_type, resource.resource_name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
+        await configs.alter(
+            ctx.services,
+            resource.resource_type,
+            resource.resource_name,
+            [(c.name, c.config_operation, c.value) for c in resource.configs],
+            bool(request.validate_only),
         )
-        codes.append(code)
-        if code is ErrorCode.NONE and resource.resource_type == configs.ResourceType.TOPIC:
-            changed.append(resource.resource_name)
-    message = IncrementalAlterConfigsResponse(responses=results)
-    answer = Response(message, error_names=error_names(codes))
-    if request.validate_only or not changed:
-        return answer
-    return Delayed(ConfigWait(ctx.services, changed, answer))
+
+    return await altered(ctx, request, change, IncrementalAlterConfigsResponse)
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    return refusal(request, code, IncrementalAlterConfigsResponse)

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Need, Reply
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from highwater.kafka.wire.messages import InitProducerIdResponse
 
-API = Api(key=22, name="InitProducerId", versions=(0, 5))
+
+def _needs(request: Any, _: Any) -> tuple[Need, ...]:
+    """Whoever may write anywhere may have a producer id (KIP-679)."""
+    name = request.transactional_id
+    if name is not None:
+        return (Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name),)
+    anywhere = Need(Operation.WRITE, ResourceType.TOPIC, None)
+    return anywhere, Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+API = Api(key=22, name="InitProducerId", versions=(0, 5), access=Access(whole=(_needs,)))
 
 FIRST_WITH_OLD_ID = 3
 FIRST_WITH_FENCED = 4

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.group.protocol import Join, Joined
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import JoinGroupResponse
 
-API = Api(key=11, name="JoinGroup", versions=(0, 9))
+API = Api(
+    key=11,
+    name="JoinGroup",
+    versions=(0, 9),
+    access=Access(whole=(of(ResourceType.GROUP, Operation.READ, "group_id"),)),
+)
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 FIRST_THAT_NEEDS_KNOWN_ID = 4

@@ -10,23 +10,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import trio
-
-from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.base.event_loop import in_steps, in_turns
+from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.controller_requests import admission
 from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, decode_leader_and_isr
-from highwater.broker.request.paused_work import in_steps
 from highwater.broker.request.response import NoResponse, Response
 from highwater.broker.settings.config_changes import load_new_topics
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrResponse,
 )
 
-API = Api(key=4, name="LeaderAndIsr", versions=(0, 4), plane=Plane.CONTROL)
+API = Api(
+    key=4,
+    name="LeaderAndIsr",
+    versions=(0, 4),
+    plane=Plane.CONTROL,
+    access=Access(whole=(cluster(Operation.CLUSTER_ACTION),)),
+)
 AT_ONCE = 500
 """Partitions between two pauses that let other tasks run."""
 
@@ -44,15 +49,12 @@ async def handle(ctx: Context, request: Any) -> Reply:
         answer = LeaderAndIsrResponse(error_code=int(e.code), partition_errors=[])
         return Response(answer, error_names=(e.code.name,))
     await _expect(ctx, update, errors)
-    answered = []
-    for tp, code in errors.items():
-        answered.append(
-            LeaderAndIsrPartitionError(
-                topic_name=tp.topic, partition_index=tp.partition, error_code=int(code)
-            )
+    answered = [
+        LeaderAndIsrPartitionError(
+            topic_name=tp.topic, partition_index=tp.partition, error_code=int(code)
         )
-        if len(answered) % AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()
+        async for tp, code in in_turns(errors.items(), AT_ONCE)
+    ]
     return Response(
         LeaderAndIsrResponse(error_code=0, partition_errors=answered),
         error_names=tuple(c.name for c in errors.values() if c is not ErrorCode.NONE),
@@ -63,8 +65,6 @@ async def _expect(
     ctx: Context, update: LeaderAndIsrUpdate, errors: Mapping[TopicPartition, ErrorCode]
 ) -> None:
     """Tells the metadata cache which leaders changed: clients that ask now wait for the news."""
-    for looked_at, (tp, state) in enumerate(update.states, 1):
+    async for tp, state in in_turns(update.states, AT_ONCE):
         if errors[tp] is ErrorCode.NONE:
             ctx.services.metadata.expect(tp, state.leader_epoch, ctx.now_ms)
-        if looked_at % AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()

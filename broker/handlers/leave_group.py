@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import LeaveGroupResponse
 
-API = Api(key=13, name="LeaveGroup", versions=(0, 5))
+API = Api(
+    key=13,
+    name="LeaveGroup",
+    versions=(0, 5),
+    access=Access(whole=(of(ResourceType.GROUP, Operation.READ, "group_id"),)),
+)
 
 FIRST_WITH_MANY = 3
 

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import ListGroupsResponse
 
-API = Api(key=16, name="ListGroups", versions=(0, 5))
+API = Api(
+    key=16,
+    name="ListGroups",
+    versions=(0, 5),
+    access=Access(inside="groups that it may not describe are hidden"),
+)
 
 CLASSIC = "classic"
 
 
 def handle(ctx: Context, request: Any) -> Reply:
     code, groups = ctx.services.groups.groups()
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.CLUSTER):
+        describe = (Operation.DESCRIBE, ResourceType.GROUP)
+        groups = [group for group in groups if ctx.allows(*describe, group.group_id)]
     states = {state.lower() for state in request.states_filter or ()}
     types = {kind.lower() for kind in request.types_filter or ()}
     listed = [

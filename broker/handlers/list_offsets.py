@@ -14,15 +14,23 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.log.cold_reads import PLACES, read_at_once, read_loaded
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import ListOffsetsResponse
 from highwater.world.api import ColdRead
 
-API = Api(key=2, name="ListOffsets", versions=(1, 7))
+API = Api(
+    key=2,
+    name="ListOffsets",
+    versions=(1, 7),
+    access=Access(
+        each=of(ResourceType.TOPIC, Operation.DESCRIBE, "name"), items=("topics",), answers="topics"
+    ),
+)
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 CONSUMER = -1
@@ -115,3 +123,17 @@ def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[i
     if found is None or found[1] >= limit:
         return UNKNOWN
     return found
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    found = [
+        _Partition(
+            partition_index=p.partition_index,
+            error_code=int(code),
+            timestamp=-1,
+            offset=-1,
+            leader_epoch=-1,
+        )
+        for _, p in _asked(request)
+    ]
+    return _response(request, found)

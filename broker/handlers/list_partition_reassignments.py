@@ -8,13 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.admin.mutations import by_topic
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import ListPartitionReassignmentsResponse
 
-API = Api(key=46, name="ListPartitionReassignments", versions=(0, 0))
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    versions=(0, 0),
+    access=Access(whole=(cluster(Operation.DESCRIBE),)),
+)
 
 _Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 _Partition = _Topic.OngoingPartitionReassignment

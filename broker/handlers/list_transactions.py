@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.coordinator.transaction.transaction import Transaction
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import ListTransactionsResponse
 
-API = Api(key=66, name="ListTransactions", versions=(0, 1))
+API = Api(
+    key=66,
+    name="ListTransactions",
+    versions=(0, 1),
+    access=Access(inside="ids that it may not describe are hidden"),
+)
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
           "Dead", "PrepareEpochFence")  # fmt: skip
@@ -43,6 +49,8 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 def _asked_for(ctx: Context, request: Any, txn: Transaction, now_ms: int) -> bool:
     assert txn.stored is not None
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id):
+        return False
     if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
         return False
     if request.state_filters and txn.state.label not in request.state_filters:

@@ -12,13 +12,14 @@ UNKNOWN_TOPIC_ID when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
 from highwater.broker.admin.topic_znodes import auto_create
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, operations_of_cluster
 from highwater.broker.metadata.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
 from highwater.broker.metadata.metadata_encoding import (
+    NOT_ASKED,
     EncodedTopics,
     encode_answer,
     encode_topic,
@@ -28,8 +29,14 @@ from highwater.broker.metadata.metadata_encoding import (
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 
-API = Api(key=3, name="Metadata", versions=(0, 12))
+API = Api(
+    key=3,
+    name="Metadata",
+    versions=(0, 12),
+    access=Access(inside="Describe of each topic, Create of new ones; others are hidden"),
+)
 
 FIRST_WITH_IDS = 12
 NO_ID = bytes(16)
@@ -49,12 +56,14 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
 
 
 def _answer(ctx: Context, request: Any, names: tuple[str, ...] | None) -> Response:
+    if ctx.services.authorizer is not None:
+        return _assembled(ctx, request, names, [], {})
     body = ctx.services.metadata.answer(
         ctx.version,
         ctx.listener,
         names,
-        topic_operations=bool(request.include_topic_authorized_operations),
-        cluster_operations=bool(request.include_cluster_authorized_operations),
+        topic_operations=_of_topic(ctx, request, ""),
+        cluster_operations=_of_cluster(ctx, request),
         now_ms=ctx.now_ms,
     )
     return Response(parts=(body,))
@@ -136,23 +145,59 @@ def _all_known(ctx: Context, names: tuple[str, ...]) -> bool:
     return all(has_topic(name) for name in names)
 
 
+def _of_topic(ctx: Context, request: Any, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    return _bits(ctx.operations(ResourceType.TOPIC, name))
+
+
+def _of_cluster(ctx: Context, request: Any) -> int:
+    asked = request.include_cluster_authorized_operations
+    return _bits(operations_of_cluster(ctx)) if asked else NOT_ASKED
+
+
+def _bits(operations: set[int]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
 async def _answer_slowly(
     ctx: Context, request: Any, names: tuple[str, ...], ids: list[bytes]
 ) -> Reply:
-    """The answer when topics must be created, or ids are unknown; it is not kept."""
+    """The answer when topics must be created, or ids are unknown."""
+    created = {}
+    for name in names:
+        if not ctx.services.metadata.has_topic(name) and _may_describe(ctx, name):
+            created[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if _may_create(ctx, name):
+                created[name] = await auto_create(ctx.services, name)
+    return _assembled(ctx, request, names, ids, created)
+
+
+def _assembled(
+    ctx: Context,
+    request: Any,
+    names: tuple[str, ...] | None,
+    ids: list[bytes],
+    created: Mapping[str, ErrorCode],
+) -> Response:
+    """An answer that is not kept.  Of all topics, those that the client may not describe are left
+    out; one that it names is refused, whether it exists or not."""
     cache, version = ctx.services.metadata, ctx.version
-    operations = bool(request.include_topic_authorized_operations)
-    created = {
-        name: await auto_create(ctx.services, name) for name in names if not cache.has_topic(name)
-    }
     encoder = EncodedTopics(version, ctx.listener)
     parts = [unknown_topic_id(version, topic_id) for topic_id in ids]
-    for name in names:
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for name in list(cache.topics()) if names is None else names:
         known = cache.partitions_of(name)
-        if known or name not in created:
+        code = created.get(name, ErrorCode.NONE) if _may_describe(ctx, name) else denied
+        if code is denied:
+            if names is not None:
+                parts.append(encode_topic(version, name, code, ()) + operations_of_topic(version))
+            continue
+        operations = _of_topic(ctx, request, name)
+        if known or code is ErrorCode.NONE:
             parts.append(encoder.part(name, known or None, cache.brokers(), operations))
         else:
-            error = encode_topic(version, name, created[name], ())
+            error = encode_topic(version, name, code, ())
             parts.append(error + operations_of_topic(version, operations))
     body = encode_answer(
         version,
@@ -161,14 +206,23 @@ async def _answer_slowly(
         cache.cluster_id,
         cache.controller_id,
         parts,
-        bool(request.include_cluster_authorized_operations),
+        _of_cluster(ctx, request),
     )
     return Response(parts=(body,))
 
 
+def _may_describe(ctx: Context, name: str) -> bool:
+    return ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _may_create(ctx: Context, name: str) -> bool:
+    create = Operation.CREATE
+    return ctx.allows(create, ResourceType.CLUSTER) or ctx.allows(create, ResourceType.TOPIC, name)
+
+
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     """The error at every named topic."""
-    operations = operations_of_topic(ctx.version, False)
+    operations = operations_of_topic(ctx.version)
     parts = [
         encode_topic(ctx.version, topic.name or "", code, ()) + operations
         for topic in request.topics or ()

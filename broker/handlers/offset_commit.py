@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.group.commit_requests import Errors, answer, offsets_of
 from highwater.broker.coordinator.group.records import NO_TIMESTAMP
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import OffsetCommitResponse
 
-API = Api(key=8, name="OffsetCommit", versions=(0, 9))
+API = Api(
+    key=8,
+    name="OffsetCommit",
+    versions=(0, 9),
+    access=Access(
+        whole=(of(ResourceType.GROUP, Operation.READ, "group_id"),),
+        each=of(ResourceType.TOPIC, Operation.READ, "name"),
+        items=("topics",),
+        answers="topics",
+    ),
+)
 
 _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 _Partition = _Topic.OffsetCommitResponsePartition

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import OffsetDeleteResponse
 
-API = Api(key=47, name="OffsetDelete", versions=(0, 0))
+API = Api(
+    key=47,
+    name="OffsetDelete",
+    versions=(0, 0),
+    access=Access(
+        whole=(of(ResourceType.GROUP, Operation.DELETE, "group_id"),),
+        each=of(ResourceType.TOPIC, Operation.READ, "name"),
+        items=("topics",),
+        answers="topics",
+    ),
+)
 
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = _Topic.OffsetDeleteResponsePartition
@@ -49,3 +60,8 @@ def _response(errors: dict[TopicPartition, ErrorCode], code: ErrorCode) -> Respo
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     return Response(OffsetDeleteResponse(error_code=int(code), topics=[]), error_names=(code.name,))
+
+
+def refused(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    tps = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    return _response(dict.fromkeys(tps, code), code)

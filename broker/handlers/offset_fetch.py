@@ -21,16 +21,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.group.records import CommittedOffset
 from highwater.broker.coordinator.group.shard import CommitsOnTheirWay
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import OffsetFetchResponse
 
-API = Api(key=9, name="OffsetFetch", versions=(0, 9))
+API = Api(
+    key=9,
+    name="OffsetFetch",
+    versions=(0, 9),
+    access=Access(inside="Describe of each group and topic; of all topics, others are hidden"),
+)
 
 FIRST_WITH_TOP_ERROR = 2
 FIRST_WITH_GROUPS = 8
@@ -93,22 +99,35 @@ def _answer(ctx: Context, request: Any, *, timed_out: bool) -> Response:
         groups = [_group(ctx, group, stable, timed_out) for group in request.groups]
         names = tuple(ErrorCode(g.error_code).name for g in groups if g.error_code)
         return Response(OffsetFetchResponse(groups=groups), error_names=names)
-    found = ctx.services.groups.fetch(
-        request.group_id, _asked(request.topics), stable, timed_out=timed_out
-    )
+    found = _fetch(ctx, request, stable, timed_out)
     topics = _topics(found, _Topic, _Partition)
     return Response(OffsetFetchResponse(topics=topics, error_code=0))
 
 
 def _group(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Any:
     try:
-        found = ctx.services.groups.fetch(
-            group.group_id, _asked(group.topics), stable, timed_out=timed_out
-        )
+        found = _fetch(ctx, group, stable, timed_out)
     except ApiError as e:
         return _Group(group_id=group.group_id, topics=[], error_code=int(e.code))
     topics = _topics(found, _GroupTopic, _GroupPartition)
     return _Group(group_id=group.group_id, topics=topics, error_code=0)
+
+
+def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
+    """Raises ApiError; a request for all topics does not hear of those that it may not describe."""
+
+    def shown(topic: str) -> bool:
+        return ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    asked = _asked(group.topics)
+    mine = None if asked is None else [tp for tp in asked if shown(tp.topic)]
+    found = ctx.services.groups.fetch(group.group_id, mine, stable, timed_out=timed_out)
+    if asked is None:
+        return {tp: what for tp, what in found.items() if shown(tp.topic)}
+    refused = (tp for tp in asked if not shown(tp.topic))
+    return {**found, **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
 
 
 def _asked(topics: Any) -> list[TopicPartition] | None:

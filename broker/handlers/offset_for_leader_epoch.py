@@ -13,13 +13,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Reply
+from highwater.broker.context import Access, Api, Context, Reply, cluster, either, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import OffsetForLeaderEpochResponse
 
-API = Api(key=23, name="OffsetForLeaderEpoch", versions=(0, 4))
+API = Api(
+    key=23,
+    name="OffsetForLeaderEpoch",
+    versions=(0, 4),
+    access=Access(
+        each=either(
+            cluster(Operation.CLUSTER_ACTION), of(ResourceType.TOPIC, Operation.DESCRIBE, "topic")
+        ),
+        items=("topics",),
+        answers="topics",
+    ),
+)
 
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _Partition = _Topic.EpochEndOffset
@@ -49,3 +61,19 @@ def handle(ctx: Context, request: Any) -> Reply:
             )
         topics.append(_Topic(topic=topic.topic, partitions=partitions))
     return Response(OffsetForLeaderEpochResponse(topics=topics), error_names=tuple(names))
+
+
+def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    topics = [
+        _Topic(
+            topic=topic.topic,
+            partitions=[
+                _Partition(
+                    error_code=int(code), partition=p.partition, leader_epoch=-1, end_offset=-1
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Response(OffsetForLeaderEpochResponse(topics=topics), error_names=(code.name,))

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.parts import Origin
@@ -34,6 +34,7 @@ from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode, RecordsRefused
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import BrokerId, TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.compression import Compression
@@ -58,7 +59,13 @@ from highwater.kafka.wire.records import (
 if TYPE_CHECKING:
     from highwater.broker.log.log import Log
 
-API = Api(key=0, name="Produce", versions=(0, 10), raw=True)
+API = Api(
+    key=0,
+    name="Produce",
+    versions=(0, 10),
+    raw=True,
+    access=Access(inside="Write of each topic, and of the transactional id"),
+)
 
 ALL = -1
 ZSTD_VERSION = 7
@@ -88,9 +95,38 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         return _answer(ctx, results)
     hosted = ctx.services.replicas.partitions
     places = [Place(tp, records, hosted.get(tp)) for tp, records in request.partitions]
+    if ctx.services.authorizer is not None:
+        _authorize(ctx, request, places)
     if any(place.takes_time for place in places):
         return _after_validation(ctx, request, places)
     return _append_or_ask(ctx, request, places)
+
+
+def _authorize(ctx: Context, request: ProduceRequest, places: Sequence[Place]) -> None:
+    """Takes their partition from the places that the client may not write to.
+
+    Records of a transaction need the transactional id; without it nothing is appended.
+    """
+    name, of_id = request.transactional_id, ResourceType.TRANSACTIONAL_ID
+    code = ErrorCode.NONE
+    if any(map(_transactional, places)) and (
+        name is None or not ctx.allows(Operation.WRITE, of_id, name)
+    ):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for place in places:
+        denied = code
+        if not denied and not ctx.allows(Operation.WRITE, ResourceType.TOPIC, place.tp.topic):
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if denied:
+            place.partition, place.error = None, ApiError(denied)
+
+
+def _transactional(place: Place) -> bool:
+    records = place.records
+    if records is None or len(records) < HEADER_SIZE:
+        return False
+    header = parse_header(records)
+    return header.magic == MAGIC and header.is_transactional
 
 
 class Place:
@@ -218,9 +254,11 @@ def append(
     """Appends one partition's batch; the append itself checks it."""
     tp, records, stats = place.tp, place.records or _NOTHING, None
     try:
+        partition = place.partition
+        if partition is None and place.error is not None:
+            raise place.error
         if tp.topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = place.partition
         if partition is None:
             partition = replicas.partition(tp)
         stats = replicas.topic_stats[tp.topic]

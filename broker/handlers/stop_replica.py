@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.controller_requests import admission
 from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.replica.partition_states import decode_stop_replica
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.controller_messages import StopReplicaPartitionError, StopReplicaResponse
 
-API = Api(key=5, name="StopReplica", versions=(0, 3), plane=Plane.CONTROL)
+API = Api(
+    key=5,
+    name="StopReplica",
+    versions=(0, 3),
+    plane=Plane.CONTROL,
+    access=Access(whole=(cluster(Operation.CLUSTER_ACTION),)),
+)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.group.protocol import Sync, Synced
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import SyncGroupResponse
 
-API = Api(key=14, name="SyncGroup", versions=(0, 5))
+API = Api(
+    key=14,
+    name="SyncGroup",
+    versions=(0, 5),
+    access=Access(whole=(of(ResourceType.GROUP, Operation.READ, "group_id"),)),
+)
 
 
 def handle(ctx: Context, request: Any) -> Reply:

@@ -11,17 +11,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from highwater.broker.context import Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.group.commit_requests import Errors, answer, offsets_of
 from highwater.broker.coordinator.group.offsets import commit_error
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import TxnOffsetCommitResponse
 
-API = Api(key=28, name="TxnOffsetCommit", versions=(0, 4))
+API = Api(
+    key=28,
+    name="TxnOffsetCommit",
+    versions=(0, 4),
+    access=Access(
+        whole=(
+            of(ResourceType.TRANSACTIONAL_ID, Operation.WRITE, "transactional_id"),
+            of(ResourceType.GROUP, Operation.READ, "group_id"),
+        ),
+        each=of(ResourceType.TOPIC, Operation.READ, "name"),
+        items=("topics",),
+        answers="topics",
+    ),
+)
 
 FIRST_WITH_MEMBER = 3
 FIRST_WITH_ABORTABLE = 4

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.context import Api, Context, Plane, Reply
+from highwater.base.event_loop import in_steps
+from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.controller_requests import admission
 from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.metadata.metadata_cache import FIRST_NEWS
 from highwater.broker.metadata.metadata_update import decode_update
-from highwater.broker.request.paused_work import in_steps
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError
+from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.controller_messages import UpdateMetadataResponse
 
-API = Api(key=6, name="UpdateMetadata", versions=(0, 6), plane=Plane.CONTROL)
+API = Api(
+    key=6,
+    name="UpdateMetadata",
+    versions=(0, 6),
+    plane=Plane.CONTROL,
+    access=Access(whole=(cluster(Operation.CLUSTER_ACTION),)),
+)
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
@@ -38,7 +45,7 @@ async def _apply(ctx: Context, request: Any) -> Reply:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
     update = await in_steps(decode_update(request))
-    deleted = await in_steps(services.metadata.steps(update, ctx.now_ms))
+    deleted = await in_steps(services.metadata.apply(update, ctx.now_ms))
     services.groups.topics_deleted(deleted)
     services.purgatories.check("topic", (FIRST_NEWS, *update.topics))
     services.purgatories.check("ElectLeader", update.partitions())

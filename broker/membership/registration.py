@@ -43,9 +43,9 @@ class HaltError(BrokerError):
     """The broker cannot go on: it stops as if killed, and marks nothing as clean."""
 
 
-async def make_paths(zk: ZooKeeper) -> None:
+async def make_paths(zk: ZooKeeper, more: Sequence[str] = ()) -> None:
     """Creates Kafka's persistent znodes, with their parents, if they are missing."""
-    for path in znodes.PERSISTENT_PATHS:
+    for path in (*znodes.PERSISTENT_PATHS, *more):
         await make_path(zk, path)
 
 

@@ -36,10 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 
-from highwater.broker.metadata.metadata_encoding import EncodedTopics, encode_answer
+from highwater.broker.metadata.metadata_encoding import NOT_ASKED, EncodedTopics, encode_answer
 from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
-from highwater.broker.request.paused_work import at_once
 from highwater.kafka.types import NO_BROKER, BrokerId, BrokerInfo, Endpoint, TopicPartition
 
 _MAX_ANSWERS = 256
@@ -169,18 +168,14 @@ class MetadataCache:
 
     # ---- the controller's updates
 
-    def apply(self, update: MetadataUpdate, now_ms: int | None = None) -> list[TopicPartition]:
-        """Applies an UpdateMetadata whose epochs were checked; returns the partitions it deleted.
-
-        Brokers that it leaves out are named until `now_ms` + GONE_NAMED_MS (None: no more).
-        """
-        return at_once(self.steps(update, now_ms))
-
-    def steps(
+    def apply(
         self, update: MetadataUpdate, now_ms: int | None
     ) -> Generator[None, None, list[TopicPartition]]:
-        """Like `apply`, by STEP partitions or one topic at a time: the state of the whole cluster
-        takes as long as many requests, which are served between the steps.
+        """Applies an UpdateMetadata whose epochs were checked; returns the partitions it deleted.
+
+        It pauses after STEP partitions or one topic: the state of the whole cluster takes as long
+        as many requests, which are served meanwhile.  Brokers that the update leaves out are named
+        until `now_ms` + GONE_NAMED_MS (None: no more).
         """
         self.generation += 1
         self._answers.clear()
@@ -241,8 +236,8 @@ class MetadataCache:
         listener: str,
         topics: tuple[str, ...] | None,
         *,
-        topic_operations: bool = False,
-        cluster_operations: bool = False,
+        topic_operations: int = NOT_ASKED,
+        cluster_operations: int = NOT_ASKED,
         now_ms: int = 0,
     ) -> bytes:
         """The body of a Metadata answer; `topics` None means all of them.
@@ -271,7 +266,7 @@ class MetadataCache:
         return answer
 
     def _topic_parts(
-        self, version: int, listener: str, topics: tuple[str, ...] | None, operations: bool
+        self, version: int, listener: str, topics: tuple[str, ...] | None, operations: int
     ) -> list[bytes]:
         encoded = self._encoded.get((version, listener))
         if encoded is None:

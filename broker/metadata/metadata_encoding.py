@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 FLEXIBLE = 9
 NO_TOPIC_ID = bytes(16)
 NOT_ASKED = -(1 << 31)
-TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
-"""The operations on a topic without an authorizer: Kafka's AclOperation codes as bits."""
-CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+"""In place of the operations that a client may do, which are Kafka's AclOperation codes as bits."""
 
 
 class EncodedTopics:
@@ -50,7 +48,7 @@ class EncodedTopics:
         topic: str,
         partitions: Mapping[int, PartitionMetadata] | None,
         brokers: Mapping[BrokerId, BrokerInfo],
-        operations: bool,
+        operations: int = NOT_ASKED,
     ) -> bytes:
         """One topic; None for its partitions means that it is not known."""
         if partitions is None:
@@ -82,12 +80,12 @@ class EncodedTopics:
         return encode_topic(self._version, topic, ErrorCode.NONE, encoded)
 
 
-def operations_of_topic(version: int, asked: bool) -> bytes:
-    """The end of a topic's part."""
+def operations_of_topic(version: int, operations: int = NOT_ASKED) -> bytes:
+    """The end of a topic's part; the operations that its client may do as bits."""
     if version < 8:
         return b""
-    operations = pack(">i", TOPIC_OPERATIONS if asked else NOT_ASKED)
-    return operations + b"\0" if version >= FLEXIBLE else operations
+    end = pack(">i", operations)
+    return end + b"\0" if version >= FLEXIBLE else end
 
 
 def encode_topic(
@@ -111,7 +109,7 @@ def encode_answer(
     cluster_id: str | None,
     controller_id: int,
     topics: Sequence[bytes],
-    cluster_operations: bool = False,
+    cluster_operations: int = NOT_ASKED,
 ) -> bytes:
     """The body of an answer; brokers without that listener are left out."""
     nodes = [
@@ -130,7 +128,7 @@ def encode_answer(
     parts.append(count(version, len(topics)))
     parts.extend(topics)
     if 8 <= version <= 10:
-        parts.append(pack(">i", CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED))
+        parts.append(pack(">i", cluster_operations))
     if version >= FLEXIBLE:
         parts.append(b"\0")
     return b"".join(parts)
@@ -191,4 +189,4 @@ def string(version: int, text: str | None) -> bytes:
 def unknown_topic_id(version: int, topic_id: bytes) -> bytes:
     """The answer (v12) to an unknown topic id: null name, the id, no partitions."""
     head = pack(">h", ErrorCode.UNKNOWN_TOPIC_ID) + string(version, None) + topic_id
-    return head + b"\0" + count(version, 0) + operations_of_topic(version, False)
+    return head + b"\0" + count(version, 0) + operations_of_topic(version)

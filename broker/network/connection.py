@@ -35,6 +35,7 @@ from highwater.kafka.wire.header import API_VERSIONS
 if TYPE_CHECKING:
     from highwater.broker.network.processor import Processor
     from highwater.broker.network.request import Request
+    from highwater.kafka.security.authentication import Authentication
     from highwater.world.api import Buffer, Connection
 
 _SIZE = Struct(">i")
@@ -90,6 +91,7 @@ class BrokerConnection:
         "_id",
         "_loaded",
         "_size",
+        "authentication",
         "closed",
         "connection",
         "hung_up",
@@ -111,6 +113,7 @@ class BrokerConnection:
         "software",
         "stalled",
         "throttled",
+        "wire",
     )
 
     def __init__(
@@ -120,14 +123,18 @@ class BrokerConnection:
         processor: Processor,
         max_frame: int,
         index: int,
+        wire: Connection | None = None,
     ) -> None:
+        """`wire`: the socket's own connection, where `connection` is TLS over it."""
         self.connection = connection
+        self.wire = connection if wire is None else wire
         self.listener = listener
         self.processor = processor
         self.max_frame = max_frame
         self.index = index
         self.peer = connection.peer
         self.principal = "User:ANONYMOUS"
+        self.authentication: Authentication | None = None
         self.software = ("unknown", "unknown")
         self.closed = False
         self.readable = False

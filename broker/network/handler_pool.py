@@ -50,11 +50,13 @@ ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
 
 
 class HandlerEntry(NamedTuple):
-    """One API as the pool calls it; `error_response` turns an error into an answer."""
+    """One API as the pool calls it; `error_response` turns an error into an answer, and `refused`
+    the items of a request that its client may not have."""
 
     api: Api
     handle: Handler
     error_response: ErrorResponse | None = None
+    refused: ErrorResponse | None = None
 
 
 HandlerTable = Mapping[int, HandlerEntry]
@@ -67,7 +69,11 @@ def handler_table(modules: Iterable[Any]) -> HandlerTable:
         api: Api = module.API
         if api.key in table:
             raise ValueError(f"two handlers for API {api.key} ({api.name})")
-        table[api.key] = HandlerEntry(api, module.handle, getattr(module, "error_response", None))
+        error_response = getattr(module, "error_response", None)
+        refused = getattr(module, "refused", error_response)
+        if api.access.each is not None and refused is None:
+            raise ValueError(f"{api.name} has no answer for the items that are refused")
+        table[api.key] = HandlerEntry(api, module.handle, error_response, refused)
     return table
 
 
@@ -203,6 +209,7 @@ class HandlerPool:
             self._services,
             connection.software,
             connection.index,
+            connection.authentication,
         )
         request.metrics = self._labels_of(request)
         if self._request_log.enabled:
@@ -221,7 +228,11 @@ class HandlerPool:
                         message.client_software_name,
                         message.client_software_version,
                     )
-            reply = entry.handle(ctx, message)
+            if self._services.authorizer is None:
+                reply = entry.handle(ctx, message)
+            else:
+                message, whole = self._admit(entry, ctx, request, message)
+                reply = whole or entry.handle(ctx, message)
             if isinstance(reply, _REPLIES):
                 self._reply(entry, ctx, request, message, reply)
             else:
@@ -229,6 +240,22 @@ class HandlerPool:
         except Exception as exc:
             self._failed(entry, ctx, request, message, exc)
         return None
+
+    def _admit(
+        self, entry: HandlerEntry, ctx: Context, request: Request, message: Any
+    ) -> tuple[Any, Response | None]:
+        """The part of a request that its client may have, or the answer if there is none; raises
+        ApiError."""
+        access = entry.api.access
+        allowed, refused = access.split(ctx, message)
+        if not refused:
+            return message, None
+        assert entry.refused is not None
+        answers: Any = [entry.refused(ctx, part, code) for code, part in refused]
+        if allowed is None:
+            return message, access.merged(answers)
+        request.merge = lambda response: access.merged([response, *answers])
+        return allowed, None
 
     async def _finish_later(
         self,
@@ -277,6 +304,8 @@ class HandlerPool:
             return
         if not request.handled:
             request.handled = self._perf_ns()
+        if request.merge is not None:
+            response, request.merge = request.merge(response), None
         if self._services.quotas.active:
             response = self._throttled(request, response)
         request.set_response(response)

@@ -93,7 +93,7 @@ class Processor:
         connection.last_active = self._perf_ns()
         self.connections[connection] = None
         _count(self.created, connection.listener.name)
-        self._poller.add(connection.connection, connection)
+        self._poller.add(connection.wire, connection)
 
     def close(self, connection: BrokerConnection) -> None:
         """Idempotent.  An answer still to come is thrown away."""
@@ -101,7 +101,7 @@ class Processor:
             return
         connection.closed = True
         assert self._poller is not None
-        self._poller.remove(connection.connection, connection)
+        self._poller.remove(connection.wire, connection)
         connection.connection.close()
         connection.leftover = None
         self._reserve(connection, 0)
@@ -202,7 +202,7 @@ class Processor:
                     self._again.append(connection)
                     self._poller.wake()
                 else:
-                    self._poller.want_read(connection.connection, connection)
+                    self._poller.want_read(connection.wire, connection)
                 return
             header = parse_request_header(frame)
         except PeerClosed:
@@ -246,7 +246,7 @@ class Processor:
             self.read(connection)
         else:
             assert self._poller is not None
-            self._poller.want_read(connection.connection, connection)
+            self._poller.want_read(connection.wire, connection)
 
     # --- writing
 
@@ -350,7 +350,7 @@ class Processor:
         elif sent is Sent.BLOCKED:
             assert self._poller is not None
             connection.last_active = self._round  # it took bytes, or has only begun to wait
-            self._poller.want_write(connection.connection, connection)
+            self._poller.want_write(connection.wire, connection)
         elif sent is Sent.COLD:
             assert self._nursery is not None
             connection.last_active = self._round

@@ -11,7 +11,7 @@ Throttle time is recorded apart, as in Kafka: the client is muted after the answ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ class Request:
         "extra",
         "handled",
         "logged",
+        "merge",
         "metrics",
         "overlaps",
         "parts",
@@ -81,6 +82,8 @@ class Request:
         self.throttle_ms = 0
         self.error_names: tuple[str, ...] = ()
         self.metrics: tuple[ApiMetrics, ...] = ()
+        self.merge: Callable[[Response], Response] | None = None
+        """Adds the answers for what the client may not have."""
         self.logged: dict[str, Any] | None = None
         """Its line in the request log, if that is on."""
 

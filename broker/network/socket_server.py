@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -31,14 +31,18 @@ from highwater.broker.network.processor import Processor
 from highwater.broker.network.request import Request
 from highwater.broker.network.request_channel import RequestChannel
 from highwater.broker.network.request_log import RequestLog
+from highwater.broker.network.sasl_connection import STRANGER_MS, SaslConnection
 from highwater.broker.network.tracing import Tracer, tracing
 from highwater.broker.quota.connection_limits import ConnectionLimits, TooManyConnections
+from highwater.kafka.security.authentication import ANONYMOUS, Authentication
 from highwater.kafka.types import Endpoint
 
 if TYPE_CHECKING:
     from highwater.broker.request.request_metrics import Metrics
     from highwater.broker.services import Services
     from highwater.kafka.config import Config
+    from highwater.kafka.security.authentication import SaslSettings
+    from highwater.kafka.security.tls import ServerTls
     from highwater.world.api import Connection, Listener, World
 
 __all__ = ["BindError", "HandlerTable", "SocketServer", "handler_table"]
@@ -47,6 +51,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_CHANNEL_REQUESTS = 20
 _ACCEPTS_A_TURN = 16
+_NONE: Mapping[str, Any] = {}
 
 
 class BindError(OSError):
@@ -148,9 +153,19 @@ class SocketServer:
     """Both planes.  `bind`, then `run` in a task, then `start_accepting`."""
 
     def __init__(
-        self, config: Config, world: World, handlers: HandlerTable, services: Services
+        self,
+        config: Config,
+        world: World,
+        handlers: HandlerTable,
+        services: Services,
+        tls: Mapping[str, ServerTls] = _NONE,
+        sasl: Mapping[str, SaslSettings] = _NONE,
     ) -> None:
+        """`tls` and `sasl`: of the listeners that use them."""
         self.config = config
+        self._tls = tls
+        self._sasl = sasl
+        self._handshakes: trio.Nursery | None = None
         self.handlers = handlers
         self.services = services
         self.metrics: Metrics = services.metrics
@@ -211,6 +226,7 @@ class SocketServer:
                 for plane in self.planes.values():
                     await plane.started.wait()
                 nursery.start_soon(self._close_idle)
+                self._handshakes = nursery
                 await self._accepting.wait()
                 for listener, info, plane in self._listeners.values():
                     nursery.start_soon(self._accept, listener, info, plane)
@@ -292,15 +308,57 @@ class SocketServer:
             log.info("refused a connection on listener %s: %s", info.name, exc)
             connection.close()
             return
+        if tls := self._tls.get(info.name):
+            assert self._handshakes is not None
+            self._handshakes.start_soon(self._secure, connection, tls, info, plane)
+        else:
+            self._admit(connection, info, plane)
+
+    def _admit(
+        self,
+        connection: Connection,
+        info: ListenerInfo,
+        plane: PlaneServer,
+        wire: Connection | None = None,
+    ) -> BrokerConnection:
+        """Hands a connection to a processor."""
         self._count += 1
         processor = plane.next_processor()
-        accepted = BrokerConnection(
-            connection, info, processor, self.config.socket_request_max_bytes, self._count
-        )
+        most, sasl = self.config.socket_request_max_bytes, self._sasl.get(info.name)
+        if sasl is None:
+            accepted = BrokerConnection(connection, info, processor, most, self._count, wire)
+        else:
+            accepted = guarded = SaslConnection(
+                connection, info, processor, most, self._count, Authentication(sasl), wire
+            )
+            self.call_later(STRANGER_MS, guarded.close_stranger)
         processor.add(accepted)
         for tracer in self.tracers:
             if tracer.connections:
                 tracer.opened(accepted, self.limits.total)
+        return accepted
+
+    async def _secure(
+        self, wire: Connection, tls: ServerTls, info: ListenerInfo, plane: PlaneServer
+    ) -> None:
+        """A handshake; it counts among the connections, and no processor has it yet."""
+        admitted = False
+        try:
+            connection = await tls.accept(wire)
+            # who uses SASL is known by that alone, as in Kafka
+            principal = ANONYMOUS if info.name in self._sasl else tls.principal(connection)
+            accepted = self._admit(connection, info, plane, wire)
+            admitted = True
+            accepted.principal = principal
+            accepted.readable = True  # its first request may have come with the handshake's end
+            accepted.processor.resume(accepted)
+        except OSError as exc:
+            log.info("listener %s refused %s:%d: %s", info.name, *wire.peer, exc)
+        finally:
+            if not admitted:
+                wire.close()
+                self.limits.remove(wire.peer[0])
+                self._closed_one.set()
 
     def _close_most_idle(self) -> None:
         """Makes room for the inter-broker listener at the cost of a client."""

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.quiet_reads import QuietRead
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICT_AFTER_MS = 120_000
@@ -30,6 +34,8 @@ class FetchSession:
     partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     told: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     """(HW, LSO, log start offset) as last answered."""
+    quiet: dict[TopicPartition, QuietRead] = field(default_factory=dict)
+    """Of a follower's session the partitions whose last read gave nothing."""
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Results with records, an error, or offsets that the client has not been told.
@@ -89,6 +95,7 @@ class FetchSessions:
         for tp in request.forgotten:
             session.partitions.pop(tp, None)
             session.told.pop(tp, None)
+            session.quiet.pop(tp, None)
         for p in request.partitions:
             session.partitions[p.tp] = p
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.kafka.types import LeaderEpoch
+from highwater.kafka.types import LeaderEpoch, TopicPartition
+from highwater.kafka.wire.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from highwater.broker.log.log import Log
@@ -38,6 +39,20 @@ class FetchState:
     """It had everything below the HW at its last fetch: no throttle holds it back."""
     lag: int = 0
     """How far it was behind the leader's HW at that fetch."""
+    asked: FetchPartition | None = None
+    """As the last fetch named it: the same object goes on standing for the same request."""
+
+    def ask(self, tp: TopicPartition, log_start: int, max_bytes: int) -> FetchPartition:
+        known = self.asked
+        if (
+            known is None
+            or known.fetch_offset != self.offset
+            or known.log_start_offset != log_start
+            or known.max_bytes != max_bytes
+        ):
+            known = FetchPartition(tp, self.leader_epoch, self.offset, -1, log_start, max_bytes)
+            self.asked = known
+        return known
 
 
 class Truncation(NamedTuple):

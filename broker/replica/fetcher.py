@@ -21,7 +21,7 @@ from zlib import crc32
 
 import trio
 
-from highwater.base.event_loop import monotonic_ms
+from highwater.base.event_loop import in_turns, monotonic_ms
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.quota.rates import SampledRate
 from highwater.broker.replica.fetch_state import FetchState, cuts_as_epochs_say, truncation_step
@@ -106,11 +106,8 @@ class FetcherManager:
 
     async def follow_all(self, partitions: dict[TopicPartition, Address | None]) -> None:
         """Like `follow`, for a LeaderAndIsr, which may name thousands."""
-        items = list(partitions.items())
-        for first in range(0, len(items), AT_ONCE):
-            self.follow(dict(items[first : first + AT_ONCE]))
-            if first + AT_ONCE < len(items):
-                await trio.lowlevel.checkpoint()
+        async for tp, address in in_turns(partitions.items(), AT_ONCE):
+            self.follow({tp: address})
 
     def resize(self) -> None:
         """Applies num.replica.fetchers: every partition goes to the fetcher with its new number."""
@@ -280,9 +277,7 @@ class ReplicaFetcher:
             self._timeout,
         )
         for topic in answer.topics:
-            for n, p in enumerate(topic.partitions, 1):
-                if n % CUTS_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
+            async for p in in_turns(topic.partitions, CUTS_AT_ONCE):
                 tp = TopicPartition(topic.topic, p.partition)
                 if self.states.get(tp) is todo.get(tp) is not None:
                     self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
@@ -324,19 +319,11 @@ class ReplicaFetcher:
         config = self.manager.config
         adds = self._adds
         asked: dict[TopicPartition, FetchPartition] = {}
-        for n, (tp, state) in enumerate(ready.items(), 1):
-            if n % AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+        async for tp, state in in_turns(ready.items(), AT_ONCE):
             if self.states.get(tp) is not state:
                 continue  # removed meanwhile
-            asked[tp] = FetchPartition(
-                tp,
-                state.leader_epoch,
-                state.offset,
-                -1,
-                self.manager.partitions[tp].require_log().log_start_offset,
-                config.replica_fetch_max_bytes,
-            )
+            start = self.manager.partitions[tp].require_log().log_start_offset
+            asked[tp] = state.ask(tp, start, config.replica_fetch_max_bytes)
         if not asked or self._adds != adds:
             return  # a partition added in between would wait for this fetch
         request = self._session.request(
@@ -398,7 +385,7 @@ class ReplicaFetcher:
                 self._append(tp, state, fetched)
         for tp in lost:
             await self._find_place(connection, tp)
-        await self._flush_due(ready)
+        await self._flush_due([fetched.tp for fetched in answer.partitions])
 
     async def _flush_due(self, fetched: Iterable[TopicPartition]) -> None:
         """Flushes first, with flush.messages=1: the next fetch says what this broker has."""

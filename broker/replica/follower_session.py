@@ -36,8 +36,9 @@ class FollowerSession:
         if self._epoch == INITIAL_EPOCH:
             send, forgotten = list(wanted.values()), []
         else:
-            send = [p for tp, p in wanted.items() if self._known.get(tp) != p]
-            forgotten = [tp for tp in self._known if tp not in wanted]
+            known = self._known
+            send = [p for tp, p in wanted.items() if (k := known.get(tp)) is not p and k != p]
+            forgotten = [tp for tp in known if tp not in wanted]
         self._known = dict(wanted)
         return FetchRequest(
             replica_id,

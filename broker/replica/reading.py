@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from highwater.kafka.errors import ApiError, ErrorCode
 
@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from highwater.broker.log.log import Log
     from highwater.broker.log.parts import LogSlice
     from highwater.broker.replica.partition import Partition
-    from highwater.kafka.wire.fetch import FetchPartition
+    from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition
+
+
+class PartitionRead(NamedTuple):
+    """The latest read of one partition of a fetch."""
+
+    result: FetchedPartition
+    at_once: bool
+    """Whether the fetch is answered because of this partition alone."""
+    counted: int = 0
+    """Bytes that count towards min_bytes."""
+    segment: int | None = None
+    """Base offset of the segment in which the fetch offset lay at the first read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from highwater.base.event_loop import monotonic_ms
+from highwater.base.event_loop import in_turns, monotonic_ms
 from highwater.broker.replica.dir_moves import DirMoves
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetcher import FetcherManager
@@ -256,10 +256,8 @@ class ReplicaManager:
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
             await self.logs.creation.create(self._new_logs(update))
-            for tp, state in update.states:
+            async for tp, state in in_turns(update.states, WORK_AT_ONCE):
                 errors[tp] = self._apply(tp, state, update.leaders, follow)
-                if len(errors) % WORK_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
             await self.fetchers.follow_all(follow)
             return errors
 
@@ -358,12 +356,7 @@ class ReplicaManager:
         """Stops replicas; `admit` is as for `leader_and_isr`."""
         async with self._changing:
             admit()
-            errors: dict[TopicPartition, ErrorCode] = {}
-            for stop in stops:
-                errors[stop.tp] = self._stop(stop)
-                if len(errors) % WORK_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
-            return errors
+            return {s.tp: self._stop(s) async for s in in_turns(stops, WORK_AT_ONCE)}
 
     def _stop(self, stop: StopReplica) -> ErrorCode:
         tp, delete = stop.tp, stop.delete

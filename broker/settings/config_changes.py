@@ -12,7 +12,7 @@ Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigMana
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -30,7 +30,6 @@ ApplyEntity = Callable[[str, Mapping[str, str]], None]
 raise ValueError."""
 CHANGE_EXPIRATION_S = 15 * 60
 RETRY_S = 0.1
-_PREFIX = "config_change_"
 
 
 class TopicConfigs:
@@ -98,6 +97,76 @@ async def load_new_topics(source: TopicConfigSource, topics: Iterable[str]) -> N
             break
 
 
+class Changes:
+    """Follows one folder of sequential znodes for one ZooKeeper session: the data of each new child
+    goes to `apply`, which may raise ValueError or NoNode."""
+
+    def __init__(
+        self, zk: ZooKeeper, folder: str, prefix: str, apply: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        self._zk = zk
+        self._folder = folder
+        self._prefix = prefix
+        self._apply = apply
+        self._last_executed = -1
+        self._seen: dict[str, float] = {}
+        self._changed = trio.Event()
+
+    async def skip_old(self) -> None:
+        """What is announced by now will be read anyway."""
+        names = await self._names(watched=False)
+        self._last_executed = max(map(self._sequence, names), default=-1)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
+        started = False
+        while True:
+            changed = self._changed = trio.Event()
+            names = await self._names(watched=True)
+            if not started:
+                started = True
+                task_status.started()
+            await self._execute(names)
+            await changed.wait()
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        self._changed.set()
+
+    async def _names(self, *, watched: bool) -> list[str]:
+        watch = self._on_watch if watched else None
+        names = await self._zk.children(self._folder, watch)
+        return sorted((n for n in names if n.startswith(self._prefix)), key=self._sequence)
+
+    async def _execute(self, names: list[str]) -> None:
+        for name in names:
+            sequence = self._sequence(name)
+            if sequence <= self._last_executed:
+                continue
+            try:
+                data, _ = await self._zk.get(f"{self._folder}/{name}")
+                await self._apply(data)
+            except NoNode:
+                pass  # already purged
+            except ValueError as e:
+                log.warning("%s/%s is not understood: %s", self._folder, name, e)
+            self._last_executed = sequence
+        await self._purge(names)
+
+    async def _purge(self, names: list[str]) -> None:
+        """Removes what this broker saw over fifteen minutes ago: all live brokers have read it."""
+        now = trio.current_time()
+        self._seen = {name: self._seen.get(name, now) for name in names}
+        for name, since in self._seen.items():
+            if now - since < CHANGE_EXPIRATION_S:
+                return
+            with suppress(NoNode):
+                await self._zk.delete(f"{self._folder}/{name}")
+
+    def _sequence(self, name: str) -> int:
+        digits = name.removeprefix(self._prefix)
+        return int(digits) if digits.isdigit() else -1
+
+
 class DynamicConfigWatcher:
     """Follows /config/changes for one ZooKeeper session.
 
@@ -111,15 +180,12 @@ class DynamicConfigWatcher:
         self._zk = zk
         self._topics = topics
         self._apply_entity = apply_entity
-        self._last_executed = -1
-        self._seen: dict[str, float] = {}
-        self._changed = trio.Event()
+        self.changes = Changes(zk, znodes.CONFIG_CHANGES, "config_change_", self._announced)
+        self.run = self.changes.run
 
     async def load(self) -> None:
         """Reads every topic's configuration.  Call it (once a session) before serving."""
-        self._last_executed = max(
-            (_sequence(name) for name in await self._changes(watched=False)), default=-1
-        )
+        await self.changes.skip_old()
         for topic in sorted(await self._zk.children(f"{znodes.CONFIG}/topics")):
             await self._apply(topic)
         for kind in ("brokers", "clients", "ips", "users") if self._apply_entity else ():
@@ -129,55 +195,13 @@ class DynamicConfigWatcher:
                     for client in await entity_names(self._zk, f"users/{name}/clients"):
                         await self._apply_other(f"users/{name}/clients/{client}")
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
-        started = False
-        while True:
-            changed = self._changed = trio.Event()
-            names = await self._changes(watched=True)
-            if not started:
-                started = True
-                task_status.started()
-            await self._execute(names)
-            await changed.wait()
-
-    def _on_watch(self, _: WatchEvent) -> None:
-        self._changed.set()
-
-    async def _changes(self, *, watched: bool) -> list[str]:
-        watch = self._on_watch if watched else None
-        names = await self._zk.children(znodes.CONFIG_CHANGES, watch)
-        return sorted((n for n in names if n.startswith(_PREFIX)), key=_sequence)
-
-    async def _execute(self, names: list[str]) -> None:
-        for name in names:
-            sequence = _sequence(name)
-            if sequence <= self._last_executed:
-                continue
-            try:
-                data, _ = await self._zk.get(f"{znodes.CONFIG_CHANGES}/{name}")
-                path = znodes.decode_config_change(data)
-                kind, _, entity = path.partition("/")
-                if kind == "topics":
-                    await self._apply(entity)
-                else:
-                    await self._apply_other(path)
-            except NoNode:
-                pass  # already purged
-            except ValueError as e:
-                log.warning("%s/%s is not understood: %s", znodes.CONFIG_CHANGES, name, e)
-            self._last_executed = sequence
-        await self._purge(names)
-
-    async def _purge(self, names: list[str]) -> None:
-        """Removes what this broker saw over fifteen minutes ago: all live brokers have read it."""
-        now = trio.current_time()
-        self._seen = {name: self._seen.get(name, now) for name in names}
-        for name, since in self._seen.items():
-            if now - since < CHANGE_EXPIRATION_S:
-                return
-            with suppress(NoNode):
-                await self._zk.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+    async def _announced(self, data: bytes) -> None:
+        path = znodes.decode_config_change(data)
+        kind, _, entity = path.partition("/")
+        if kind == "topics":
+            await self._apply(entity)
+        else:
+            await self._apply_other(path)
 
     async def _apply(self, topic: str) -> None:
         try:
@@ -195,8 +219,3 @@ class DynamicConfigWatcher:
             self._apply_entity(path, config)
         except ValueError as e:
             log.warning("configuration of %s is not understood: %s", path, e)
-
-
-def _sequence(name: str) -> int:
-    digits = name.removeprefix(_PREFIX)
-    return int(digits) if digits.isdigit() else -1

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
 
+from highwater.base.event_loop import in_steps
 from highwater.controller.rules.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from highwater.controller.rules.events import (
     ChannelOverflowed,
@@ -182,16 +183,6 @@ def _errors(partitions: Any) -> dict[TopicPartition, int]:
     return {TopicPartition(p.topic_name, p.partition_index): p.error_code for p in partitions}
 
 
-async def _in_steps(steps: messages.Steps) -> bytes | bytearray:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            body: bytes | bytearray = end.value
-            return body
-        await trio.lowlevel.checkpoint()
-
-
 class _Channel:
     def __init__(
         self,
@@ -231,7 +222,7 @@ class _Channel:
                 self._connection.close()
 
     async def _deliver(self, item: _Item) -> None:
-        body = await _in_steps(item.body())
+        body = await in_steps(item.body())
         while True:
             try:
                 connection = await self._connection.open()

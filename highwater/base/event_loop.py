@@ -5,7 +5,7 @@ Monotonic time is trio's, because a simulation runs trio on a clock of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import Generic, TypeVar
 
 import trio
@@ -16,6 +16,17 @@ T = TypeVar("T")
 def monotonic_ms() -> int:
     """Milliseconds of the loop's monotonic clock, rounded down."""
     return int(trio.current_time() * 1000)
+
+
+async def in_steps(steps: Generator[object, None, T]) -> T:
+    """The result of work that is written as a generator; other tasks run at each of its pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await trio.lowlevel.checkpoint()
 
 
 def in_turns(items: Iterable[T], at_once: int) -> AsyncIterator[T]:

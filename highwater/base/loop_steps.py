@@ -37,6 +37,8 @@ NOTED_NS = 2_000_000
 """Shorter steps are not recorded."""
 LONG_NS = 20_000_000
 ASK_AGAIN_NS = 3_000_000
+STOLEN_AGAIN_NS = 50_000_000
+"""Asking the kernel for the stolen time can take 60 microseconds, and a client waits for them."""
 
 
 class Stolen(Protocol):
@@ -71,6 +73,8 @@ class LoopSteps:
         self.now_ns: Callable[[], int] = lambda: 0
         self.cpu: Callable[[], int] = lambda: -1
         """The number of the CPU that the thread runs on, or -1."""
+        self.taken = 0
+        """Number of steps since the start, long or short: zero where nothing watches the loop."""
         self._longest: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._rotated_ns = 0
@@ -104,6 +108,8 @@ class LoopSteps:
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def families(self, now_ns: int) -> Iterable[Family]:
+        text = "Steps of the loop"
+        yield Family("highwater_loop_stepspersec", "counter", text, [Sample("", (), self.taken)])
         samples = [Sample("", labels(step=name), ns / 1e6) for name, ns in self.longest().items()]
         text = "Longest steps of the loop in the last minute or two, of those above 2 ms"
         yield Family("highwater_loop_longeststepms", "gauge", text, samples)
@@ -126,7 +132,8 @@ class StepInstrument(trio.abc.Instrument):
 
     `cpu_wait_ns` is the time that this thread has waited for a CPU in its life, `cpu_ns` the time
     that it has used; `stolen` tells when its CPU was taken away.  Asking costs system calls, so the
-    last answers are reused for a few milliseconds: short enough to miss no long wait. `calls_ns` is
+    last answers are reused for a few milliseconds (the stolen time, in hundredths of a second, for
+    fifty): short enough to miss no long wait. `calls_ns` is
     the time that slow calls on files have taken in the thread's life.
     """
 
@@ -149,6 +156,7 @@ class StepInstrument(trio.abc.Instrument):
         self._asked = -ASK_AGAIN_NS
         self._stolen = stolen
         self._stolen_before = b""
+        self._stolen_asked = -STOLEN_AGAIN_NS
         self._calls_ns = calls_ns
         self._calls_before = 0
         steps.now_ns = perf_ns
@@ -168,12 +176,15 @@ class StepInstrument(trio.abc.Instrument):
             if self._cpu_ns is not None:
                 self._cpu_before = self._cpu_ns()
             self._asked = began
-            if self._stolen is not None:
+            if self._stolen is not None and began - self._stolen_asked > STOLEN_AGAIN_NS:
                 self._stolen_before = self._stolen.now()
+                self._stolen_asked = began
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         began, self._began = self._began, 0
+        self._steps.taken += 1
         took = self._perf_ns() - began
         if took > NOTED_NS and began:  # installed in mid-step, it has not seen it begin
             self._steps.note(task.name, took)
+            self._stolen_asked = -STOLEN_AGAIN_NS
             self._asked = -ASK_AGAIN_NS  # this step's wait does not count for the next

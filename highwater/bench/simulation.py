@@ -1,4 +1,4 @@
-"""`highwater bench sim`: the speed of simulated seeds, and of the pure machines alone.
+"""`highwater bench sim`: the speed of simulated seeds.
 
 All figures are of one core, by the processor time of this process: other work of the machine hardly
 counts.  The seeds are those of `highwater sim`, with all rules checked.  The cost of the rules and
@@ -14,7 +14,6 @@ from typing import Any
 
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import Progress
-from highwater.bench.state_machines import controller_steps, partition_steps, recorded
 from highwater.simulation.rules import sim_checks
 from highwater.simulation.seed_run import Options, Outcome, simulate
 from highwater.world.sim import Kernel
@@ -27,11 +26,6 @@ class Plan:
     seeds: range
     rounds: int = 3
     seconds: float = 30.0
-    cycles: int = 100_000
-    """Appends of the partition machine."""
-    deaths: int = 600
-    """Deaths of brokers in the controller machine's input: 20,000 events and answers.  With many
-    more, fetching the recorded ones from memory would be measured."""
 
 
 class Broken(Exception):
@@ -59,17 +53,12 @@ def run(plan: Plan, say: Progress) -> list[Row]:
             f"seed {seed}: {speed[-1]:.1f} virtual seconds a second, "
             f"{operations[-1]:.0f} operations a virtual second"
         )
-    partition = [partition_steps(plan.cycles) for _ in range(plan.rounds)]
-    told, settings = recorded(plan.deaths)
-    controller = [controller_steps(told, settings) for _ in range(plan.rounds)]
     return [
         Row("simulated cluster, a core", "virtual s/s", tuple(speed)),
         Row("its tasks' steps", "steps/s", tuple(steps)),
         Row("its clients", "operations/virtual s", tuple(operations)),
         Row("checking the rules", "% of the time", tuple(costs), smaller_is_better=True),
         Row("judging its history", "% of the time", tuple(judged), smaller_is_better=True),
-        Row("partition machine alone", "steps/s", tuple(partition)),
-        Row("controller machine alone", "steps/s", tuple(controller)),
     ]
 
 

@@ -49,6 +49,7 @@ _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "500",
     "log.cleaner.backoff.ms": "1000",
 }
+_TAKEN = "highwater_loop_stepspersec"
 _SERIES = re.compile(r'highwater_loop_(\w+)\{step="([^"]*)"\}')
 
 
@@ -122,6 +123,13 @@ async def _measure(
     await create_topic(cluster, _BESIDE, [1, 2, 3])
     async with _scraped(cluster, steps), _busy(cluster):
         await drive(cluster, plan.load)
+    for number in cluster.brokers:  # "no long step" says nothing of a loop that nobody watches
+        if cluster.running(broker(number)):
+            page = await _page(cluster.metrics_port(number))
+            if not page.get(_TAKEN):
+                raise RuntimeError(
+                    f"broker {number} reports no step at all: its loop is not watched"
+                )
     take_machine([cluster.output(broker(n)) for n in cluster.brokers], watch.moments(), steps)
     return dict(sorted(steps.items(), key=lambda item: -item[1].longest_ms))
 

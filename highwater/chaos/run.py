@@ -25,28 +25,27 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.faults import forms
 from highwater.chaos.faults.engine import Engine
-from highwater.chaos.faults.model import Fault
 from highwater.chaos.faults.schedule import generate
-from highwater.chaos.faults.stage import Stage
+from highwater.chaos.faults.workload_verbs import FORMS, ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.witnesses.znode_watch import ZooKeeperWitness
 from highwater.chaos.workloads.crew import Crew
 from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
+from highwater.cluster.faults import forms
+from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.znode_watch import ZooKeeperWitness
 from highwater.cluster.interface import PATIENCE_S, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.kafka.errors import ErrorCode
-from highwater.kafka.types import TopicPartition
 from highwater.verdict.history import LineLog, encode_line
 
 TRANSACTIONS, GROUPS = "transactions", "groups"
@@ -115,7 +114,7 @@ class Run:
             self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
         if options.schedule is not None:
             topics = {topic.name: topic.partitions for topic in self.topics}
-            forms.check(options.schedule, forms.Scene(BROKERS, topics))
+            forms.check(options.schedule, forms.Scene(BROKERS, topics), FORMS)
         self.info = RunInfo(
             run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
             seed=options.seed,
@@ -162,7 +161,7 @@ class Run:
             self.progress.phase("creating topics")
             await create_topics(cluster, self.topics)
             for topic in self.topics:
-                await trio.to_thread.run_sync(witness.watch_topic, topic.name, topic.partitions)
+                await trio.to_thread.run_sync(witness.watch_topic, topic.name)
             sizes.start()
             await self._workload_and_faults(cluster, witness, deaths)
             sizes.close()
@@ -180,11 +179,13 @@ class Run:
     async def _workload_and_faults(
         self, cluster: Cluster, witness: ZooKeeperWitness, deaths: DeathWitness
     ) -> None:
-        workload = Workload(self._spec(cluster), self.folder.path, self.progress.stats)
-        spec = workload.spec
+        spec = self._spec(cluster)
+        workload = Workload(spec, self.folder.path, self.progress.stats)
         crew = Crew(self.folder.path, spec.bootstrap, spec.run, spec.seed, spec.safe.name)
         rng = random.Random(self.options.seed)
-        stage = Stage(cluster, witness, deaths, workload, self.topics, rng)
+        stage = ChaosStage(
+            cluster, witness, rng, deaths=deaths, workload=workload, topics=self.topics
+        )
         stage.clients = lambda: [workload.pid, *crew.pids()]
         faults_log = LineLog(self.folder.faults)
         engine = Engine(stage, faults_log, self.progress.say)
@@ -218,7 +219,7 @@ class Run:
             faults_log.close()
             await workload.close()
 
-    async def _wait_whole(self, stage: Stage) -> None:
+    async def _wait_whole(self, stage: ChaosStage) -> None:
         problems = await stage.wait_healthy(HEAL_S)
         self.info.healed = not problems
         self.info.problems += [f"{HEAL_S:g} s after healing, {p}" for p in problems]
@@ -282,25 +283,8 @@ class Run:
     def _collect(self, cluster: Cluster) -> None:
         """Collects every replica's records and epochs from disk after the final read."""
         self.progress.phase("reading the brokers' segments")
-        names = {t.name for t in self.topics}
-        logs: dict[TopicPartition, dict[int, dict[int, Any]]] = {}
-        files: dict[tuple[int, TopicPartition], list[tuple[int, int]]] = {}
-        with (
-            (self.folder.cluster / "records.jsonl").open("wb") as records,
-            (self.folder.cluster / "epochs.jsonl").open("wb") as epochs,
-        ):
-            for number in cluster.brokers:
-                for tp, path in disk.partition_dirs(cluster.data_dirs(number)):
-                    if tp.topic not in names:
-                        continue
-                    place = {"broker": number, "topic": tp.topic, "partition": tp.partition}
-                    held = logs.setdefault(tp, {}).setdefault(number, {})
-                    for record in disk.stored_records(path):
-                        records.write(encode_line({**place, **asdict(record)}))
-                        held[record.offset] = (record.leader_epoch, record.value)
-                    files[number, tp] = disk.epoch_entries(path)
-                    for epoch, start in files[number, tp]:
-                        epochs.write(encode_line({**place, "epoch": epoch, "start_offset": start}))
+        data = {number: cluster.data_dirs(number) for number in cluster.brokers}
+        logs, files = disk.copy_records(data, {t.name for t in self.topics}, self.folder.cluster)
         self._judge(rules.logs_match(logs), "R5")
         self._judge(rules.epoch_files(files), "R8")
 
@@ -333,7 +317,7 @@ async def _within(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
         await work()
 
 
-async def _settle_often(stage: Stage) -> None:
+async def _settle_often(stage: ChaosStage) -> None:
     """Reads the starts of epochs soon after each election: entries without records do not last.
     Also notices members that ended unasked."""
     while True:

@@ -8,10 +8,18 @@ import click
 
 from highwater.cli.bench_failover import control, failover
 from highwater.cli.bench_fetch import fetch_wait
-from highwater.cli.bench_options import compare, comparing
-from highwater.cli.bench_pipeline import COMMANDS as PIPELINE
-from highwater.cli.bench_rebalance import rebalance
-from highwater.cli.bench_sim import sim
+from highwater.cli.bench_options import (
+    compare,
+    comparing,
+    dir_option,
+    json_option,
+    say,
+    show_rows,
+    working,
+    write_json,
+)
+from highwater.cli.bench_steps import steps
+from highwater.cli.sim import SeedRange
 
 
 @click.group()
@@ -110,10 +118,87 @@ def compaction(
     compare(run, plan, against=against, json_file=json_file, folder=folder)
 
 
-bench.add_command(failover)
-bench.add_command(fetch_wait)
-bench.add_command(control)
-bench.add_command(rebalance)
-bench.add_command(sim)
-for command in PIPELINE:
+@bench.command()
+@click.option("--members", default=8, show_default=True, type=click.IntRange(3, 50))
+@click.option("--partitions", default=24, show_default=True, type=click.IntRange(1, 500))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@comparing
+def rebalance(
+    members: int,
+    partitions: int,
+    rounds: int,
+    against: str | None,
+    json_file: Path | None,
+    folder: Path | None,
+) -> None:
+    """How long a group needs after a leave, a crash, and its coordinator's death.
+
+    \b
+    Example:
+      highwater bench rebalance --members 8 --against apache
+    """
+    from highwater.bench.rebalance import Plan, run
+
+    plan = Plan(members, partitions, rounds)
+    compare(run, plan, against=against, json_file=json_file, folder=folder)
+
+
+@bench.command()
+@click.option("--idle", default=4900, show_default=True, type=click.IntRange(1))
+@click.option("--busy", default=100, show_default=True, type=click.IntRange(1))
+@click.option("--rate", default=500.0, show_default=True, help="Requests a second in all.")
+@click.option("--seconds", default=20.0, show_default=True, help="Measured time of each load.")
+@json_option
+@dir_option
+def connections(
+    idle: int, busy: int, rate: float, seconds: float, json_file: Path | None, folder: Path | None
+) -> None:
+    """Thousands of idle connections: the memory of one, and what they cost the busy ones.
+
+    \b
+    Example:
+      highwater bench connections --json connections.json
+    """
+    import trio
+
+    from highwater.bench.connections import Plan, run, table
+
+    plan = Plan(idle=idle, busy=busy, rate=rate, seconds=seconds)
+    with working(folder) as work:
+        found = trio.run(run, plan, work, say)
+        click.echo(table(found))
+        write_json(json_file, found.as_json())
+
+
+@bench.command()
+@click.option("--seeds", type=SeedRange(), default="0..9", show_default=True, metavar="A..B")
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Of each seed; the best counts.",
+)
+@click.option("--seconds", default=30.0, show_default=True, help="Virtual, of load and faults.")
+@json_option
+def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> None:
+    """Virtual seconds a second of one core.
+
+    \b
+    Example:
+      highwater bench sim --json sim.json
+    """
+    from highwater.bench.simulation import Broken, Plan, run
+
+    plan = Plan(seeds, rounds, seconds)
+    try:
+        rows = run(plan, say)
+    except Broken as broken:
+        raise click.ClickException(
+            f"{broken}; `highwater sim --replay` shows it, and its speed can wait"
+        ) from broken
+    show_rows(rows, "-", json_file)
+
+
+for command in (failover, fetch_wait, control, steps):
     bench.add_command(command)

@@ -105,6 +105,8 @@ def _options(duration: float) -> Callable[[F], F]:
 def demo(**options: Any) -> None:
     """The whole story: start a cluster, break it under load, and prove what held.
 
+    Takes about two minutes: --duration, and as long again to heal, read everything back and check.
+
     \b
     Example:
       highwater demo --seed 7 --duration 40
@@ -112,10 +114,57 @@ def demo(**options: Any) -> None:
     _run(**options)
 
 
+_APP_OPTIONS = [
+    click.option("--app", metavar="COMMAND", help="Judge your own application (docs/app.md)."),
+    click.option(
+        "--copies", default=1, show_default=True, type=click.IntRange(1, 20), help="Of --app."
+    ),
+    click.option("--input", metavar="TOPIC", help="What the application reads; it is fed."),
+    click.option("--output", metavar="TOPIC", help="What the application writes."),
+    click.option(
+        "--match",
+        default="$.id",
+        show_default=True,
+        metavar="PATH",
+        help="The id that an input and its output have in common, in their JSON.",
+    ),
+    click.option(
+        "--group", default="app", show_default=True, help="KAFKA_GROUP_ID of the application."
+    ),
+    click.option("--exactly-once", is_flag=True, help="An input must not appear twice either."),
+    click.option("--any-order", is_flag=True, help="Outputs of one key may change places."),
+    click.option(
+        "--within",
+        default=60.0,
+        show_default=True,
+        type=click.FloatRange(1, 3600),
+        help="Seconds until an input has to appear.",
+    ),
+    click.option(
+        "--values",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="Inputs, one JSON object a line; each gets an id of its own.  [default: only ids]",
+    ),
+]
+
+
+_APP_NAMES = (
+    *("app", "copies", "input", "output", "match", "group", "exactly_once", "any_order"),
+    *("within", "values"),
+)
+
+
+def _app_options(function: F) -> F:
+    for option in reversed(_APP_OPTIONS):
+        function = option(function)
+    return function
+
+
 @click.command()
 @_options(60.0)
+@_app_options
 def chaos(**options: Any) -> None:
-    """Run a workload of real clients, inject faults, and give a verdict.
+    """Run a workload of real clients, or your own application, inject faults, and give a verdict.
 
     Exit code: 0 valid, 1 invalid, 2 void or unknown, 3 where the run could not be carried out.
 
@@ -124,8 +173,13 @@ def chaos(**options: Any) -> None:
       highwater chaos --seed 3 --duration 120
       highwater chaos --workload transactions --workload groups
       highwater chaos --faults my-faults.json --out runs/mine
+      highwater chaos --app "python my_app.py" --copies 3 --input orders --output invoices
     """
-    _run(**options)
+    about = {name: options.pop(name) for name in _APP_NAMES}
+    if about["app"] is None:
+        _run(**options)
+    else:
+        _run_app(**options, **about)
 
 
 def _run(
@@ -145,8 +199,9 @@ def _run(
     json_file: Path | None,
 ) -> None:
     from highwater.chaos import run as chaos_run
-    from highwater.chaos.faults.model import load
+    from highwater.chaos.faults.workload_verbs import FORMS
     from highwater.chaos.progress import Progress
+    from highwater.cluster.faults.model import load
     from highwater.cluster.programs import ApacheKafka, Highwater, Program
 
     if seed is None:
@@ -158,7 +213,7 @@ def _run(
             seed=seed,
             duration_s=duration,
             runtime=chaos_run.choose_runtime(runtime),
-            schedule=load(faults) if faults is not None else None,
+            schedule=load(faults, FORMS) if faults is not None else None,
             keep=keep,
             rate=rate,
             workloads=workloads,
@@ -178,16 +233,93 @@ def _run(
 def _show(verdict: Any, out: Path) -> None:
     from rich.console import Console
 
-    from highwater.verdict.plain_table import example_lines
+    from highwater.verdict.plain_table import example_lines, idle_lines, seen_lines
     from highwater.verdict.report.colour_table import verdict_table
 
     console = Console()
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
-    for line in [*example_lines(verdict), *verdict.notes]:
+    for line in [*idle_lines(verdict), *example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"\nverdict   {verdict.verdict}", highlight=False)
     console.print(f"folder    {out.absolute()}", highlight=False, soft_wrap=True)
     console.print(f"report    {out.absolute() / 'report.html'}", highlight=False, soft_wrap=True)
-    seen = json.dumps(verdict.seen)
-    console.print(f"seen      {seen}", markup=False, highlight=False, soft_wrap=True)
+    for line in seen_lines(verdict):
+        console.print(line, markup=False, highlight=False)
+
+
+def _run_app(**given: Any) -> None:
+    import trio
+
+    from highwater.chaos.app_run import AppOptions, AppRun
+    from highwater.chaos.progress import Progress
+    from highwater.chaos.run import with_signals
+    from highwater.cluster.faults.model import load
+    from highwater.cluster.programs import ApacheKafka, Highwater
+    from highwater.verdict.contracts.model import ContractError
+
+    if not given["input"] or not given["output"] or given["input"] == given["output"]:
+        raise click.UsageError("--app needs --input TOPIC and --output TOPIC, two of them")
+    if given["workloads"] or given["runtime"] == "compose":
+        raise click.UsageError("--app runs on processes, and without --workload")
+    if given["engine"] == "spark":
+        raise click.UsageError(
+            "--app is judged by DuckDB; by Spark: spark-submit spark/contract.py"
+        )
+    seed = random.SystemRandom().randrange(1_000_000) if given["seed"] is None else given["seed"]
+    apache, faults = given["apache"], given["faults"]
+    with clear_errors(exit_code=3):
+        try:
+            options = AppOptions(
+                out=given["out"] or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
+                seed=seed,
+                duration_s=given["duration"],
+                schedule=load(faults) if faults is not None else None,
+                exactly_once=given["exactly_once"],
+                ordered=not given["any_order"],
+                within_s=given["within"],
+                values=_values(given["values"]),
+                program=ApacheKafka(apache) if apache else Highwater(given["broker_source"]),
+                properties=given["overrides"],
+                **{n: given[n] for n in ("app", "copies", "input", "output", "match", "group")},
+                **{n: given[n] for n in ("rate",)},
+            )
+            with Progress() as progress:
+                progress.say(f"seed {seed}, folder {options.out}")
+                run = AppRun(options, progress)
+                judgement = trio.run(with_signals, run.execute)
+        except ContractError as error:
+            raise click.UsageError(f"--match, --input, --output: {error}") from None
+        _show_app(judgement, options.out)
+        if given["json_file"] is not None:
+            given["json_file"].write_text((options.out / "verdict.json").read_text())
+        raise SystemExit(judgement.exit_code)
+
+
+def _values(file: Path | None) -> list[Any]:
+    if file is None:
+        return [{}]
+    values = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            values.append(json.loads(line))
+        except ValueError as error:
+            raise click.UsageError(f"{file}, line {number}: not JSON: {error}") from None
+    if not values:
+        raise click.UsageError(f"{file} holds no line: give it a JSON object")
+    return values
+
+
+def _show_app(judgement: Any, out: Path) -> None:
+    from rich.console import Console
+
+    from highwater.verdict.plain_table import example_lines
+    from highwater.verdict.report.colour_table import verdict_table
+
+    console = Console()
+    console.print(f"{judgement.headline}\n", markup=False, highlight=False, soft_wrap=True)
+    console.print(verdict_table(judgement))
+    for line in [*example_lines(judgement), *judgement.notes]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\nverdict   {judgement.verdict}", highlight=False)
+    console.print(f"folder    {out.absolute()}", highlight=False, soft_wrap=True)

@@ -11,10 +11,10 @@ import click
 
 def _clear() -> tuple[type[BaseException], ...]:
     """The errors whose text is meant for users; imported late, so that start-up stays fast."""
-    from highwater.chaos.faults.model import ScheduleError
-    from highwater.chaos.witnesses.znode_watch import WitnessError
     from highwater.chaos.workloads.workload_process import WorkloadDied
     from highwater.child_processes import StartError
+    from highwater.cluster.faults.model import ScheduleError
+    from highwater.cluster.faults.znode_watch import WitnessError
     from highwater.cluster.interface import ClusterError
     from highwater.cluster.ports import PortInUse
 

@@ -18,7 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("highwater.cli.up:up", "Start a cluster on 127.0.0.1:9092, 9093, 9094."),
     "down": ("highwater.cli.up:down", "Stop the cluster that `up` started."),
     "status": ("highwater.cli.up:status", "Show the running cluster."),
-    "demo": ("highwater.cli.chaos:demo", "The whole story in 40 seconds: run, break, verify."),
+    "fault": ("highwater.cli.fault:fault", "Break the running cluster, and mend it."),
+    "demo": ("highwater.cli.chaos:demo", "The whole story in two minutes: run, break, verify."),
     "chaos": ("highwater.cli.chaos:chaos", "Run a workload, inject faults, give a verdict."),
     "verify": ("highwater.cli.verify:verify", "Check a run's folder again."),
     "report": ("highwater.cli.report:report", "Write the HTML report of a run's folder."),
@@ -26,6 +27,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trace": ("highwater.cli.trace:trace", "Follow one request through the brokers, live."),
     "bench": ("highwater.cli.bench:bench", "Measure, against Apache Kafka too."),
 }
+
+
+EXTRAS = {
+    # import: the extra that brings it
+    "aiokafka": "harness",
+    "confluent_kafka": "harness",
+    "crc32c": "harness",
+    "duckdb": "harness",
+    "jinja2": "harness",
+    "rich": "harness",
+    "pyspark": "spark",
+    "testcontainers": "compose",
+}
+
+
+def _missing(command: str, error: ModuleNotFoundError) -> click.ClickException:
+    package = str(error.name).partition(".")[0]
+    remedy = f"install highwater-kafka[{EXTRAS[package]}]" if package in EXTRAS else "install it"
+    return click.ClickException(f"`highwater {command}` needs {package}: {remedy}")
 
 
 class LazyGroup(click.Group):
@@ -41,13 +61,19 @@ class LazyGroup(click.Group):
         try:
             command: Any = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if error.name != module:
-                raise click.ClickException(
-                    f"`highwater {cmd_name}` needs the Python package {error.name}: install it"
-                ) from error
-            raise click.ClickException(f"`highwater {cmd_name}` is not in this build") from error
+            if error.name == module:
+                problem = f"`highwater {cmd_name}` is not in this build"
+                raise click.ClickException(problem) from error
+            raise _missing(cmd_name, error) from error
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Some commands import what they need when its turn comes."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _missing(str(ctx.invoked_subcommand), error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -84,6 +84,10 @@ async def _follow(ports: dict[int, int], bootstrap: str, wanted: object) -> bool
     from highwater.cluster.trace_reader import Wanted, follow
 
     assert isinstance(wanted, Wanted)
+    what = "connections" if wanted.connections else f"the next {wanted.api} request"
+    sent = f", a record to {wanted.topic}" if wanted.topic is not None else ""
+    limit = "until Ctrl-C" if wanted.seconds == float("inf") else f"{wanted.seconds:g} s at most"
+    click.echo(f"following {what}{sent} at {bootstrap} ({limit})", err=True)
     return await follow(ports, bootstrap, wanted, click.echo)
 
 
@@ -102,7 +106,7 @@ def _running(folder: Path) -> tuple[dict[int, int], str]:
     try:
         ports = json.loads((folder / "state.json").read_text())["ports"]
         metrics = {int(number): int(of["metrics"]) for number, of in ports.items()}
-        clients = [int(of["bound"]["EXTERNAL"]) for of in ports.values()]
+        clients = [int(of["advertised"]["EXTERNAL"]) for of in ports.values()]
     except (OSError, ValueError, KeyError, TypeError):
         return {}, ""
     live = {number: port for number, port in metrics.items() if port > 0 and listens(port)}

@@ -1,14 +1,14 @@
 """`highwater up`, `down` and `status`: a cluster to use, on fixed ports, that keeps its data.
 
-`up` is itself the supervisor: it stays in the foreground, and Ctrl-C stops the cluster in order.
-`--detach` starts the same supervisor in the background and waits until the cluster serves.
+`up` is itself the agent (`highwater.agent`): it stays in the foreground, and Ctrl-C stops the
+cluster in order.  `--detach` starts the same agent in the background and waits until the cluster
+serves.  `up` for a cluster that runs mends it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -35,12 +35,13 @@ def default_folder() -> Path:
     return Path(state) / "highwater" / "cluster"
 
 
-_dir_option = click.option(
+dir_option = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
-    help="Where the cluster's data, logs and state are.  [default: ~/.local/state/highwater]",
+    help="Where the cluster's data, logs and state are.  "
+    "[default: ~/.local/state/highwater/cluster]",
 )
 
 
@@ -54,10 +55,17 @@ class Wish:
     program: str
     properties: dict[str, str]
     folder: Path
+    control: int
+    control_host: str
+    proxies: bool
+    secure: bool
 
     def options(self) -> list[str]:
-        plain = ("brokers", "port", "profile", "program")
+        plain = ("brokers", "port", "profile", "program", "control")
         words = [f"--{name}={getattr(self, name)}" for name in plain]
+        words.append(f"--control-host={self.control_host}")
+        words.append("--proxies" if self.proxies else "--no-proxies")
+        words += ["--secure"] * self.secure
         words += [f"--set={name}={value}" for name, value in self.properties.items()]
         return [*words, f"--dir={self.folder}"]
 
@@ -95,7 +103,33 @@ class Wish:
     callback=named_values,
     help="A broker property, as in server.properties; may be given more than once.",
 )
-@_dir_option
+@click.option(
+    "--control",
+    default=0,
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="The control API's port (docs/control.md).  [default: any]",
+)
+@click.option(
+    "--control-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where the control API listens.  Beyond loopback each call has to bring a token:"
+    " HIGHWATER_CONTROL_TOKEN, or one that is made; the folder's file control-token has it.",
+)
+@click.option(
+    "--proxies/--no-proxies",
+    default=True,
+    help="Whether links go through proxies, so that they can be cut and messages held.  Without"
+    " them clients are faster.",
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="TLS, logins and access rules on the clients' ports; makes certificates, users and the"
+    " files of their clients (docs/security.md).",
+)
+@dir_option
 def up(
     brokers: int,
     runtime: str,
@@ -104,24 +138,39 @@ def up(
     profile: str,
     program: str,
     properties: dict[str, str],
+    control: int,
+    control_host: str,
+    proxies: bool,
+    secure: bool,
     folder: Path | None,
 ) -> None:
     """Start a cluster: ZooKeeper and brokers on 127.0.0.1:9092, 9093, 9094.
+
+    For a cluster that runs already: end its faults and start its members that are down.
 
     \b
     Examples:
       highwater up                  until Ctrl-C
       highwater up --detach         and later `highwater down`
+      highwater up --control 9990   and `curl 127.0.0.1:9990/v1/status`
+      highwater up --control 9990 --control-host 0.0.0.0
+      highwater up --secure         and `kcat -L -F …/secure/alice.conf`
       highwater up --brokers 1 --set num.partitions=4 --set min.insync.replicas=1
     """
     folder = (folder or default_folder()).absolute()
-    wish = Wish(brokers, port, profile, program, properties, folder)
+    wish = Wish(
+        brokers, port, profile, program, properties, folder, control, control_host, proxies, secure
+    )
     if runtime == "compose":
+        if secure:
+            raise click.UsageError("--secure is for processes")
         if properties:
             raise click.UsageError(
                 "--set is for processes: in compose.yaml, properties are KAFKA_*"
             )
         _up_compose(detach)
+    elif _mended(folder):
+        return
     elif detach:
         _up_detached(wish)
     else:
@@ -135,57 +184,95 @@ def _up_compose(detach: bool) -> None:
         compose_up(detach)
 
 
+def _mended(folder: Path) -> bool:
+    """Whether a cluster runs in the folder that was broken, and is whole now."""
+    from highwater.agent.client import Control, ControlError
+    from highwater.agent.control_token import token_of
+
+    url = control_url(folder)
+    if url is None:
+        return False
+    try:
+        control = Control(url, token_of(folder))
+        status = control.status()
+        amiss = [
+            f"{m} was {of['state']}" for m, of in status["members"].items() if of["state"] != "up"
+        ]
+        amiss += [f"{fault['name']} {fault['target']} was on" for fault in status["faults"]]
+        if not amiss:
+            return False
+        began = time.monotonic()
+        control.mend()
+    except ControlError as error:
+        raise click.ClickException(f"the cluster in {folder}: {error.message}") from None
+    took = time.monotonic() - began
+    click.echo(f"the cluster in {folder} is whole after {took:.1f} s: {'; '.join(amiss)}")
+    return True
+
+
 def _up_here(wish: Wish) -> None:
     import trio
 
-    from highwater.cluster import apache
-    from highwater.cluster.process_cluster import Settings, process_cluster
-    from highwater.cluster.programs import Highwater
+    from highwater.agent.control_token import VARIABLE, BadToken, keep_token, known_token
+    from highwater.agent.routes import answer
+    from highwater.agent.settings import AgentSettings
+    from highwater.agent.supervisor import Agent, agent, serve
+    from highwater.kafka.config.unknown import unknown_properties
 
-    async def supervise() -> None:
-        settings = Settings(
-            wish.folder,
-            brokers=wish.brokers,
-            profile=wish.profile,
-            external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
-            # any other cluster has its own: two that start at once would both find 2181 free
-            zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
-            program=apache.program() if wish.program == "apache" else Highwater(),
-            internal_topics=True,
-            properties=wish.properties,
+    try:
+        token = known_token(wish.folder, wish.control_host, os.environ.pop(VARIABLE, ""))
+    except BadToken as error:
+        raise click.ClickException(f"{VARIABLE}: {error}") from None
+    settings = AgentSettings(
+        wish.folder,
+        brokers=wish.brokers,
+        profile=wish.profile,
+        program=wish.program,
+        properties=wish.properties,
+        proxies=wish.proxies,
+        secure=wish.secure,
+        quick_end=False,
+        external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
+        # any other cluster has its own: two that start at once would both find 2181 free
+        zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
+        control_port=wish.control,
+        control_host=wish.control_host,
+        control_token=token,
+    )
+    for line in unknown_properties(wish.properties):
+        click.echo(f"highwater: {line}", err=True)
+
+    def ready(made: Agent) -> None:
+        keep_token(wish.folder, made.token)
+        _print_up(made)  # before state.json says so: then --detach passes on the printed lines
+        made.events.listener = lambda event: click.echo(
+            f"{event['at'][11:19]} {event['text']}", err=True
         )
-        started = time.monotonic()
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-            async with trio.open_nursery() as nursery:
-
-                async def watch_signals() -> None:
-                    async for _ in signals:
-                        nursery.cancel_scope.cancel()
-
-                nursery.start_soon(watch_signals)
-                async with process_cluster(settings) as cluster:
-                    _print_up(cluster, time.monotonic() - started)
-                    cluster.write_state(ready=True)  # now --detach passes on the printed lines
-                    told: set[str] = set()
-                    while True:
-                        await trio.sleep(0.5)
-                        for line in cluster.unexpected_ends():
-                            if line not in told:
-                                told.add(line)
-                                click.echo(f"highwater: {line}", err=True)
 
     with clear_errors():
-        trio.run(supervise)
+        trio.run(serve, agent(settings, answer), ready)
         click.echo("stopped")
 
 
-def _print_up(cluster: Any, seconds: float) -> None:
-    click.echo(f"{len(cluster.brokers)} brokers and ZooKeeper serve after {seconds:.1f} s")
-    click.echo(f"bootstrap servers  {cluster.bootstrap}")
+def _print_up(made: Any) -> None:
+    cluster = made.cluster
+    click.echo(f"{len(cluster.brokers)} brokers and ZooKeeper serve after {made.seconds:.1f} s")
+    if made.settings.secure:
+        from highwater.cluster.secured import write_clients
+
+        files = write_clients(cluster.folder, cluster.secure_bootstrap)
+        click.echo(f"bootstrap servers  {cluster.secure_bootstrap} (SASL_SSL)")
+        click.echo(f"clients' files     {files}/admin.properties, .conf, .json; alice, bob")
+        click.echo(f"without security   {cluster.bootstrap} (for the harness, a super user)")
+    else:
+        click.echo(f"bootstrap servers  {cluster.bootstrap}")
     click.echo(f"ZooKeeper          {cluster.zookeeper_connect}")
     addresses = [a for n in cluster.brokers if (a := cluster.metrics_address(n)) is not None]
     if addresses:
         click.echo(f"metrics, traces    {', '.join(addresses)} (/metrics, /trace, /readyz)")
+    click.echo(f"control API        {made.control}/v1/status")
+    if made.token:
+        click.echo(f"its token          {cluster.folder}/control-token")
     click.echo(f"data               {cluster.folder}/broker-N/data")
     click.echo(f"logs               {cluster.folder}/broker-N/output.log")
     sys.stdout.flush()
@@ -226,10 +313,21 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def control_url(folder: Path) -> str | None:
+    """The control API of the cluster that runs in a folder; None where none runs."""
+    from highwater.child_processes import Pid
+
+    state = read_state(folder)
+    if not state.get("ready") or not Pid.from_json(state["supervisor"]).alive():
+        return None
+    url: str | None = state.get("control")
+    return url
+
+
 @click.command()
 @click.option("--delete", is_flag=True, help="Also delete the cluster's data and logs.")
 @click.option("--runtime", type=click.Choice(["process", "compose"]), default="process")
-@_dir_option
+@dir_option
 def down(delete: bool, runtime: str, folder: Path | None) -> None:
     """Stop the cluster that `up` started; its data stays, unless --delete is given.
 
@@ -263,45 +361,64 @@ def down(delete: bool, runtime: str, folder: Path | None) -> None:
 
 
 @click.command()
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write it here as JSON.")
-@_dir_option
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write it there as JSON; - prints it instead of the table.",
+)
+@dir_option
 def status(json_file: Path | None, folder: Path | None) -> None:
     """Show which members run, and where the brokers listen; exit code 1 where not all do.
 
     \b
     Example:
-      highwater status --json status.json
+      highwater status --json - | jq .bootstrap
     """
     from highwater.child_processes import Pid
 
     folder = (folder or default_folder()).absolute()
     state = read_state(folder)
     members: dict[str, dict[str, Any]] = {}
+    own: dict[str, int] = {}  # a proxy listens, even for a broker that is down
     for number, ports in state.get("ports", {}).items():
         address = state.get("metrics", {}).get(number)
-        members[f"broker-{number}"] = {"port": ports["bound"]["EXTERNAL"], "metrics": address}
+        port = ports["advertised"]["EXTERNAL"]
+        members[f"broker-{number}"] = {"port": port, "metrics": address}
+        own[f"broker-{number}"] = ports["bound"]["EXTERNAL"]
     if state:
         members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
     for name, member in members.items():
         raw = state["processes"].get(name)
         pid = Pid.from_json(raw) if raw else None
         member["pid"] = pid.pid if pid is not None and pid.alive() else None
-        member["listening"] = member["pid"] is not None and listens(member["port"])
+        # the kernel still takes connections for a process that stands still
+        member["paused"] = pid is not None and pid.stopped()
+        serves = member["pid"] is not None and not member["paused"]
+        member["listening"] = serves and listens(own.get(name, member["port"]))
     if json_file is not None:
         found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        with click.open_file(str(json_file), "w", encoding="utf-8") as file:
+            file.write(json.dumps(found, indent=1) + "\n")
+    quiet = str(json_file) == "-"
     if not members:
-        click.echo(f"no cluster in {folder}")
+        click.echo(f"no cluster in {folder}", err=quiet)
         raise SystemExit(1)
+    if not quiet:
+        _print_members(folder, members)
+    if not all(member["listening"] for member in members.values()):
+        raise SystemExit(1)
+
+
+def _print_members(folder: Path, members: dict[str, dict[str, Any]]) -> None:
     for name, member in members.items():
         word = "serves" if member["listening"] else "runs" if member["pid"] else "is down"
+        word = "is paused" if member["paused"] else word
         pid_text = f"pid {member['pid']}" if member["pid"] else ""
         metrics = f"metrics {member['metrics']}" if member.get("metrics") else ""
         line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics}"
         click.echo(line.rstrip())
     click.echo(f"folder      {folder}")
-    if not all(member["listening"] for member in members.values()):
-        raise SystemExit(1)
 
 
 def listens(port: int) -> bool:

@@ -1,4 +1,5 @@
-"""`highwater verify RUN`: the verdict on a run's folder, once more or for the first time."""
+"""`highwater verify RUN`: the verdict on a run's folder, once more or for the first time; and
+`highwater verify --contract FILE`: the verdict on a user's own topics."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import click
 from rich.console import Console
 
 from highwater.verdict import report, runner
+from highwater.verdict.contracts import judge
 from highwater.verdict.location import ChecksMissing
-from highwater.verdict.plain_table import example_lines
+from highwater.verdict.plain_table import example_lines, idle_lines
 from highwater.verdict.report.colour_table import verdict_table
 from highwater.verdict.runner import Engine
 from highwater.verdict.spark_submit import SparkFailed, SparkMissing
@@ -20,7 +22,9 @@ from highwater.verdict.tables import RunUnreadable
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument(
+    "run", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "spark", "duckdb"]),
@@ -29,33 +33,63 @@ from highwater.verdict.tables import RunUnreadable
     help="auto: Spark where PySpark and Java are there, else DuckDB.",
 )
 @click.option(
+    "--contract",
+    type=click.Path(path_type=Path),
+    help="What your own topics must keep (docs/contract.md): checks them instead of a run.",
+)
+@click.option(
     "--bootstrap",
-    help="Let Spark read the topics from this cluster first.  [default: no new reading]",
+    help="Let Spark read the topics from this cluster first; with --contract, where they are."
+    "  [default: no new reading]",
+)
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="With --contract: security settings in a file, as Kafka's own tools take them.",
 )
 @click.option("--master", default="local[2]", show_default=True, help="Spark's master.")
-@click.option("--examples", default=5, show_default=True, help="Examples kept for each check.")
+@click.option(
+    "--examples", type=int, help="Examples kept for each check.  [default: 5; of a contract 10]"
+)
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), help="Write the verdict there too."
 )
 @click.option("--no-report", is_flag=True, help="Leave report.html as it is.")
 def verify(
-    run: Path,
+    run: Path | None,
     engine: str,
+    contract: Path | None,
     bootstrap: str | None,
+    command_config: Path | None,
     master: str,
-    examples: int,
+    examples: int | None,
     json_file: Path | None,
     no_report: bool,
 ) -> None:
-    """Check the folder of a run: verdict.json, report.html, and a table.
+    """Check the folder of a run: verdict.json, report.html, and a table; or your own topics by a
+    contract.
 
-    Exit code: 0 valid, 1 invalid, 2 void or unknown, 3 where RUN cannot be checked.
+    Exit code: 0 valid, 1 invalid, 2 void or unknown, 3 where RUN or the topics cannot be checked.
 
     \b
     Examples:
       highwater verify runs/7
       highwater verify runs/7 --engine duckdb --json verdict.json
+      highwater verify --contract orders.yaml --bootstrap 127.0.0.1:9092
     """
+    if contract is not None:
+        if engine == "spark":
+            raise click.UsageError("Spark checks a contract by: spark-submit spark/contract.py")
+        if (run is None) == (bootstrap is None):
+            raise click.UsageError(
+                "--contract needs --bootstrap HOST:PORT, or RUN with its records"
+            )
+        from highwater.cli.verify_contract import verify_contract
+
+        how = (bootstrap, command_config, examples or judge.EXAMPLES, json_file)
+        raise SystemExit(verify_contract(contract, run, *how))
+    if run is None:
+        raise click.UsageError("name a run's folder, or a contract by --contract")
     console = Console()
     try:
         verdict = runner.run(
@@ -65,7 +99,7 @@ def verify(
             ingest=bootstrap is not None,
             bootstrap=bootstrap,
             master=master,
-            examples=examples,
+            examples=examples or 5,
         )
         if not no_report:
             report.write(run)
@@ -76,6 +110,6 @@ def verify(
         json_file.write_text(json.dumps(asdict(verdict), indent=1) + "\n", encoding="utf-8")
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
-    for line in [*example_lines(verdict), *verdict.notes]:
+    for line in [*idle_lines(verdict), *example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False)
     raise SystemExit(verdict.exit_code)

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from highwater.child_processes import StartError
-from highwater.cluster.maven import Artifact, fetch_jars
 from highwater.cluster.programs import ApacheKafka
-from highwater.cluster.zookeeper_process import cache_dir, find_java
+from highwater.cluster.zookeeper_process import find_java
+from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars
 
 VERSION = "3.9.2"
 SERVER_JVM = (
@@ -55,7 +55,10 @@ def home() -> Path:
             )
         return Path(chosen)
     folder = cache_dir() / f"apache-kafka-{VERSION}"
-    fetch_jars(f"Apache Kafka {VERSION}", _ARTIFACTS, folder / "libs")
+    try:
+        fetch_jars(f"Apache Kafka {VERSION}", _ARTIFACTS, folder / "libs")
+    except FetchError as error:
+        raise StartError(str(error)) from error
     return folder
 
 

@@ -32,6 +32,7 @@ from typing import Any
 import trio
 
 from highwater.child_processes import StartError
+from highwater.cluster.compose_files import compose_file
 from highwater.cluster.interface import (
     PATIENCE_S,
     ZOOKEEPER,
@@ -50,14 +51,6 @@ HOST = "host.docker.internal"
 LISTENERS = {"INTERNAL": 19092, "CONTROL": 9090, "EXTERNAL": 9092}
 """The containers' ports, as in compose.yaml."""
 BROKERS = [1, 2, 3]
-
-
-def compose_file() -> Path:
-    """compose.yaml of the clone that this package runs from; StartError where it is no clone."""
-    path = Path(__file__).resolve().parents[2] / "compose.yaml"
-    if not path.exists():
-        raise StartError("the compose runtime needs a clone of the project (compose.yaml)")
-    return path
 
 
 def require_engine() -> None:
@@ -129,6 +122,15 @@ class ComposeCluster(LocalCluster):
 
     def paused(self, member: str) -> bool:
         return member in self._paused
+
+    def pid_of(self, member: str) -> int | None:
+        return None
+
+    def metrics_address(self, number: int) -> str | None:
+        return None
+
+    def write_state(self, **further: Any) -> None:
+        """Containers have no state.json: Compose knows them by the project's name."""
 
     def container(self, member: str) -> str:
         return f"{self.project.name}-{member}-1"

@@ -9,7 +9,7 @@ proxies, `links` is None.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from highwater.cluster.links.link_rules import ZOOKEEPER, Links, broker
 from highwater.cluster.lives import Lives
@@ -24,6 +24,7 @@ __all__ = [
     "broker_number",
     "exceptions_in",
     "require_member",
+    "require_paused",
     "require_running",
 ]
 
@@ -57,6 +58,14 @@ def require_running(cluster: Cluster, member: str) -> None:
         raise ClusterError(f"{member} does not run; what runs is {', '.join(up) or 'nothing'}")
 
 
+def require_paused(cluster: Cluster, member: str) -> None:
+    """Raises ClusterError for a member that does not run, or that does not stand still."""
+    require_running(cluster, member)
+    if not cluster.paused(member):
+        still = [m for m in cluster.members() if cluster.paused(m)]
+        raise ClusterError(f"{member} is not paused; what is: {', '.join(still) or 'nothing'}")
+
+
 def require_member(cluster: Cluster, member: str, *further: str) -> None:
     """Raises ClusterError, with the known names, where this is none of them."""
     names = [*cluster.members(), *further]
@@ -84,6 +93,10 @@ class Cluster(Protocol):
         """The bootstrap servers for clients under test; through the proxies, if any."""
 
     @property
+    def inner_bootstrap(self) -> str:
+        """As `bootstrap`, for clients on the cluster's own machine."""
+
+    @property
     def direct_bootstrap(self) -> str:
         """The bootstrap servers for the harness itself; never through a proxy."""
 
@@ -96,6 +109,18 @@ class Cluster(Protocol):
     def running(self, member: str) -> bool: ...
 
     def paused(self, member: str) -> bool: ...
+
+    def pid_of(self, member: str) -> int | None:
+        """Its process, where the runtime shows one and it runs."""
+
+    def port_of(self, member: str) -> int:
+        """The port at which clients reach it."""
+
+    def metrics_address(self, number: int) -> str | None:
+        """host:port of a broker's metrics and traces; None where it has none."""
+
+    def write_state(self, **further: Any) -> None:
+        """Writes the folder's state.json, with further fields."""
 
     def data_dirs(self, number: int) -> list[Path]:
         """A broker's log directories, readable by this process."""

@@ -6,10 +6,12 @@ preferred leader, and a preferred election follows.  Both go to the controller, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import trio
 
 from highwater.cluster.ask import ask, metadata
-from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError, broker
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
@@ -20,6 +22,13 @@ _HARMLESS = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
     return [(h, int(p)) for h, _, p in (entry.rpartition(":") for entry in bootstrap.split(","))]
+
+
+def reachable(cluster: Cluster) -> Iterator[tuple[int, tuple[str, int]]]:
+    """The brokers that run and do not stand still, with their addresses."""
+    for number, address in zip(cluster.brokers, addresses(cluster.direct_bootstrap), strict=True):
+        if cluster.running(broker(number)) and not cluster.paused(broker(number)):
+            yield number, address
 
 
 async def controller_address(cluster: Cluster) -> tuple[str, int]:

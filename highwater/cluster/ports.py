@@ -21,9 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from highwater.child_processes import StartError
+from highwater.cluster.port_shares import HIGH, LOW, SETTING
 
-LOW, HIGH = 20000, 32000
-SETTING = "HIGHWATER_PORTS"
 _last_given: int | None = None
 
 
@@ -91,12 +90,6 @@ def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
     if not (first.isdecimal() and end.isdecimal() and 1024 <= int(first) < int(end) <= 65536):
         raise StartError(f"{SETTING} is {setting!r}: set it to FIRST-END, such as {LOW}-{HIGH}")
     return int(first), int(end)
-
-
-def share_of_ports(part: int, parts: int) -> str:
-    """A value of HIGHWATER_PORTS for the `part`th (from 0) of so many that run side by side."""
-    each = (HIGH - LOW) // parts
-    return f"{LOW + part * each}-{LOW + (part + 1) * each}"
 
 
 def free_ports(count: int, without: Collection[int] = ()) -> list[int]:

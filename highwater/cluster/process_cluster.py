@@ -43,6 +43,7 @@ from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.shared import LocalCluster, Ports
 
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
+SECURE = "SECURE"
 _TICK_MS = {"test": 500, "kafka": 2000}
 
 
@@ -53,9 +54,14 @@ class Settings:
     profile: str = "test"
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients (`up`); empty: free ones."""
+    advertised: tuple[str, ...] = ()
+    """HOST:PORT for each broker, where clients outside this machine or container reach its external
+    port by another address; the proxies then listen for them on every address."""
     zookeeper_port: int = 0
     """A preference: another port is taken where it is in use; 0: any."""
     proxies: bool = False
+    secure: bool = False
+    """A further listener by SASL_SSL, which has the fixed ports, and access rules (`secured`)."""
     program: Program = field(default_factory=Highwater)
     programs: dict[int, Program] = field(default_factory=dict)
     """Brokers that run another program: a mixed cluster.  Looked up at each start."""
@@ -66,6 +72,10 @@ class Settings:
     internal_topics: bool = False
     """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
     first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        return (*LISTENERS, SECURE) if self.secure else LISTENERS
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
@@ -81,10 +91,22 @@ class ProcessCluster(LocalCluster):
         self.settings = settings
         self._lock = lock
         self._children: dict[str, Child] = {}
+        self._further: dict[str, Any] = {}
         links = Links() if settings.proxies else None
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
 
     # --- where things are
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.settings.advertised) or super().bootstrap
+
+    @property
+    def inner_bootstrap(self) -> str:
+        """What is advertised outside may not be reachable here: the brokers' own listener is."""
+        if not self.settings.advertised:
+            return self.bootstrap
+        return ",".join(f"127.0.0.1:{of.advertised['INTERNAL']}" for of in self._ports.values())
 
     def metrics_port(self, number: int) -> int:
         return self._ports[number].metrics
@@ -99,6 +121,11 @@ class ProcessCluster(LocalCluster):
             return None
         host = given.get("highwater.metrics.host") or "127.0.0.1"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def secure_bootstrap(self) -> str:
+        ports = (of.advertised[SECURE] for of in self._ports.values())
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def member_folder(self, member: str) -> Path:
         return self.folder / member
@@ -117,6 +144,9 @@ class ProcessCluster(LocalCluster):
     def pid(self, member: str) -> int:
         return self._child(member).pid.pid
 
+    def pid_of(self, member: str) -> int | None:
+        return self.pid(member) if self.running(member) else None
+
     def unexpected_ends(self) -> list[str]:
         return [
             f"{name} ended with code {child.popen.returncode}: {child.last_words()}"
@@ -134,7 +164,8 @@ class ProcessCluster(LocalCluster):
         earlier = self._earlier_ports()
         if earlier is not None:
             return earlier
-        each = 8 if self.settings.proxies else 5
+        listeners = self.settings.listeners
+        each = 2 * len(listeners) + 2
         external = self.settings.external_ports
         free = iter(free_ports(len(self.brokers) * each + 1, without=external))
         wish = self.settings.zookeeper_port
@@ -142,12 +173,14 @@ class ProcessCluster(LocalCluster):
         zookeeper_port = wish if can_be else next(free)
         ports = {}
         for index, number in enumerate(self.brokers):
-            bound = {listener: next(free) for listener in LISTENERS}
-            if external:
-                bound["EXTERNAL"] = external[index]
+            bound = {listener: next(free) for listener in listeners}
             advertised = bound
             if self.settings.proxies:
-                advertised = {listener: next(free) for listener in LISTENERS}
+                advertised = {listener: next(free) for listener in listeners}
+            if external:
+                advertised[listeners[-1]] = external[index]
+            if self.settings.secure:  # a proxy takes frames apart, and those of TLS are no frames
+                bound[SECURE] = advertised[SECURE]
             ports[number] = Ports(
                 bound,
                 advertised,
@@ -166,12 +199,18 @@ class ProcessCluster(LocalCluster):
             zookeeper_port = int(state["zookeeper_port"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        fixed = tuple(p.bound["EXTERNAL"] for _, p in sorted(ports.items()))
+        listeners = self.settings.listeners
+        if any(set(p.bound) != set(listeners) for p in ports.values()):
+            return None
+        fixed = tuple(p.advertised[listeners[-1]] for _, p in sorted(ports.items()))
         wanted = self.settings.external_ports
         if sorted(ports) != self.brokers or (wanted and wanted != fixed):
             return None
+        if any((p.bound != p.advertised) is not self.settings.proxies for p in ports.values()):
+            return None
         for number in self.brokers:
-            for listener, port in ports[number].bound.items():
+            both = {*ports[number].bound.items(), *ports[number].advertised.items()}
+            for listener, port in sorted(both):
                 require_free(port, f"broker {number}, {listener}", "stop what listens there")
         require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
         return zookeeper_port, ports
@@ -199,6 +238,7 @@ class ProcessCluster(LocalCluster):
             child.signal(signal.SIGCONT)
             child.signal(signal.SIGTERM)
         await self._end(others, min(timeout_s, 5))
+        self._further.clear()
         self.write_state()
 
     async def _end(self, children: list[Child], timeout_s: float) -> None:
@@ -322,14 +362,21 @@ class ProcessCluster(LocalCluster):
         folder = self.member_folder(broker(number))
         factor = min(3, len(self.brokers))
 
-        def endpoints(chosen: Mapping[str, int]) -> str:
-            return ",".join(f"{name}://127.0.0.1:{port}" for name, port in chosen.items())
+        def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
+            places = {name: f"127.0.0.1:{port}" for name, port in chosen.items()} | outside
+            return ",".join(f"{name}://{place}" for name, place in places.items())
 
+        outside = {}
+        if self.settings.advertised:
+            outside["EXTERNAL"] = self.settings.advertised[self.brokers.index(number)]
         properties = {
             "broker.id": str(number),
             "listeners": endpoints(ports.bound),
-            "advertised.listeners": endpoints(ports.advertised),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in LISTENERS),
+            "advertised.listeners": endpoints(ports.advertised, **outside),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{'SASL_SSL' if name == SECURE else 'PLAINTEXT'}"
+                for name in self.settings.listeners
+            ),
             "inter.broker.listener.name": "INTERNAL",
             "control.plane.listener.name": "CONTROL",
             "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
@@ -349,6 +396,10 @@ class ProcessCluster(LocalCluster):
         )
         if factor < 3:
             properties |= internal_topics.properties(factor)
+        if self.settings.secure:
+            from highwater.cluster import secured  # it loads cryptography
+
+            properties |= secured.properties(self.folder, SECURE)
         properties |= self.settings.properties
         path = folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -368,7 +419,9 @@ class ProcessCluster(LocalCluster):
                 self._require_running(member)
 
     def write_state(self, **further: Any) -> None:
-        """Writes state.json, whole or not at all: `down` and `status` read it."""
+        """Writes state.json, whole or not at all: `down` and `status` read it.  Further fields
+        stay in it from then on."""
+        self._further |= further
         state = {
             "supervisor": Pid.of(os.getpid()).as_json(),
             "runtime": self.runtime,
@@ -381,7 +434,7 @@ class ProcessCluster(LocalCluster):
             "processes": {
                 name: child.pid.as_json() for name, child in self._children.items() if child.running
             },
-            **further,
+            **self._further,
         }
         temporary = self.folder / "state.json.tmp"
         temporary.write_text(json.dumps(state, indent=1) + "\n")
@@ -405,7 +458,8 @@ async def process_cluster(
         try:
             async with trio.open_nursery() as nursery:
                 try:
-                    await cluster.serve_proxies(nursery)
+                    everywhere = ("0.0.0.0",) if settings.advertised else ()
+                    await cluster.serve_proxies(nursery, external=everywhere)
                     await cluster.start_all(timeout_s)
                     if settings.internal_topics:
                         await internal_topics.create(cluster, timeout_s)

@@ -109,12 +109,10 @@ class RunFolder:
         return self.path / "report.html"
 
     def create(self) -> None:
-        """Makes the folder; refuses one that holds a run already."""
+        """Makes the folder; refuses one that is not empty: all in it counts as the run's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if self.history.exists():
-            raise FileExistsError(
-                f"{self.path} holds a run already: name another folder with --out"
-            )
+        if any(self.path.iterdir()):
+            raise FileExistsError(f"{self.path} is not empty: name another folder with --out")
         self.cluster.mkdir(exist_ok=True)
 
     def write_info(self, info: RunInfo) -> None:

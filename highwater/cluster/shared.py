@@ -11,7 +11,7 @@ import trio
 
 from highwater.child_processes import StartError
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.interface import TRACEBACK, ZOOKEEPER, broker, exceptions_in
+from highwater.cluster.interface import TRACEBACK, ZOOKEEPER, broker, broker_number, exceptions_in
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
@@ -63,6 +63,10 @@ class LocalCluster(ABC):
         return self._external([ports.advertised for ports in self._ports.values()])
 
     @property
+    def inner_bootstrap(self) -> str:
+        return self.bootstrap
+
+    @property
     def direct_bootstrap(self) -> str:
         return self._external([ports.bound for ports in self._ports.values()])
 
@@ -81,6 +85,11 @@ class LocalCluster(ABC):
     def members(self) -> list[str]:
         return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
 
+    def port_of(self, member: str) -> int:
+        if member == ZOOKEEPER:
+            return self._zookeeper_port
+        return self._ports[broker_number(member)].advertised["EXTERNAL"]
+
     def data_dirs(self, number: int) -> list[Path]:
         return [self.folder / broker(number) / "data"]
 
@@ -93,18 +102,27 @@ class LocalCluster(ABC):
         ]
 
     async def serve_proxies(
-        self, nursery: trio.Nursery, hosts: Sequence[str] = ("127.0.0.1",)
+        self,
+        nursery: trio.Nursery,
+        hosts: Sequence[str] = ("127.0.0.1",),
+        external: Sequence[str] = (),
     ) -> None:
-        """Serves on each advertised port, and before ZooKeeper; does nothing without links."""
+        """Serves on each advertised port, and before ZooKeeper; does nothing without links.
+        `external`: other hosts for the clients' listener."""
         if self.links is None:
             return
         for number, ports in self._ports.items():
-            ways = [(ports.bound[name], ports.advertised[name], False) for name in ports.bound]
-            ways.append((self._zookeeper_port, ports.zookeeper, True))
-            for target, port, zookeeper in ways:
-                proxy = Proxy(self.links, target, owner=broker(number), zookeeper=zookeeper)
+            ways = {
+                name: (ports.bound[name], port)
+                for name, port in ports.advertised.items()
+                if ports.bound[name] != port
+            }
+            ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
+            for name, (target, port) in ways.items():
+                proxy = Proxy(self.links, target, owner=broker(number), zookeeper=name == ZOOKEEPER)
                 self.proxies.append(proxy)
-                await nursery.start(proxy.serve, port, hosts)
+                wide = external if name == "EXTERNAL" else ()
+                await nursery.start(proxy.serve, port, wide or hosts)
 
     async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
         """Waits until each of these brokers serves and knows `known`; else StartError."""

@@ -1,9 +1,11 @@
 """A real ZooKeeper without an installation: its jars and its start.
 
 The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
-ZooKeeper's jars, or an unpacked release), the project's cache, the jars that PySpark ships, and
-`mvn`, which fetches the few jars into the cache.  Only the needed jars go on the class path:
-opening all 250 of Spark's takes half the start-up time.
+ZooKeeper's jars, or an unpacked release), the installed package, the project's cache, `mvn`, which
+fetches them into the cache, and the jars that PySpark ships.  Only the needed jars go on the class
+path: opening all 250 of Spark's takes half the start-up time.
+
+`python -m highwater.cluster.zookeeper_process` prints their place.
 
 It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests).  It is
 killed with its processes, whose writes the kernel keeps, and not by a power loss; and brokers that
@@ -16,18 +18,19 @@ import importlib.util
 import os
 import shutil
 import socket
-import subprocess
-import tempfile
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from highwater.child_processes import StartError
+from highwater.cluster.zookeeper_jars import ARTIFACTS, BUNDLED, cached, fetch
+from highwater.maven import FetchError, has_jars
 
-ZOOKEEPER_VERSION = "3.9.3"
 _NEEDED = (
     "zookeeper-3*", "zookeeper-jute-3*", "log4j-api-2*", "log4j-core-2*", "log4j-slf4j2-impl-*",
-    "slf4j-api-*", "logback-core-*", "logback-classic-*", "metrics-core-*", "snappy-java-*",
+    "slf4j-api-*", "slf4j-simple-*", "logback-core-*", "logback-classic-*", "metrics-core-*",
+    "snappy-java-*",
     "netty-common-4*", "netty-handler-4*", "netty-transport-4*", "netty-buffer-4*",
     "netty-codec-4*",
     "netty-resolver-4*", "audience-annotations-*",
@@ -48,13 +51,6 @@ NO_JAVA = "no Java found: install Java 17 or later and set JAVA_HOME, or put jav
 class ZooKeeperJars:
     class_path: str
     where: str
-
-
-def cache_dir() -> Path:
-    """The project's cache: HIGHWATER_CACHE, else highwater in XDG_CACHE_HOME or ~/.cache."""
-    if chosen := os.environ.get("HIGHWATER_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
 
 
 def find_java(env: Mapping[str, str] = os.environ) -> str:
@@ -86,50 +82,29 @@ def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
         if path := _jars_in(Path(setting)):
             return ZooKeeperJars(path, f"HIGHWATER_ZOOKEEPER_HOME ({setting})")
         raise StartError(f"HIGHWATER_ZOOKEEPER_HOME is {setting}, which holds no ZooKeeper jars")
-    cached = cache_dir() / f"zookeeper-{ZOOKEEPER_VERSION}"
-    if path := _jars_in(cached):
-        return ZooKeeperJars(path, str(cached))
-    spec = importlib.util.find_spec("pyspark")
-    for place in list(spec.submodule_search_locations or ()) if spec else []:
-        if path := _jars_in(Path(place) / "jars"):
-            return ZooKeeperJars(path, f"PySpark ({place}/jars)")
-    if shutil.which("mvn", path=env.get("PATH")):
-        _fetch_by_maven(cached)
-        if path := _jars_in(cached):
-            return ZooKeeperJars(path, str(cached))
-    raise StartError(
-        "no ZooKeeper found: install highwater-kafka[spark] (PySpark ships its jars), or Maven,"
-        " or set HIGHWATER_ZOOKEEPER_HOME to an unpacked ZooKeeper release"
-    )
+    for place in (BUNDLED, cached()):
+        if has_jars(ARTIFACTS, place):
+            return _whole(place)
+    if problem := _not_fetched(env):
+        spec = importlib.util.find_spec("pyspark")
+        for package in list(spec.submodule_search_locations or ()) if spec else []:
+            if path := _jars_in(Path(package) / "jars"):
+                return ZooKeeperJars(path, f"PySpark ({package}/jars)")
+        raise StartError(f"{problem}, or set HIGHWATER_ZOOKEEPER_HOME to a ZooKeeper release")
+    return _whole(cached())
 
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>highwater</groupId><artifactId>zookeeper</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.zookeeper</groupId><artifactId>zookeeper</artifactId>
-<version>{ZOOKEEPER_VERSION}</version></dependency>
-<dependency><groupId>io.dropwizard.metrics</groupId><artifactId>metrics-core</artifactId>
-<version>4.1.12.1</version></dependency>
-<dependency><groupId>org.xerial.snappy</groupId><artifactId>snappy-java</artifactId>
-<version>1.1.10.5</version></dependency></dependencies></project>
-"""
+def _whole(folder: Path) -> ZooKeeperJars:
+    return ZooKeeperJars(os.pathsep.join(str(folder / a.jar) for a in ARTIFACTS), str(folder))
 
 
-def _fetch_by_maven(target: Path) -> None:
-    """Fetches ZooKeeper's few jars into the cache; another process may do so at once."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        (Path(work) / "pom.xml").write_text(_POM)
-        command = ["mvn", "-q", "-B", "-f", f"{work}/pom.xml"]
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
-        done = subprocess.run(command + goal, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            lines = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
-            raise StartError(f"mvn could not fetch ZooKeeper: {lines[0] if lines else done.stderr}")
-        try:
-            os.rename(f"{work}/jars", target)
-        except OSError:
-            if _jars_in(target) is None:
-                raise
+def _not_fetched(env: Mapping[str, str]) -> str:
+    """Fetches the jars into the cache; gives the reason where that fails."""
+    try:
+        fetch(env)
+    except FetchError as error:
+        return str(error)
+    return ""
 
 
 def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
@@ -148,6 +123,9 @@ def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss,SSS",
+        "-Dorg.slf4j.simpleLogger.showThreadName=false",
         "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.forceSync=no",
         "-cp",
@@ -169,3 +147,10 @@ def answers(port: int) -> bool:
     except OSError:
         return False
     return b"Mode:" in data
+
+
+if __name__ == "__main__":
+    try:
+        print(find_jars().where)
+    except StartError as problem:
+        sys.exit(f"zookeeper: {problem}")

@@ -14,10 +14,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.security.acls import (
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from highwater.kafka.types import (
     BrokerEpoch,
     BrokerId,
@@ -48,11 +57,10 @@ DELETE_TOPICS = "/admin/delete_topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
-FEATURE = "/feature"
 HANDLED_BROKER_EPOCHS = "/highwater/broker_epochs"
-ACL_RESOURCES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
-ACL_CHANGE_PREFIX = "/kafka-acl-changes/acl_changes_"
-EXTENDED_ACL_CHANGE_PREFIX = "/kafka-acl-extended-changes/acl_changes_"
+ACLS, PREFIXED_ACLS = "/kafka-acl", "/kafka-acl-extended/prefixed"
+ACL_CHANGES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
+"""Of literal patterns, and of prefixed ones."""
 
 PERSISTENT_PATHS: tuple[str, ...] = (
     "/consumers",
@@ -70,6 +78,7 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 """The znodes that every broker creates empty at its start, with parents, where missing."""
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 
 
 class BadZnode(ValueError):
@@ -136,12 +145,6 @@ def delete_topic_path(topic: str) -> str:
 def config_path(entity_type: str, name: str) -> str:
     """One entity's configuration; `name` is already percent-encoded where Kafka does so."""
     return f"/config/{entity_type}/{name}"
-
-
-def acl_path(resource: str, name: str, pattern: str = "literal") -> str:
-    if pattern == "literal":
-        return f"/kafka-acl/{resource}/{name}"
-    return f"/kafka-acl-extended/{pattern}/{resource}/{name}"
 
 
 # ---- the form of all of them
@@ -442,10 +445,6 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
     )
 
 
-def encode_feature(status: int = 0, version: int = 1) -> bytes:
-    return _encode({"features": {}, "version": version, "status": status})
-
-
 def encode_handled_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
     """Our own znode, which no other program reads: see controller/rules/bounces.py."""
     return _encode({"version": 1, "epochs": {str(b): epochs[b] for b in sorted(epochs)}})
@@ -463,10 +462,86 @@ def decode_handled_epochs(data: bytes) -> dict[BrokerId, BrokerEpoch] | None:
         raise BadZnode(f"{HANDLED_BROKER_EPOCHS}: {e}") from e
 
 
-def encode_acls(acls: Iterable[Mapping[str, str]]) -> bytes:
-    """Each of them has principal, permissionType, operation and host."""
-    return _encode({"version": 1, "acls": [dict(a) for a in acls]})
+# ---- access rules
 
 
-def decode_acls(data: bytes) -> list[dict[str, str]]:
-    return list(_field("an ACL znode", _decode("an ACL znode", data), "acls"))
+def _spoken(member: Enum) -> str:
+    """TRANSACTIONAL_ID as TransactionalId."""
+    return member.name.title().replace("_", "")
+
+
+def acl_folder(kind: ResourceType, pattern: PatternType) -> str:
+    return f"{ACLS if pattern is PatternType.LITERAL else PREFIXED_ACLS}/{_spoken(kind)}"
+
+
+ACL_PATHS = (
+    *ACL_CHANGES,
+    *(acl_folder(k, p) for p in (PatternType.LITERAL, PatternType.PREFIXED) for k in ResourceType),
+)
+"""Made like PERSISTENT_PATHS where there is an authorizer."""
+
+
+def acl_path(resource: Resource) -> str:
+    return f"{acl_folder(resource.type, resource.pattern)}/{resource.name}"
+
+
+def encode_acls(entries: Iterable[Entry]) -> bytes:
+    acls = [
+        {
+            "principal": e.principal,
+            "permissionType": _spoken(e.permission),
+            "operation": _spoken(e.operation),
+            "host": e.host,
+        }
+        for e in entries
+    ]
+    return _encode({"version": 1, "acls": acls})
+
+
+def decode_acls(path: str, data: bytes) -> list[Entry]:
+    try:
+        return [
+            Entry(
+                str(acl["principal"]),
+                str(acl["host"]),
+                _named(Operation, acl["operation"]),
+                _named(Permission, acl["permissionType"]),
+            )
+            for acl in _field(path, _decode(path, data), "acls")
+        ]
+    except (KeyError, TypeError) as e:
+        raise BadZnode(f"{path} has a rule that is not understood ({e}): {data[:200]!r}") from None
+
+
+def _named(kind: type[E], name: str) -> E:
+    """By TransactionalId or TRANSACTIONAL_ID; raises KeyError."""
+    wanted = name.replace("_", "").upper()
+    return next((m for m in kind if m.name.replace("_", "") == wanted), None) or kind[name]
+
+
+def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
+    """The folder of the announcement, and its data: text for a literal pattern, else JSON."""
+    if resource.pattern is PatternType.LITERAL:
+        return ACL_CHANGES[0], f"{_spoken(resource.type)}:{resource.name}".encode()
+    change = {
+        "version": 1,
+        "resourceType": resource.type.name,
+        "name": resource.name,
+        "patternType": resource.pattern.name,
+    }
+    return ACL_CHANGES[1], _encode(change)
+
+
+def decode_acl_change(data: bytes) -> Resource:
+    what = "an announced change of access rules"
+    try:
+        if not data.startswith(b"{"):
+            kind, _, name = data.decode().partition(":")
+            return Resource(_named(ResourceType, kind), name)
+        value = _decode(what, data)
+        kind, name, pattern = (
+            _field(what, value, f) for f in ("resourceType", "name", "patternType")
+        )
+        return Resource(_named(ResourceType, kind), str(name), _named(PatternType, pattern))
+    except (KeyError, AttributeError) as e:
+        raise BadZnode(f"{what} is not understood ({e}): {data[:200]!r}") from None

@@ -20,7 +20,8 @@ import trio
 from highwater.broker.metadata.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, Shape, SimCluster
-from highwater.simulation.faults.random_faults import Fault, Faults, schedule, stalls
+from highwater.simulation.faults.random_faults import Faults, schedule, stalls
+from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.last_events import TraceHandler
 from highwater.simulation.rules import sim_checks, txn_indexes
 from highwater.simulation.rules.allowed_losses import GROUPS

@@ -5,6 +5,7 @@ Its head is comments:
 
     -- C4 unseen                 id and name, as in the project's list of checks
     -- required: yes             a run in which it examined nothing is void
+    -- claim: NAME               ... and so is a history of one's own that claims NAME (CLAIMS)
     -- needs: full read          cannot speak without a completed full read at the end, by anybody
     -- needs: final read         ... by the harness's own clients
     -- needs: segments           calls nothing wrong where the brokers' segments were not read
@@ -35,41 +36,25 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "faults": (
         "faults.jsonl",
         {
-            "name": "STRING",
-            "target": "STRING",
-            "t": "DOUBLE",
-            "t_ns": "BIGINT",
-            "params": "STRING",
-            "effect": "STRING",
-            "error": "STRING",
+            "name": "STRING", "target": "STRING", "t": "DOUBLE", "t_ns": "BIGINT",
+            "params": "STRING", "effect": "STRING", "error": "STRING",
         },
     ),
     "segments": (
         "cluster/records.jsonl",
         {
-            "broker": "INT",
-            "topic": "STRING",
-            "partition": "INT",
-            "offset": "BIGINT",
-            "leader_epoch": "INT",
-            "key": "STRING",
-            "value": "STRING",
-            "producer_epoch": "INT",
+            "broker": "INT", "topic": "STRING", "partition": "INT", "offset": "BIGINT",
+            "leader_epoch": "INT", "key": "STRING", "value": "STRING", "producer_epoch": "INT",
         },
     ),
     "witness": (
         "witness.jsonl",
         {
-            "t_ns": "BIGINT",
-            "written_ns": "BIGINT",
-            "what": "STRING",
-            "topic": "STRING",
-            "partition": "INT",
-            "leader": "INT",
-            "leader_epoch": "INT",
+            "t_ns": "BIGINT", "written_ns": "BIGINT", "what": "STRING", "topic": "STRING",
+            "partition": "INT", "leader": "INT", "leader_epoch": "INT",
         },
     ),
-}
+}  # fmt: skip
 """Table -> (file in the run's folder, columns).  A missing file is an empty table, but for the
 history.
 """
@@ -78,22 +63,15 @@ TOPICS: dict[str, str] = {"topic": "STRING", "expect_loss": "BOOLEAN", "unclean"
 """Table `topics`, from run.json."""
 
 CONSUMED: dict[str, str] = {
-    "topic": "STRING",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "key": "STRING",
-    "value": "STRING",
+    "topic": "STRING", "partition": "INT", "offset": "BIGINT", "key": "STRING", "value": "STRING",
     "timestamp": "TIMESTAMP",
-}
+}  # fmt: skip
 """Table `consumed`: the Parquet files of the independent reader; empty where there was none."""
 
 FINDING_TYPES = {
-    "topic": "STRING",
-    "partition": "INT",
-    "offset": "BIGINT",
-    "value": "STRING",
+    "topic": "STRING", "partition": "INT", "offset": "BIGINT", "value": "STRING",
     "detail": "STRING",
-}
+}  # fmt: skip
 FINDING = ("kind", *FINDING_TYPES)
 """The columns of a check's `:findings`."""
 EXAMINED = "examined"
@@ -118,6 +96,58 @@ SELECT
 """
 """Numbers of the run as a whole."""
 
+CLAIMS = """
+SELECT n.*, u.*
+FROM (
+  SELECT
+    count(CASE WHEN h.f = 'send' AND coalesce(h.acks, -1) <> 0 THEN 1 END) AS acked,
+    count(CASE WHEN h.f = 'send' AND coalesce(h.acks, -1) <> 0 AND h.offset >= 0 THEN 1 END)
+      AS acked_at,
+    count(CASE WHEN h.f = 'send' AND coalesce(h.acks, -1) = -1
+      AND NOT coalesce(h.expect_loss, false) THEN 1 END) AS bound,
+    count(CASE WHEN h.f = 'poll' AND h.offset >= 0 THEN 1 END) AS read,
+    count(CASE WHEN h.f = 'poll' AND h.offset >= 0
+      AND coalesce(h.isolation, '') <> 'read_committed' THEN 1 END) AS read_plainly,
+    count(CASE WHEN h.f = 'poll' AND h.offset >= 0 AND coalesce(h.phase, 'run') <> 'final'
+      THEN 1 END) AS read_before,
+    count(CASE WHEN h.txn IS NOT NULL THEN 1 END) AS in_transactions,
+    count(CASE WHEN h.f = 'send' AND h.client = 'confluent-kafka' THEN 1 END) AS by_librdkafka
+  FROM history h
+  WHERE h.type = 'ok'
+) n
+CROSS JOIN (
+  SELECT
+    count(DISTINCT CASE WHEN r.began IS NULL OR r.began < l.ended THEN
+      concat(l.topic, '-', CAST(l.partition AS STRING)) END) AS unread,
+    min(CASE WHEN r.began IS NULL OR r.began < l.ended THEN
+      concat(l.topic, '-', CAST(l.partition AS STRING)) END) AS first_unread
+  FROM (
+    SELECT h.topic, h.partition, max(h.t_ns) AS ended
+    FROM history h
+    WHERE h.type = 'ok' AND coalesce(h.phase, 'run') <> 'final'
+      AND (h.f = 'send' OR (h.f = 'poll' AND h.offset >= 0))
+    GROUP BY h.topic, h.partition
+  ) l
+  LEFT JOIN (
+    SELECT f.topic, f.partition, max(f.began) AS began
+    FROM (
+      SELECT
+        max(h.topic) AS topic, max(h.partition) AS partition,
+        min(CASE WHEN h.type = 'invoke' THEN h.t_ns END) AS began,
+        max(CASE WHEN h.type = 'ok' THEN 1 ELSE 0 END) AS whole
+      FROM history h
+      WHERE h.f = 'full_read'
+      GROUP BY h.op
+    ) f
+    WHERE f.whole = 1
+    GROUP BY f.topic, f.partition
+  ) r ON r.topic = l.topic AND r.partition = l.partition
+) u
+"""
+"""What a history of one's own (a folder without run.json) claims to hold, counted in its lines and
+not in the views that the checks use: answers of each kind, and the partitions that nobody read
+whole (`full_read`) after the last answer in them."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -126,6 +156,8 @@ class Check:
     id: str
     name: str
     required: bool
+    claim: str
+    """A column of CLAIMS, or "": required of a history of one's own that claims it."""
     needs: str
     """"full read", "final read", "segments", or "": nothing but the history."""
     voids: bool
@@ -230,12 +262,13 @@ def _parse(file: Folder) -> Check:
             "and a part `-- :findings`"
         )
     head = dict(
-        re.findall(r"^-- (required|needs|verdict): (.+?)\s*$", parts[0], flags=re.MULTILINE)
+        re.findall(r"^-- (required|claim|needs|verdict): (.+?)\s*$", parts[0], flags=re.MULTILINE)
     )
     return Check(
         id=file.stem,
         name=title.group(2).strip(),
         required=head.get("required") == "yes",
+        claim=head.get("claim", ""),
         needs=head.get("needs", ""),
         voids=head.get("verdict") == "void",
         examined=parts[2].strip(),

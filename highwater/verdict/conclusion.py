@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from highwater.verdict.decision import decide
 from highwater.verdict.results import Results
-from highwater.verdict.verdict import Verdict, decide
+from highwater.verdict.verdict import Verdict
 
 KEPT: Final = ("version", "master", "ingest", "ingest_error", "seconds", "phases")
 """What verdict.json tells of Spark."""
@@ -49,7 +50,7 @@ def _who_read(found: Results, consumed: int) -> list[str]:
         notes.append(f"an independent client read {consumed} records through Spark{when}")
     else:
         notes.append(
-            "no independent reader: the checks rest on what the harness's own clients read"
+            "no independent reader: the checks rest on what the history's own clients read"
         )
     return notes
 
@@ -64,4 +65,6 @@ def compare(one: Results, other: Results) -> list[str]:
             if this != that:
                 told = f"{id_} {what}: {one['engine']} {this}, {other['engine']} {that}"
                 lines.append(told[:300])
+    if (this := one.get("claims")) != (that := other.get("claims")):
+        lines.append(f"claims: {one['engine']} {this}, {other['engine']} {that}"[:300])
     return lines

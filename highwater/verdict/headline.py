@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from highwater.verdict.verdict import Verdict
+from highwater.verdict.verdict import Verdict
 
-MENDING: Final = ("start", "resume", "heal", "release", "start_all", "go_on", "wait", "bind")
+MENDING: Final = (
+    "start",
+    "resume",
+    "heal",
+    "release",
+    "start_all",
+    "go_on",
+    "quicken",
+    "wait",
+    "bind",
+)
 """Names in faults.jsonl that end a fault, or are none."""
 _PREDICATES = ("was ", "is ", "has ", "holds ", "stands ")
 """A check's detail begins with one of these where the record is its subject."""
@@ -54,14 +63,15 @@ def _what_held(verdict: Verdict) -> str:
     faults = sum(fault["name"] not in MENDING for fault in verdict.faults)
     lost = "nothing lost"
     if verdict.expected_losses:
-        lost += f" but {_of(verdict.expected_losses, 'record')} of acks=1, as Kafka allows"
-    told = [f"{_of(writes, 'write')} acknowledged", _of(faults, "fault"), lost]
+        lost += f" but {counted(verdict.expected_losses, 'record')} of acks=1, as Kafka allows"
+    told = [f"{counted(writes, 'write')} acknowledged", counted(faults, "fault"), lost]
     if verdict.longest_gap_ms is not None:
         told.append(f"longest gap {verdict.longest_gap_ms / 1000:.1f} s")
     return ", ".join(told)
 
 
-def _of(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """`1 violation`, `2 violations`"""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

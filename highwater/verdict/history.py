@@ -112,7 +112,7 @@ class HistoryWriter:
     def __init__(self, path: Path, *, run: str, seed: int, capacity: int = 10_000) -> None:
         self.path = path
         self._common = {"run": run, "seed": seed}
-        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue(capacity)
+        self._lines: queue.Queue[dict[str, Any] | threading.Event | None] = queue.Queue(capacity)
         self._ids_lock = threading.Lock()
         self._next_id = 0
         self._failure: BaseException | None = None
@@ -139,6 +139,14 @@ class HistoryWriter:
         require_columns(line)
         self._lines.put(line)
 
+    def flush(self) -> None:
+        """Waits until all lines so far can be read; raises where any could not be written."""
+        written = threading.Event()
+        self._lines.put(written)
+        written.wait()
+        if self._failure is not None:
+            raise HistoryError(f"{self.path} could not be written: {self._failure}")
+
     def close(self) -> None:
         """Waits until all lines are on disk; raises where any could not be written."""
         self._lines.put(None)
@@ -157,19 +165,21 @@ class HistoryWriter:
                 except queue.Empty:
                     break
             done = None in batch
-            if self._failure is not None:
-                continue  # keep draining, so that no client hangs on a full queue
             out = bytearray()
             for line in batch:
-                if line is not None:
+                if isinstance(line, dict):
                     out += encode_line({**self._common, "index": index, **line})
                     index += 1
             try:
-                write_whole(self._fd, out)
-                if done:
-                    os.fsync(self._fd)
+                if self._failure is None:  # else only drain, so that no client hangs on the queue
+                    write_whole(self._fd, out)
+                    if done:
+                        os.fsync(self._fd)
             except OSError as error:
                 self._failure = error
+            for event in batch:
+                if isinstance(event, threading.Event):
+                    event.set()
         os.close(self._fd)
 
 

@@ -14,7 +14,8 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; offset_fetch: a
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; full_read: the claim
+    # of a history of one's own that a partition was read from start to end; offset_fetch: a
     # coordinator's answer, where the client's own log has it
     "f": "STRING",
     "type": "STRING",  # invoke, ok, fail, info
@@ -48,7 +49,7 @@ COLUMNS: Final[dict[str, str]] = {
     "member": "STRING",  # its member id, where the client tells it
     "isolation": "STRING",  # of a poll: read_committed, or none
     "transactional_id": "STRING",  # of init_txn and end_txn
-    "txn": "STRING",  # a transaction's name: of its sends and its end_txn (`which`: commit, abort)
+    "txn": "STRING",  # a transaction's name: of its sends, polls, end_txn (`which`: commit, abort)
     "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
     "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
 }

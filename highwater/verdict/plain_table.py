@@ -1,37 +1,62 @@
-"""The verdict as text: the same cells on a terminal (report.table colours them) and from Spark's
-job, which has the standard library alone."""
+"""The verdict as text: the same cells on a terminal (report.colour_table colours them) and from
+Spark's job, which has the standard library alone.
+
+It fits a terminal of 80 columns: checks that had nothing to examine share one line below the table.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import textwrap
+from collections.abc import Mapping
+from typing import Final, Protocol
 
-from highwater.verdict.verdict import Verdict
+from highwater.verdict.headline import counted
+from highwater.verdict.verdict import CheckOutcome, Verdict, Word
 
-HEADERS: Final = ("check", "name", "examined", "violations", "expected", "counted", "outcome")
-NUMBERS: Final = frozenset(HEADERS[2:6])
+HEADERS: Final = ("check", "name", "examined", "found", "outcome")
+NUMBERS: Final = frozenset(("examined",))
 """Columns that stand on the right."""
+WIDTH: Final = 80
+_WORDS: Final = {
+    "not_leader": "NOT_LEADER answers",
+    "hw_below_leo_at_leader_death": "leader deaths with HW below LEO",
+}
 
 
-def title(verdict: Verdict) -> tuple[str, str]:
+class Judged(Protocol):
+    """A verdict on a run, or on a contract."""
+
+    @property
+    def verdict(self) -> Word: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def checks(self) -> Mapping[str, CheckOutcome]: ...
+
+
+def title(verdict: Judged) -> tuple[str, str]:
     """The word, and by whom."""
     return verdict.verdict, f"(checked by {verdict.engine})"
 
 
-def rows(verdict: Verdict) -> list[tuple[str, ...]]:
-    """Each check: what it examined, what it found; cells in the order of HEADERS."""
+def rows(verdict: Judged) -> list[tuple[str, ...]]:
+    """Each check that was not idle, with cells in the order of HEADERS."""
     return [
-        (
-            id_,
-            check.name,
-            *(f"{n:,}" for n in (check.examined, check.violations)),
-            *(f"{n:,}" for n in (check.expected, check.counted)),
-            check.status,
-        )
+        (id_, check.name, f"{check.examined:,}", _found(check), check.status)
         for id_, check in verdict.checks.items()
+        if check.status != "idle"
     ]
 
 
-def lines(verdict: Verdict) -> list[str]:
+def _found(check: CheckOutcome) -> str:
+    """`1 violation, 12 expected`; "-" for nothing."""
+    parts = [counted(check.violations, "violation")] if check.violations else []
+    parts += [f"{check.expected:,} expected"] if check.expected else []
+    parts += [f"{check.counted:,} counted"] if check.counted else []
+    return ", ".join(parts) or "-"
+
+
+def lines(verdict: Judged) -> list[str]:
     """Title, headers and rows in columns, without colours."""
     cells = [HEADERS, *rows(verdict)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(HEADERS))]
@@ -42,10 +67,30 @@ def lines(verdict: Verdict) -> list[str]:
             for cell, width, header in zip(row, widths, HEADERS, strict=True)
         )
         told.append("  ".join(padded).rstrip())
-    return told
+    return told + idle_lines(verdict)
 
 
-def example_lines(verdict: Verdict, limit: int = 3) -> list[str]:
+def idle_lines(verdict: Judged) -> list[str]:
+    """The checks that had nothing to examine, and did not have to."""
+    idle = [id_ for id_, check in verdict.checks.items() if check.status == "idle"]
+    return _wrapped("idle", ", ".join(idle)) if idle else []
+
+
+def seen_lines(verdict: Verdict) -> list[str]:
+    """The events that the run brought about, as the witnesses and the clients saw them."""
+    told = (f"{n:,} {_word(name)}" for name, n in verdict.seen.items() if n)
+    return _wrapped("seen", ", ".join(told) or "none of the events that a fault causes")
+
+
+def _word(name: str) -> str:
+    return _WORDS.get(name, name.replace("_", " ").replace("isr", "ISR"))
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<10}", subsequent_indent=" " * 10)
+
+
+def example_lines(verdict: Judged, limit: int = 3) -> list[str]:
     """`C4: orders-0 offset 17, ...` for the checks that did not pass."""
     return [
         f"{id_}: {example}"

@@ -41,6 +41,8 @@ class Results(TypedDict):
     checks: dict[str, Found]
     facts: dict[str, Any]
     """A number for each name of `catalog.FACTS`; longest_gap_ns may be None."""
+    claims: NotRequired[dict[str, Any]]
+    """Of a history of one's own: a value for each name of `catalog.CLAIMS`."""
     seconds: float
     master: NotRequired[str]
     ingest: NotRequired[Ingest | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,18 @@ HEAVY = ("C13", "C7", "G2", "C2", "C3", "T3", "C6", "C10", "C11", "C14", "C8", "
 
 
 def run_checks(
-    spark: SparkSession, examples: int, at_a_time: int, progress: Progress
-) -> tuple[dict[str, Found], dict[str, Any]]:
-    """What each check found, and the run's facts; the views must be there."""
-    selected = catalog.checks()
+    spark: SparkSession,
+    selected: Sequence[catalog.Check],
+    facts_query: str,
+    examples: int,
+    at_a_time: int,
+    progress: Progress,
+) -> tuple[dict[str, Found], list[dict[str, Any]]]:
+    """What each check found, and the rows of `facts_query`; the views must be there."""
     result = none_yet([check.id for check in selected])
     order = sorted(selected, key=lambda c: HEAVY.index(c.id) if c.id in HEAVY else len(HEAVY))
     with ThreadPoolExecutor(at_a_time) as pool:
-        facts = pool.submit(_facts, spark)
+        facts = pool.submit(_facts, spark, facts_query)
         waiting = {pool.submit(_check, spark, check, examples): check for check in order}
         for done, future in enumerate(as_completed(waiting), 1):
             check = waiting[future]
@@ -52,10 +56,9 @@ def _check(spark: SparkSession, check: catalog.Check, examples: int) -> tuple[Fo
     return found, time.monotonic() - began
 
 
-def _facts(spark: SparkSession) -> dict[str, Any]:
-    _describe(spark, "facts", "numbers of the run as a whole")
-    facts: dict[str, Any] = spark.sql(catalog.FACTS).collect()[0].asDict()
-    return facts
+def _facts(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    _describe(spark, "facts", "numbers of the whole")
+    return [row.asDict() for row in spark.sql(query).collect()]
 
 
 def _describe(spark: SparkSession, pool: str, description: str) -> None:

@@ -9,10 +9,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from highwater.verdict import plain_table, spark_engine, spark_session, spark_tables
+from highwater.verdict import catalog, plain_table, spark_engine, spark_session, spark_tables
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.results import Ingest, Results
 from highwater.verdict.spark_store import Store, StoreError
@@ -29,15 +29,18 @@ MARK = "verify: "
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     began = time.monotonic()
-    spark = spark_session.open_session("highwater-verify")
+    return in_session("verify", lambda spark: Job(spark, args, began).run(), RunDamaged)
+
+
+def in_session(name: str, job: Callable[[SparkSession], int], *refusals: type[Exception]) -> int:
+    """The job's exit code; CANNOT_BE_CHECKED, after one line, where it raises anything."""
+    spark = spark_session.open_session(f"highwater-{name}")
     try:
-        job = Job(spark, args, began)
-        return job.run()
-    except (RunDamaged, StoreError) as error:
-        print(f"verify: {error}", file=sys.stderr, flush=True)
-        return CANNOT_BE_CHECKED
+        return job(spark)
     except Exception as error:
-        print(f"verify: Spark gave up: {_first_cause(error)}", file=sys.stderr, flush=True)
+        plain = isinstance(error, (*refusals, StoreError))
+        told = error if plain else f"Spark gave up: {first_cause(error)}"
+        print(f"{name}: {told}", file=sys.stderr, flush=True)
         return CANNOT_BE_CHECKED
     finally:
         spark.stop()
@@ -98,15 +101,23 @@ class Job:
         self._end_of("views")
         self._say(f"built the views ({self.phases['views']:.1f} s)")
         checks, facts = spark_engine.run_checks(
-            self.spark, self.args.examples, shape.at_a_time, self._say
+            self.spark,
+            catalog.checks(),
+            catalog.FACTS,
+            self.args.examples,
+            shape.at_a_time,
+            self._say,
         )
+        own = not info
+        claims = self.spark.sql(catalog.CLAIMS).collect()[0].asDict() if own else {}
         self._end_of("checks")
         results = Results(
             engine="spark",
             version=self.spark.version,
             master=self.spark.sparkContext.master,
             checks=checks,
-            facts=facts,
+            facts=facts[0],
+            claims=claims,
             ingest=ingest,
             ingest_error=problem,
             phases=self.phases,
@@ -170,7 +181,7 @@ def _topics(info: dict[str, object]) -> list[str]:
     return [str(topic["name"]) for topic in topics] if isinstance(topics, list) else []
 
 
-def _first_cause(error: Exception) -> str:
+def first_cause(error: Exception) -> str:
     """The line that names the cause, of an exception that may be a whole Java stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

@@ -29,16 +29,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.child_processes import Child
+from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars, has_jars
 from highwater.verdict.location import spark_folder
 from highwater.verdict.results import Results
 
 SPARK: Final = "4.0.0"
 SCALA: Final = "2.13"
 CONNECTOR: Final = (
-    ("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA}", SPARK),
-    ("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA}", SPARK),
-    ("org.apache.kafka", "kafka-clients", "3.9.0"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
+    Artifact("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA}", SPARK),
+    Artifact("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA}", SPARK),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.0"),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
 )
 """What PySpark's own jars lack; everything else that the source needs is among them."""
 
@@ -110,66 +111,25 @@ def _find_java() -> str:
 
 
 def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "highwater" / f"spark-kafka-{SPARK}"
+    return cache_dir() / f"spark-kafka-{SPARK}"
 
 
 def connector_arguments(progress: Progress) -> list[str]:
     """The arguments of spark-submit that bring the Kafka source: --jars from the cache, else
     --packages."""
     folder = cache_folder()
-    wanted = [folder / f"{artifact}-{version}.jar" for _, artifact, version in CONNECTOR]
-    if not all(jar.is_file() for jar in wanted):
+    if not has_jars(CONNECTOR, folder):
         if shutil.which("mvn") is None:
             progress("Maven is not installed: Spark resolves its Kafka connector itself")
-            packages = ",".join(":".join(one) for one in CONNECTOR)
+            packages = ",".join(":".join(one[:3]) for one in CONNECTOR)
             # each one is named, so that nothing of what PySpark ships is fetched again
-            return ["--packages", packages, "--conf", f"spark.jars.ivy={folder / 'ivy'}"]
+            return ["--packages", packages, "--conf", f"spark.jars.ivy={cache_dir() / 'ivy'}"]
         progress(f"fetching Spark's Kafka connector by Maven, once, into {folder}")
-        _fetch_by_maven(folder, wanted)
-    return ["--jars", ",".join(map(str, wanted))]
-
-
-def _fetch_by_maven(folder: Path, wanted: Sequence[Path]) -> None:
-    """Raises SparkMissing with Maven's own first error."""
-    work = folder / f"fetch-{os.getpid()}"
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        (work / "pom.xml").write_text(_pom(), encoding="utf-8")
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines = (done.stdout + done.stderr).splitlines()
-            error = next((line for line in lines if "ERROR" in line), "no message")
-            raise SparkMissing(f"Maven could not fetch Spark's Kafka connector: {error[:300]}")
-        for jar in wanted:
-            os.replace(work / "jars" / jar.name, jar)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _pom() -> str:
-    """The four artifacts and nothing that they pull in (PySpark ships it).
-
-    Spark's parent pom names a mirror as a repository of its own, which not every network reaches;
-    declaring that id again, with nothing enabled, leaves the settings of the user's Maven alone to
-    decide.
-    """
-    everything = "<groupId>*</groupId><artifactId>*</artifactId>"
-    nothing_more = f"<exclusions><exclusion>{everything}</exclusion></exclusions>"
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{nothing_more}</dependency>"
-        for group, artifact, version in CONNECTOR
-    )
-    off = "<enabled>false</enabled>"
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>highwater</groupId><artifactId>spark-kafka</artifactId><version>1</version>"
-        "<packaging>pom</packaging><repositories><repository><id>gcs-maven-central-mirror</id>"
-        f"<url>file:none</url><releases>{off}</releases><snapshots>{off}</snapshots></repository>"
-        f"</repositories><dependencies>{dependencies}</dependencies></project>"
-    )
+        try:
+            fetch_jars("Spark's Kafka connector", CONNECTOR, folder, alone=True)
+        except FetchError as error:
+            raise SparkMissing(str(error)) from error
+    return ["--jars", ",".join(str(folder / artifact.jar) for artifact in CONNECTOR)]
 
 
 def verify(

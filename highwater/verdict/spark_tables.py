@@ -8,10 +8,12 @@ lines.  What cannot be read is one line (RunDamaged), never a check that quietly
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.verdict import catalog
+from highwater.verdict.location import Folder
 from highwater.verdict.spark_session import PARQUET_SHRINKS, Shape
 from highwater.verdict.spark_store import Store
 
@@ -80,29 +82,38 @@ def register(run: Run, info: dict[str, Any]) -> int:
     for name, (file, columns) in catalog.TABLES.items():
         count = _register_table(run, name, run.file(file), columns)
         lines = count if name == "history" else lines
-    _empty(run, "topics", catalog.TOPICS)
-    if topics := info.get("topics"):
-        # not createDataFrame, which starts a Python worker for a handful of rows
-        values = ", ".join(["(?, ?, ?)"] * len(topics))
-        args: list[object] = []
-        for topic in topics:
-            flags = (bool(topic.get(name)) for name in ("expect_loss", "unclean"))
-            args += [str(topic["name"]), *flags]
-        query = f"SELECT * FROM VALUES {values} AS t({', '.join(catalog.TOPICS)})"
-        run.spark.sql(query, args=args).createOrReplaceTempView("topics")
+    flags = ("expect_loss", "unclean")
+    rows = [
+        (str(topic["name"]), *(bool(topic.get(name)) for name in flags))
+        for topic in info.get("topics") or ()
+    ]
+    few_rows(run.spark, "topics", catalog.TOPICS, rows)
     if run.store.bytes_in(run.file("consumed")):
-        _keep(run, "consumed", _columns(run, run.file("consumed"), catalog.CONSUMED))
+        keep(run, "consumed", _columns(run, run.file("consumed"), catalog.CONSUMED))
     else:
-        _empty(run, "consumed", catalog.CONSUMED)
+        _empty(run.spark, "consumed", catalog.CONSUMED)
     return lines
 
 
-def build_views(run: Run) -> None:
-    """The words of the checks, each computed once and kept."""
-    for name, query in catalog.views():
+def build_views(run: Run, folder: Folder | None = None) -> None:
+    """The words of the checks, each computed once and kept; `folder` holds other SQL files."""
+    for name, query in catalog.views(folder):
         run.spark.sparkContext.setJobDescription(f"view {name}")
-        _keep(run, name, run.spark.sql(query))
+        keep(run, name, run.spark.sql(query))
     run.spark.sparkContext.setJobDescription(None)
+
+
+def few_rows(
+    spark: SparkSession, name: str, columns: dict[str, str], rows: Sequence[tuple[object, ...]]
+) -> None:
+    """A view of these rows: not createDataFrame, which starts a Python worker for a handful."""
+    if not rows:
+        _empty(spark, name, columns)
+        return
+    typed = ", ".join(f"CAST(`{c}` AS {kind}) AS `{c}`" for c, kind in columns.items())
+    places = ", ".join([f"({', '.join('?' * len(columns))})"] * len(rows))
+    query = f"SELECT {typed} FROM VALUES {places} AS t({', '.join(columns)})"
+    spark.sql(query, args=[value for row in rows for value in row]).createOrReplaceTempView(name)
 
 
 def _register_table(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
@@ -112,9 +123,9 @@ def _register_table(run: Run, name: str, file: str, columns: dict[str, str]) -> 
     if made is not None and (written is None or made >= written):
         found = _columns(run, parquet, columns, file if written is not None else None)
         if found is not None:
-            return _keep(run, name, found)
+            return keep(run, name, found)
     if written is None or not run.store.bytes_in(file):
-        return _empty(run, name, columns)
+        return _empty(run.spark, name, columns)
     return _keep_lines(run, name, file, columns)
 
 
@@ -161,7 +172,7 @@ def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
     return lines - (1 if torn else 0)
 
 
-def _keep(run: Run, name: str, found: DataFrame | None) -> int:
+def keep(run: Run, name: str, found: DataFrame | None) -> int:
     """Computes it once; a view that is empty is known to be so, which shortens plans upon it."""
     assert found is not None
     kept = _laid_out(run, found).persist()
@@ -170,7 +181,7 @@ def _keep(run: Run, name: str, found: DataFrame | None) -> int:
         kept.createOrReplaceTempView(name)
     else:
         kept.unpersist()
-        _empty(run, name, dict(kept.dtypes))
+        _empty(run.spark, name, dict(kept.dtypes))
     return rows
 
 
@@ -182,7 +193,7 @@ def _laid_out(run: Run, found: DataFrame) -> DataFrame:
     return found
 
 
-def _empty(run: Run, name: str, columns: dict[str, str]) -> int:
+def _empty(spark: SparkSession, name: str, columns: dict[str, str]) -> int:
     fields = ", ".join(f"CAST(NULL AS {kind}) AS `{column}`" for column, kind in columns.items())
-    run.spark.sql(f"SELECT {fields} WHERE false").createOrReplaceTempView(name)
+    spark.sql(f"SELECT {fields} WHERE false").createOrReplaceTempView(name)
     return 0

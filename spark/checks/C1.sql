@@ -1,5 +1,6 @@
 -- C1 inconsistent offset
 -- required: yes
+-- claim: read
 --
 -- One offset of a partition holds one value, for ever, in every answer.  Witnesses are the binding acknowledgements and
 -- all reads.  An acks=1 acknowledgement whose offset was given away again is an expected loss.

@@ -1,5 +1,6 @@
 -- C10 non-monotonic send
 -- required: yes
+-- claim: acked
 --
 -- A producer's later send stands before its earlier one in a partition.  With idempotence or one request in flight
 -- this is a violation, else it is counted.  It is also counted where an ending is unknown, because a client that gives

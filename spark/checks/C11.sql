@@ -1,5 +1,6 @@
 -- C11 real-time order
 -- required: yes
+-- claim: bound
 --
 -- A send that started after the acknowledgement of offset o stands at or below o.  Binding acknowledgements only.
 -- The offset of a send is the lowest at which it was acknowledged or read.

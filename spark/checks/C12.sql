@@ -1,5 +1,6 @@
 -- C12 ack uniqueness
 -- required: yes
+-- claim: acked_at
 --
 -- Two acknowledgements of different values name one offset.  Where one of them did not bind (acks=1), the offset was
 -- given away again after an expected loss.

@@ -1,5 +1,6 @@
 -- C15 vanished read
 -- required: yes
+-- claim: read_before
 -- needs: full read
 --
 -- A value was read at an offset and no longer stands there in a fresh full read at the end: it was served above the

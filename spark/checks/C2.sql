@@ -1,5 +1,6 @@
 -- C2 duplicate
 -- required: yes
+-- claim: read
 -- needs: segments
 --
 -- A value that was attempted once stands at two or more offsets of a partition.  With idempotence this is a violation;

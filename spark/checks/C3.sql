@@ -1,5 +1,6 @@
 -- C3 lost write
 -- required: yes
+-- claim: acked_at
 -- needs: full read
 --
 -- A reader went past the place of an acknowledged record, and no reader ever read that record.  A record of unknown

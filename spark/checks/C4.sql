@@ -1,5 +1,6 @@
 -- C4 unseen
 -- required: yes
+-- claim: acked
 -- needs: full read
 --
 -- A record was acknowledged, and is in no read by the end of the final full read.  One that was acknowledged with
@@ -10,6 +11,7 @@ SELECT count(*) AS examined FROM sends s WHERE s.acked
 SELECT
   CASE WHEN s.binding THEN 'violation' ELSE 'expected' END AS kind,
   s.topic, s.partition, s.offset, s.value,
-  'was acknowledged to ' || s.process || ' (acks ' || CAST(s.acks AS STRING) || ') and is in no read' AS detail
+  'was acknowledged to ' || s.process || CASE WHEN s.binding THEN '' ELSE ' (acks ' || CAST(s.acks AS STRING) || ')' END
+    || ' and is in no read' AS detail
 FROM sends s
 WHERE s.acked AND NOT s.seen AND NOT s.deleted

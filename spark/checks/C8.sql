@@ -1,5 +1,6 @@
 -- C8 poll skip
 -- required: yes
+-- claim: read_plainly
 --
 -- The same consumer, with no assign between: its next record of a partition lies beyond an offset that exists
 -- (some reader read it).  Offsets that no reader ever read may be holes: control batches, compaction.

@@ -1,5 +1,6 @@
 -- T3 torn transaction
 -- required: no
+-- claim: in_transactions
 -- needs: final read
 --
 -- Under read_committed a transaction is there as a whole or not at all: a committed one with every record that was

@@ -1,4 +1,4 @@
--- One row for each transaction that sent a record or was told to end, as its producer knows it.
+-- One row for each transaction that sent or read a record or was told to end, as its producer knows it.
 -- fate: committed; unknown (a commit was asked for, and no answer is certain); never (no commit was asked for, or it was
 -- refused for certain).  failed: an answer says that it was aborted, or not committed.
 SELECT
@@ -13,7 +13,7 @@ FROM (
   SELECT
     h.txn,
     max(h.transactional_id) AS transactional_id,
-    min(h.process) AS process,
+    min(CASE WHEN h.f <> 'poll' THEN h.process END) AS process,
     min(CASE WHEN h.f = 'end_txn' AND h.which = 'commit' AND h.type = 'invoke' THEN h.t_ns END) AS commit_ns,
     max(CASE WHEN h.f = 'end_txn' AND h.which = 'commit' AND h.type = 'ok' THEN 1 ELSE 0 END) AS committed,
     max(CASE WHEN h.f = 'end_txn' AND h.which = 'commit' AND h.type = 'fail' THEN 1 ELSE 0 END) AS refused,

@@ -1,6 +1,6 @@
 """One suite, two worlds: each contract test runs on the real and the simulated world.
 
-A test takes `world_case` and gives it its body, an async function of an `Env`.  The real
+A test is an async function of an `Env`: `in_world` and `in_world_with_zookeeper` run it.  The real
 ZooKeeper is the one at HIGHWATER_TEST_ZOOKEEPER (host:port), or one that is started from the jars
 that are found; without either, the real half of the ZooKeeper contract is skipped.
 """
@@ -25,6 +25,7 @@ from highwater.cluster.ports import free_ports
 from highwater.world.api import World, ZooKeeper
 from highwater.world.real import RealWorld
 from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from tests.running import Body, run_by
 from tests.waiting import eventually
 
 
@@ -45,8 +46,8 @@ class Env:
         return self.world.zookeeper(self.connect + self.prefix, timeout_ms, 5000)
 
 
-Body = Callable[[Env], Awaitable[None]]
 Case = Callable[[Body], None]
+in_world, in_world_with_zookeeper = run_by("world_case"), run_by("zookeeper_case")
 
 
 async def _expire_real(zk: Any) -> None:

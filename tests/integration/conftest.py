@@ -14,9 +14,24 @@ import pytest
 
 from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
+from tests.background import BackgroundCluster
+from tests.integration.missing import not_installed
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def background_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundCluster]:
+    with BackgroundCluster(tmp_path_factory.mktemp("highwater")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def background(background_session: BackgroundCluster) -> Iterator[BackgroundCluster]:
+    """A cluster inside this process, for tests that look into it; whole after each test."""
+    yield background_session
+    background_session.mend()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +48,9 @@ class Stack:
 
     def compose(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            ["docker", "compose", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self.environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+            ["docker", "compose", *arguments], cwd=ROOT, env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
@@ -58,13 +68,9 @@ def _stack(
     settings.write_text("".join(f"{key}={value}\n" for key, value in variables.items()))
     files = [str(path) for path in (ROOT / ".env", settings) if path.exists()]
     compose = DockerCompose(
-        str(ROOT),
-        build=True,
-        wait=True,
-        env_file=files,
-        profiles=list(profiles) or None,
+        str(ROOT), build=True, wait=True, env_file=files, profiles=list(profiles) or None,
         services=list(services) or None,
-    )
+    )  # fmt: skip
     stack = Stack(variables["CLUSTER"], ports, variables)
     try:
         compose.start()
@@ -99,17 +105,13 @@ def kcat() -> Run:
     """kcat with arguments; `stdin` is its input."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
-        _not_installed("kcat is not installed (Debian: apt-get install kcat)")
+        not_installed("kcat is not installed (Debian: apt-get install kcat)")
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(program), *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
+            [str(program), *arguments], input=stdin, capture_output=True, text=True, timeout=60,
             check=False,
-        )
+        )  # fmt: skip
 
     return run
 
@@ -118,13 +120,6 @@ def kcat() -> Run:
 def apache_tool() -> Run:
     """One of Apache Kafka's own command-line classes."""
     if shutil.which("mvn") is None:
-        _not_installed("Maven is not installed: Apache Kafka's tools cannot be fetched")
+        not_installed("Maven is not installed: Apache Kafka's tools cannot be fetched")
     apache.home()
     return apache.tool
-
-
-def _not_installed(what: str) -> None:
-    """Skips the test on a developer's machine; in CI the test fails."""
-    if os.environ.get("CI"):
-        pytest.fail(what)
-    pytest.skip(what)

@@ -10,15 +10,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 Place = tuple[int, int]
 """Partition and offset."""
 NOT_YET = {
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TIMED_OUT,
-}
+    KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC,
+    KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
+}  # fmt: skip
 """Retried, because the cluster may have been started a moment ago."""
 SILENCE_S = 60
 

@@ -25,8 +25,11 @@ def run_step(step: Step, folder: Path) -> int:
         return subprocess.run(step.command, cwd=ROOT, stdout=output, stderr=output).returncode
 
 
-def told(steps: list[Step], failed: list[str]) -> str:
-    """The result in a sentence."""
+def told(steps: list[Step], failed: list[str], folder: Path) -> str:
+    """The result in a sentence: of a single command that keeps no log, its last line."""
+    if len(steps) == 1 and steps[0].log is None:
+        printed = (folder / f"{steps[0].name}.txt").read_text().splitlines()
+        return f"{'FAILED: ' if failed else ''}{printed[-1] if printed else 'nothing was printed'}"
     logs = [step.log for step in steps if step.log is not None and step.log.exists()]
     seeds = sum(broken(log)[0] for log in logs)
     found = [line for log in logs for line in broken(log)[1]]
@@ -59,7 +62,7 @@ def main(name: str | None, a_slice: bool, again: bool) -> None:
     """
     if name is None:
         for key, job in JOBS.items():
-            click.echo(f"{key:12} {job.what}")
+            click.echo(f"{key:15} {job.what}")
         return
     if name not in JOBS:
         raise click.UsageError(f"there is no job {name}; use one of {', '.join(JOBS)}")
@@ -85,7 +88,7 @@ def main(name: str | None, a_slice: bool, again: bool) -> None:
             continue
         with ended.open("a") as names:
             names.write(f"{step.name}\n")
-    result = told(steps, failed)
+    result = told(steps, failed, folder)
     click.echo(f"{result}; what was printed is in {folder}")
     if not a_slice:
         keep(name, ", ".join(dict.fromkeys(begun.read_text().split())), result)

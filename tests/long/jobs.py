@@ -14,16 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FLAGS = (
-    "power-loss",
-    "compacted",
-    "transactions",
-    "groups",
-    "unclean",
-    "cold-reads",
-    "stalls",
-    "flush",
+    "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
     "trimmed",
-)
+)  # fmt: skip
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
 
@@ -78,6 +71,12 @@ def _module(name: str, whole: tuple[str, ...], a_part: tuple[str, ...]) -> Steps
     return steps
 
 
+def _page(runtime: str) -> Steps:
+    name = f"test_the_page_elsewhere[{runtime}]"
+    words = (f"tests/integration/process/test_pytest_plugin.py::{name}",)
+    return _module("pytest", words, words)
+
+
 JOBS: Mapping[str, Job] = {
     "pairs": Job("50 seeds of each pair of the simulation's flags", pairs),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
@@ -97,6 +96,27 @@ JOBS: Mapping[str, Job] = {
             ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
             ("--seeds", "0..9", "1", "38"),
         ),
+    ),
+    "starts": Job(
+        "100 starts and stops of the fixtures' cluster",
+        _module("tests.long.starts", ("100",), ("10",)),
+    ),
+    "image-starts": Job(
+        "50 starts of the image highwater/cluster",
+        _module("tests.long.image_starts", ("50",), ("5",)),
+    ),
+    "languages": Job(
+        "the five languages' examples against `highwater up` and the image",
+        _module("tests.long.languages", (), ("python", "javascript")),
+    ),
+    "page-on-apache": Job(
+        "the ten tests of docs/pytest.md on Apache Kafka 3.9",
+        _page("apache"),
+    ),
+    "page-on-compose": Job("the same ten tests on containers", _page("compose")),
+    "recorders": Job(
+        "the recorders of Java, Go and JavaScript, each with a sound history and a planted loss",
+        _module("tests.long.recorders", (), ("javascript",)),
     ),
     "mutants": Job(
         "each broken broker of the harness, five runs",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.planted.story import Story, finish, plant, sound, v
+from functools import partial
+
+from tests.planted.story import Story, plant, sound, v
 
 
 def member(s: Story, name: str, told: int | None, generation: int = 1, **fields: object) -> None:
@@ -31,10 +33,12 @@ def half(s: Story) -> None:
     commit(s, "one", 3)
 
 
-@plant()
+in_group = partial(plant, begin=half)
+
+
+@in_group()
 def clean_group(s: Story) -> None:
     """A rebalance, a commit of unknown outcome that succeeded, a hole at the committed offset."""
-    half(s)
     commit(s, "one", 4, "info")
     ask(s, "two", 4)
     member(s, "two", 4, 2)
@@ -45,61 +49,48 @@ def clean_group(s: Story) -> None:
     s.poll("one", *s.values(9))
     commit(s, "one", 10)
     ask(s, "one", 10)
-    finish(s)
 
 
-@plant()
+@in_group()
 def clean_group_that_tells_no_positions(s: Story) -> None:
     """Assignments without committed offset, generation and member id."""
-    half(s)
     commit(s, "one", 5, "info")
     s.line("two", "assign", "ok", partition=0, group_id=s.topic)
     s.poll("two", *s.values(5))
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def resumed_too_late(s: Story) -> None:
     """The new owner leaves out the record at the committed offset."""
-    half(s)
     member(s, "two", 3, 2)
     s.poll("two", *s.values(4, 5))
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def resumed_too_early(s: Story) -> None:
     """The new owner begins before the commit, without having been told a position."""
-    half(s)
     s.line("two", "assign", "ok", partition=0, group_id=s.topic)
     s.poll("two", *s.values(2, 3))
-    finish(s)
 
 
-@plant("G3")
+@in_group("G3")
 def owned_twice(s: Story) -> None:
     """Two members of one generation have the partition."""
-    half(s)
     member(s, "two", 3, 1)
     s.poll("two", *s.values(3))
-    finish(s)
 
 
-@plant("G4")
+@in_group("G4")
 def a_commit_went_back(s: Story) -> None:
     """The new coordinator knows an older commit."""
-    half(s)
     commit(s, "one", 5)
     ask(s, "two", 3)
-    finish(s)
 
 
-@plant("G4")
+@in_group("G4")
 def a_commit_vanished(s: Story) -> None:
     """The new coordinator knows no commit: it answered before it had loaded."""
-    half(s)
     ask(s, "two", -1)
-    finish(s)
 
 
 def answered(s: Story, name: str, error: str | None = None, **fields: object) -> None:
@@ -118,73 +109,57 @@ def begins_anew(
     s.poll(name, *s.values(*offsets), client=client)
 
 
-@plant("", "G2")
+@in_group("", "G2")
 def aiokafka_took_an_error_for_no_commit(s: Story) -> None:
     """Answered NOT_COORDINATOR, it began again; its commits from then on are the group's commit."""
-    half(s)
     begins_anew(s, "two", 0, error="NOT_COORDINATOR")
     commit(s, "two", 1, client="aiokafka")
     ask(s, "three", 1)
     member(s, "three", None, 2)
     s.poll("three", *s.values(1, 2))
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def aiokafka_began_anew_though_nobody_refused(s: Story) -> None:
-    half(s)
     begins_anew(s, "two", 0)
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def another_client_began_anew_when_refused(s: Story) -> None:
-    half(s)
     begins_anew(s, "two", 0, client="kafka-python", error="NOT_COORDINATOR")
-    finish(s)
 
 
-@plant("G2 G4")
+@in_group("G2 G4")
 def another_client_commits_less_when_refused(s: Story) -> None:
     """Only aiokafka may take a commit back."""
-    half(s)
     begins_anew(s, "two", 0, client="kafka-python", error="NOT_COORDINATOR")
     commit(s, "two", 1, client="kafka-python")
     ask(s, "three", 1)
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def aiokafka_was_told_a_lower_offset(s: Story) -> None:
     """Refused once, and then told that nothing is committed: the coordinator is wrong."""
-    half(s)
     s.line("two", "assign", "ok", partition=0, group_id=s.topic, client="aiokafka")
     answered(s, "two", "COORDINATOR_LOAD_IN_PROGRESS")
     answered(s, "two", offset=-1)
     s.poll("two", *s.values(0), client="aiokafka")
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def aiokafka_resumed_in_between_when_refused(s: Story) -> None:
     """It resumed neither at the commit, nor where auto.offset.reset would have put it."""
-    half(s)
     begins_anew(s, "two", 1, error="NOT_COORDINATOR")
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def aiokafka_was_refused_before_this_assignment(s: Story) -> None:
-    half(s)
     answered(s, "two", "NOT_COORDINATOR")
     begins_anew(s, "two", 0)
-    finish(s)
 
 
-@plant("G2")
+@in_group("G2")
 def another_member_of_aiokafka_was_refused(s: Story) -> None:
-    half(s)
     s.line("two", "assign", "ok", partition=0, group_id=s.topic, client="aiokafka")
     answered(s, "three", "NOT_COORDINATOR")
     s.poll("two", *s.values(0), client="aiokafka")
-    finish(s)

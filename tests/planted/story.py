@@ -119,18 +119,9 @@ class Story:
             for offset in chosen:
                 key, value = records[offset]
                 self.line(
-                    process,
-                    "poll",
-                    "ok",
-                    op=op,
-                    poll_id=op,
-                    n=len(chosen),
-                    partition=partition,
-                    offset=offset,
-                    key=key,
-                    value=value,
-                    phase="final",
-                )
+                    process, "poll", "ok", op=op, poll_id=op, n=len(chosen), partition=partition,
+                    offset=offset, key=key, value=value, phase="final",
+                )  # fmt: skip
 
     def spark_reads(self) -> None:
         """The independent reader's full read."""
@@ -176,22 +167,7 @@ class Plant:
 
 
 PLANTS: list[Plant] = []
-
-
-def plant(
-    violations: str = "", apart: str = ""
-) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
-    """Registers a story under its function's name."""
-
-    def register(story: Callable[[Story], None]) -> Callable[[Story], None]:
-        name = story.__name__.replace("_", "-")
-        why = " ".join((story.__doc__ or "").split())
-        PLANTS.append(
-            Plant(name, frozenset(violations.split()), frozenset(apart.split()), story, why)
-        )
-        return story
-
-    return register
+Tell = Callable[[Story], None]
 
 
 def sound(s: Story, n: int = 6) -> None:
@@ -208,6 +184,27 @@ def finish(s: Story) -> None:
     s.list_offsets("final", "earliest", 0)
     s.read_to_the_end()
     s.spark_reads()
+
+
+def plant(
+    violations: str = "", apart: str = "", begin: Tell | None = sound, end: Tell | None = finish
+) -> Callable[[Tell], Tell]:
+    """Registers a story, between a beginning and an end, under its function's name."""
+
+    def register(story: Tell) -> Tell:
+        def whole(s: Story) -> None:
+            for part in (begin, story, end):
+                if part is not None:
+                    part(s)
+
+        name = story.__name__.replace("_", "-")
+        why = " ".join((story.__doc__ or "").split())
+        PLANTS.append(
+            Plant(name, frozenset(violations.split()), frozenset(apart.split()), whole, why)
+        )
+        return story
+
+    return register
 
 
 def v(s: Story, name: object) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -68,44 +69,47 @@ def load(path: Path) -> Mutant:
         for before, after in _BLOCK.findall(body)
     ]
     return Mutant(
-        path.stem,
-        int(fields["id"]),
-        fields["what"],
-        tuple(fields["rules"].split()),
-        tuple(changes),
-        tuple(fields.get("options", "").split()),
-        fields.get("ci", ""),
-        fields.get("equivalent", ""),
-        fields.get("scenario", ""),
-    )
+        path.stem, int(fields["id"]), fields["what"], tuple(fields["rules"].split()),
+        tuple(changes), tuple(fields.get("options", "").split()), fields.get("ci", ""),
+        fields.get("equivalent", ""), fields.get("scenario", ""),
+    )  # fmt: skip
 
 
 def all_mutants() -> list[Mutant]:
     return [load(path) for path in sorted(FOLDER.glob("*.mutant"))]
 
 
-def apply(mutant: Mutant, tree: Path) -> None:
+def mutated(mutant: Mutant) -> dict[str, str]:
+    """The files that it changes, changed; raises Stale."""
+    files: dict[str, str] = {}
     for file, before, after in mutant.changes:
-        path = tree / file
-        source = path.read_text()
+        source = files.get(file) or (ROOT / file).read_text()
         if source.count(before) != 1:
             raise Stale(
                 f"mutant {mutant.name} fits {source.count(before)} places of {file}, and must fit "
                 f"one: bring it up to date with the source"
             )
-        path.write_text(source.replace(before, after))
+        files[file] = source.replace(before, after)
+    return files
+
+
+@cache
+def _compile() -> None:
+    """A copy takes the byte code over, which each of its processes would make again."""
+    command = [sys.executable, "-m", "compileall", "-q", "-o", "0", "-o", "1", *PACKAGES]
+    subprocess.run(command, cwd=ROOT, check=True)
 
 
 @contextmanager
 def mutated_tree(mutant: Mutant | None) -> Iterator[Path]:
+    _compile()
     with tempfile.TemporaryDirectory(prefix="highwater-mutant-") as folder:
         tree = Path(folder)
         for package in PACKAGES:
-            caches = shutil.ignore_patterns("__pycache__")
             # the links in highwater/ stay links, so that the mutated copy is imported
-            shutil.copytree(ROOT / package, tree / package, symlinks=True, ignore=caches)
-        if mutant is not None:
-            apply(mutant, tree)
+            shutil.copytree(ROOT / package, tree / package, symlinks=True)
+        for file, source in mutated(mutant).items() if mutant is not None else ():
+            (tree / file).write_text(source)
         yield tree
 
 
@@ -114,13 +118,10 @@ def _sim(tree: Path, *options: str) -> subprocess.CompletedProcess[str]:
     find the mutant from outside.
     """
     return subprocess.run(
-        [sys.executable, "-O", "-m", "highwater.cli.main", "sim", *options],
-        cwd=tree,
+        [sys.executable, "-O", "-m", "highwater.cli.main", "sim", *options], cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def simulate(
@@ -172,29 +173,20 @@ def row_of(mutant: Mutant, result: Any, pace: float = 1) -> dict[str, Any]:
     gaps = [b - a for a, b in pairwise([result["first_seed"] - 1, *seeds])]
     a_seed = result["simulated_seconds"] / max(result["seeds"], 1)
     return {
-        "name": mutant.name,
-        "commit": _commit(),
-        "pace": pace,
-        "id": mutant.id,
-        "what": mutant.what,
-        "equivalent": mutant.equivalent,
-        "rules": sorted({v["rule"] for v in violations}),
-        "first": seeds[0] if seeds else None,
-        "found": len(seeds),
-        "seeds": result["seeds"],
+        "name": mutant.name, "commit": _commit(), "pace": pace, "id": mutant.id,
+        "what": mutant.what, "equivalent": mutant.equivalent,
+        "rules": sorted({v["rule"] for v in violations}), "first": seeds[0] if seeds else None,
+        "found": len(seeds), "seeds": result["seeds"],
         "median_seeds": median(gaps) if gaps else None,
         "median_seconds": round(median(gaps) * a_seed, 1) if gaps else None,
-    }
+    }  # fmt: skip
 
 
 def _commit() -> str:
     done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     return done.stdout.strip() or "unknown"
 
 

@@ -19,13 +19,6 @@ def test_a_compacted_topic_keeps_its_last_values(seed: int) -> None:
     assert outcome.seen["compacted_replicas"] >= 3, "all replicas were cleaned"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_with_power_losses(seed: int) -> None:
-    outcome = simulate(seed, Options(compacted=True, power_loss=seed % 2 == 0, flush=seed % 2 == 1))
-    assert outcome.ok, outcome.violation
-
-
 class _Cluster(SimCluster):
     """A cluster without brokers: only the clients' view is judged."""
 

@@ -16,12 +16,3 @@ def test_commits_survive_and_late_ones_are_refused(seed: int) -> None:
     assert seen["group commits"] >= 20
     assert seen["group answers"] >= 50
     assert seen["group late commits"], "a commit of an earlier generation was tried"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 103))
-def test_with_power_losses(seed: int) -> None:
-    options = Options(groups=True, transactions=True, power_loss=True)
-    outcome = simulate(seed, options)
-    assert outcome.violation is None, str(outcome.violation)
-    assert outcome.operations["group commits"]

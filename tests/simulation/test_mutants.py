@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutation import Mutant, all_mutants, mutated_tree, simulate
+from tests.simulation.mutation import Mutant, all_mutants, mutated, simulate
 
 
 @pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
 def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
     assert mutant.changes
-    with mutated_tree(mutant) as tree:
-        for file, _, _ in mutant.changes:
-            compile((tree / file).read_text(), file, "exec")
+    for file, source in mutated(mutant).items():
+        compile(source, file, "exec")
 
 
 @pytest.mark.slow

@@ -37,23 +37,19 @@ def test_a_seed_gives_one_course_of_events() -> None:
 BROKEN = [
     ("unseen-bounce", "53-unseen-bounce-ignored"),
     ("kip-101-divergence", "57-epoch-end-one-too-high"),
-    ("kip-279", "64-epoch-end-without-its-epoch"),
-    ("kip-279", "65-epochs-kept-above-a-cut"),
-    ("missed-terms", "24-failed-fetch-is-progress"),
-    ("fast-bounce", "19-broker-epoch-ignored"),
-    ("early-request", "74-accepts-before-its-epoch"),
-    ("late-update", "75-late-requests-taken"),
+    ("kip-279", "64-epoch-end-without-its-epoch"), ("kip-279", "65-epochs-kept-above-a-cut"),
+    ("missed-terms", "24-failed-fetch-is-progress"), ("fast-bounce", "19-broker-epoch-ignored"),
+    ("early-request", "74-accepts-before-its-epoch"), ("late-update", "75-late-requests-taken"),
     ("steady-commits", "76-stable-offsets-of-a-resting-group-only"),
     ("stop-amid-aborts", "77-fetchers-outlive-the-logs"),
     ("stopped-below-start", "78-starts-anew-one-too-high"),
     ("above-the-end", "79-ahead-cut-to-the-start"),
     ("above-the-end", "80-epochs-kept-when-starting-anew"),
-    ("topics-everywhere", "84-others-not-asked"),
-    ("configs-everywhere", "84-others-not-asked"),
+    ("topics-everywhere", "84-others-not-asked"), ("configs-everywhere", "84-others-not-asked"),
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -17,12 +17,3 @@ def test_transactions_stay_whole(seed: int) -> None:
     assert seen["txn offsets"]
     assert seen["txn polled"]
     assert seen["txn producers lost"], "some were fenced"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 104))
-def test_with_power_losses(seed: int) -> None:
-    options = Options(transactions=True, power_loss=seed % 2 == 0, flush=seed % 2 == 1)
-    outcome = simulate(seed, options)
-    assert outcome.violation is None, str(outcome.violation)
-    assert outcome.operations["txn committed"]

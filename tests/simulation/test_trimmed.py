@@ -27,14 +27,6 @@ def test_what_nobody_deleted_stays_and_sessions_come_to_the_end(seed: int) -> No
     assert done["records: deletions"] > 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_with_power_losses(seed: int) -> None:
-    careless, flush = seed % 2 == 0, seed % 2 == 1
-    outcome = simulate(seed, Options(pace=0.3, trimmed=True, power_loss=careless, flush=flush))
-    assert outcome.ok, outcome.violation
-
-
 class _Book(Book):
     """The rules' findings, and partitions whose fate a test sets."""
 

@@ -22,6 +22,7 @@ from highwater.world.sim import (
     SimWorld,
     run_simulation,
 )
+from tests.running import running_in
 
 
 def run(body: Callable[[Simulation], Awaitable[None]], seeds: int = 3) -> None:
@@ -30,6 +31,9 @@ def run(body: Callable[[Simulation], Awaitable[None]], seeds: int = 3) -> None:
 
     for seed in range(seeds):
         run_simulation(seed, main)
+
+
+in_simulation = running_in(run)
 
 
 def test_time_jumps_and_a_deadlock_is_told() -> None:
@@ -55,57 +59,53 @@ def test_a_task_that_spins_is_told() -> None:
         run(body, 1)
 
 
-def test_a_frozen_process_does_not_run_and_sees_time_jump() -> None:
-    async def body(simulation: Simulation) -> None:
-        world = simulation.start(simulation.add_host("a"))
-        ticks: list[float] = []
+@in_simulation()
+async def test_a_frozen_process_does_not_run_and_sees_time_jump(simulation: Simulation) -> None:
+    world = simulation.start(simulation.add_host("a"))
+    ticks: list[float] = []
 
-        async def program() -> None:
-            while True:
+    async def program() -> None:
+        while True:
+            await trio.sleep(1)
+            ticks.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.process.run, program)
+        await trio.sleep(2.5)
+        world.process.freeze()
+        await trio.sleep(10)
+        assert ticks == [1, 2]
+        world.process.thaw()
+        await trio.sleep(1)
+        assert ticks == [1, 2, 12.5, 13.5]
+        world.process.kill()
+
+
+@in_simulation()
+async def test_nothing_a_killed_process_does_has_an_effect(simulation: Simulation) -> None:
+    host = simulation.add_host("a")
+    world = simulation.start(host)
+    world.disk.make_dirs("/data")
+
+    async def program() -> None:
+        file = world.disk.open("/data/log", create=True)
+        try:
+            file.append([b"before"])
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
                 await trio.sleep(1)
-                ticks.append(trio.current_time())
+                file.append([b"after"])
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(world.process.run, program)
-            await trio.sleep(2.5)
-            world.process.freeze()
-            await trio.sleep(10)
-            assert ticks == [1, 2]
-            world.process.thaw()
-            await trio.sleep(1)
-            assert ticks == [1, 2, 12.5, 13.5]
-            world.process.kill()
-
-    run(body)
-
-
-def test_nothing_a_killed_process_does_has_an_effect() -> None:
-    async def body(simulation: Simulation) -> None:
-        host = simulation.add_host("a")
-        world = simulation.start(host)
-        world.disk.make_dirs("/data")
-
-        async def program() -> None:
-            file = world.disk.open("/data/log", create=True)
-            try:
-                file.append([b"before"])
-                await trio.sleep_forever()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await trio.sleep(1)
-                    file.append([b"after"])
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(world.process.run, program)
-            await trio.sleep(1)
-            world.process.kill()
-            await world.process.ended.wait()
-        again = simulation.start(host)
-        assert again.disk.read_all("/data/log") == b"before"
-        with pytest.raises(ProcessCrashed):
-            world.disk.exists("/data")
-
-    run(body)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.process.run, program)
+        await trio.sleep(1)
+        world.process.kill()
+        await world.process.ended.wait()
+    again = simulation.start(host)
+    assert again.disk.read_all("/data/log") == b"before"
+    with pytest.raises(ProcessCrashed):
+        world.disk.exists("/data")
 
 
 async def _joined(
@@ -118,53 +118,49 @@ async def _joined(
     return a, b, wa, wb, near, await listener.accept()
 
 
-def test_a_killed_process_resets_and_a_dead_machine_is_silent() -> None:
-    async def body(simulation: Simulation) -> None:
-        *_, wb, near, _ = await _joined(simulation)
-        wb.process.kill()
-        with trio.fail_after(1):
-            await near.wait_readable()
-        assert near.recv_into(memoryview(bytearray(1))) == 0
-
-    run(body)
-
-    async def silent(simulation: Simulation) -> None:
-        _, b, _, _, near, _ = await _joined(simulation)
-        simulation.power_loss(b)
-        with trio.move_on_after(60) as scope:
-            await near.wait_readable()
-        assert scope.cancelled_caught
-        near.send([b"are you there"])
-        simulation.power_on(b)
-        with trio.fail_after(1):
-            await near.wait_readable()
-        with pytest.raises(ConnectionResetError):
-            near.recv_into(memoryview(bytearray(1)))
-
-    run(silent)
+@in_simulation()
+async def test_a_killed_process_resets(simulation: Simulation) -> None:
+    *_, wb, near, _ = await _joined(simulation)
+    wb.process.kill()
+    with trio.fail_after(1):
+        await near.wait_readable()
+    assert near.recv_into(memoryview(bytearray(1))) == 0
 
 
-def test_a_cut_holds_bytes_one_way_and_heals() -> None:
-    async def body(simulation: Simulation) -> None:
-        a, b, _, _, near, far = await _joined(simulation)
-        simulation.fabric.cut(a, b)
-        near.send([b"held"])
-        far.send([b"free"])
-        buffer = memoryview(bytearray(10))
-        await trio.sleep(5)
-        assert far.recv_into(buffer) is None
-        assert near.recv_into(buffer) in (1, 2, 3, 4)
-        simulation.fabric.heal(a, b)
-        await trio.sleep(1)
-        assert far.recv_into(buffer) in (1, 2, 3, 4)
-        simulation.fabric.cut(b, a)
-        far.send([b"lost"])
-        await trio.sleep(20)
-        with pytest.raises(OSError) as raised:
-            far.send([b"x"])
-        assert raised.value.errno == errno.ETIMEDOUT
+@in_simulation()
+async def test_a_dead_machine_is_silent(simulation: Simulation) -> None:
+    _, b, _, _, near, _ = await _joined(simulation)
+    simulation.power_loss(b)
+    with trio.move_on_after(60) as scope:
+        await near.wait_readable()
+    assert scope.cancelled_caught
+    near.send([b"are you there"])
+    simulation.power_on(b)
+    with trio.fail_after(1):
+        await near.wait_readable()
+    with pytest.raises(ConnectionResetError):
+        near.recv_into(memoryview(bytearray(1)))
 
-    run(body)
+
+@in_simulation()
+async def test_a_cut_holds_bytes_one_way_and_heals(simulation: Simulation) -> None:
+    a, b, _, _, near, far = await _joined(simulation)
+    simulation.fabric.cut(a, b)
+    near.send([b"held"])
+    far.send([b"free"])
+    buffer = memoryview(bytearray(10))
+    await trio.sleep(5)
+    assert far.recv_into(buffer) is None
+    assert near.recv_into(buffer) in (1, 2, 3, 4)
+    simulation.fabric.heal(a, b)
+    await trio.sleep(1)
+    assert far.recv_into(buffer) in (1, 2, 3, 4)
+    simulation.fabric.cut(b, a)
+    far.send([b"lost"])
+    await trio.sleep(20)
+    with pytest.raises(OSError) as raised:
+        far.send([b"x"])
+    assert raised.value.errno == errno.ETIMEDOUT
 
 
 def test_power_loss_keeps_what_was_flushed_and_may_lose_the_rest() -> None:
@@ -194,41 +190,39 @@ def test_power_loss_keeps_what_was_flushed_and_may_lose_the_rest() -> None:
     assert torn
 
 
-def test_a_silent_session_expires_and_its_client_hears_it_late() -> None:
-    async def body(simulation: Simulation) -> None:
-        host = simulation.add_host("a")
-        world = simulation.start(host)
-        async with world.zookeeper(ZOOKEEPER, 6000, 5000) as zk:
-            states: list[tuple[SessionState, float]] = []
-            zk.on_session.append(lambda state: states.append((state, trio.current_time())))
-            await zk.create("/e", b"", ephemeral=True)
-            simulation.fabric.cut(host, simulation.zookeeper.host)
-            with pytest.raises(ConnectionLoss):
-                await zk.get("/e")
-            await trio.sleep(8)
-            assert "/e" not in simulation.zookeeper.ensemble.nodes
-            assert [s for s, _ in states] == [SessionState.SUSPENDED]
-            simulation.fabric.heal_all()
-            await trio.sleep(1)
-            assert [s for s, _ in states] == [SessionState.SUSPENDED, SessionState.EXPIRED]
+@in_simulation()
+async def test_a_silent_session_expires_and_its_client_hears_it_late(
+    simulation: Simulation,
+) -> None:
+    host = simulation.add_host("a")
+    world = simulation.start(host)
+    async with world.zookeeper(ZOOKEEPER, 6000, 5000) as zk:
+        states: list[tuple[SessionState, float]] = []
+        zk.on_session.append(lambda state: states.append((state, trio.current_time())))
+        await zk.create("/e", b"", ephemeral=True)
+        simulation.fabric.cut(host, simulation.zookeeper.host)
+        with pytest.raises(ConnectionLoss):
+            await zk.get("/e")
+        await trio.sleep(8)
+        assert "/e" not in simulation.zookeeper.ensemble.nodes
+        assert [s for s, _ in states] == [SessionState.SUSPENDED]
+        simulation.fabric.heal_all()
+        await trio.sleep(1)
+        assert [s for s, _ in states] == [SessionState.SUSPENDED, SessionState.EXPIRED]
 
-    run(body)
 
-
-def test_a_watch_survives_a_lost_connection() -> None:
-    async def body(simulation: Simulation) -> None:
-        host = simulation.add_host("a")
-        world = simulation.start(host)
-        async with world.zookeeper(ZOOKEEPER, 6000, 5000) as zk:
-            seen: list[object] = []
-            await zk.create("/a", b"")
-            await zk.get("/a", seen.append)
-            simulation.zookeeper.break_connections()
-            await trio.sleep(1)
-            assert len(seen) == 1
-            assert await zk.get("/a") is not None
-
-    run(body)
+@in_simulation()
+async def test_a_watch_survives_a_lost_connection(simulation: Simulation) -> None:
+    host = simulation.add_host("a")
+    world = simulation.start(host)
+    async with world.zookeeper(ZOOKEEPER, 6000, 5000) as zk:
+        seen: list[object] = []
+        await zk.create("/a", b"")
+        await zk.get("/a", seen.append)
+        simulation.zookeeper.break_connections()
+        await trio.sleep(1)
+        assert len(seen) == 1
+        assert await zk.get("/a") is not None
 
 
 _DIGEST = """
@@ -255,13 +249,10 @@ print(run_simulation(7, main))
 def test_digests_agree_across_processes_and_hash_seeds() -> None:
     digests = [
         subprocess.run(
-            [sys.executable, "-c", _DIGEST],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
+            [sys.executable, "-c", _DIGEST], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True, text=True, check=True,
         ).stdout
         for hash_seed in ("0", "1", "random")
-    ]
+    ]  # fmt: skip
     assert digests[0]
     assert len(set(digests)) == 1

@@ -19,12 +19,9 @@ NAMES = [suite.name for suite in SUITES]
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(NAMES))
 @click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="NAME=DIR",
+    "--source", "sources", multiple=True, metavar="NAME=DIR",
     help="A copy of the suite's repository, where it cannot be cloned.",
-)
+)  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--docs",

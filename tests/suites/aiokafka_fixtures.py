@@ -52,15 +52,9 @@ def setup_test_class_serverless(
 def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
     host, _, port = os.environ["BOOTSTRAP"].rpartition(":")
     given = {
-        "loop": loop,
-        "kafka_host": host,
-        "kafka_port": int(port),
-        "hosts": [f"{host}:{port}"],
-        "ssl_folder": Path("no TLS"),
-        "acl_manager": NotHere(),
-        "kerberos_utils": NotHere(),
-        "kafka_config": NotHere(),
-        "kafka_version": KAFKA_VERSION,
-    }
+        "loop": loop, "kafka_host": host, "kafka_port": int(port), "hosts": [f"{host}:{port}"],
+        "ssl_folder": Path("no TLS"), "acl_manager": NotHere(), "kerberos_utils": NotHere(),
+        "kafka_config": NotHere(), "kafka_version": KAFKA_VERSION,
+    }  # fmt: skip
     for name, value in given.items():
         setattr(request.cls, name, value)

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.process_cluster import Settings
 from highwater.cluster.programs import Highwater
-from highwater.cluster.zookeeper_process import cache_dir
+from highwater.maven import cache_dir
+from tests.background import BackgroundCluster
 from tests.suites.result import Result, from_go, from_junit
 
 FRANZ_GO, SARAMA, TOXIPROXY = "v1.22.2", "v1.61.1", "v2.5.0"
@@ -49,14 +49,9 @@ class Suite:
 
 def _command(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIME_LIMIT_S,
-    )
+        [str(word) for word in words], cwd=cwd, env={**os.environ, **(env or {})},
+        capture_output=True, text=True, check=False, timeout=TIME_LIMIT_S,
+    )  # fmt: skip
     if done.returncode != 0:
         raise CannotRun(f"{words[0]} {words[1]}: {(done.stderr or done.stdout).strip()[-1000:]}")
     return done.stdout
@@ -95,13 +90,10 @@ def _go_test(
 ) -> list[Result]:
     command = ["go", "test", "-json", "-count=1", f"-timeout={TIME_LIMIT_S}s", *more]
     done = subprocess.run(
-        [*command, f"-skip={left_out}", package],
-        cwd=folder,
-        env={**os.environ, "GOFLAGS": "-mod=mod", **env},
-        capture_output=True,
-        text=True,
+        [*command, f"-skip={left_out}", package], cwd=folder,
+        env={**os.environ, "GOFLAGS": "-mod=mod", **env}, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     return from_go([*done.stderr.splitlines(), *done.stdout.splitlines()])
 
 
@@ -211,13 +203,9 @@ def _pytest(
     skip = " and ".join(f"not {word}" for word in left_out.split("|"))
     options = ["-p", "no:cacheprovider", "--timeout=300", "--timeout-method=signal", "-k", skip]
     done = subprocess.run(
-        [str(python), "-m", "pytest", "-vv", f"--junitxml={report}", *options, *more],
-        cwd=source,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [str(python), "-m", "pytest", "-vv", f"--junitxml={report}", *options, *more], cwd=source,
+        env={**os.environ, **env}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if not report.exists():
         raise CannotRun(
             f"pytest ended with code {done.returncode}: {(done.stdout or done.stderr)[-1000:]}"
@@ -255,42 +243,27 @@ def aiokafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> li
 
 
 _ONE = {
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
+    "default.replication.factor": "1", "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-}
+}  # fmt: skip
 
 SUITES = (
     Suite("franz-go", FRANZ_GO, "https://github.com/twmb/franz-go", franz_go),
     Suite(
-        "sarama",
-        SARAMA,
-        "https://github.com/IBM/sarama",
-        sarama,
-        {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"},
-        brokers=5,
+        "sarama", SARAMA, "https://github.com/IBM/sarama", sarama,
+        {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}, brokers=5,
     ),
     Suite(
-        "kafka-python",
-        KAFKA_PYTHON,
-        "https://github.com/dpkp/kafka-python",
-        kafka_python,
-        {**_ONE, "num.partitions": "4"},
-        brokers=1,
+        "kafka-python", KAFKA_PYTHON, "https://github.com/dpkp/kafka-python", kafka_python,
+        {**_ONE, "num.partitions": "4"}, brokers=1,
     ),
     Suite(
-        "aiokafka",
-        AIOKAFKA,
-        "https://github.com/aio-libs/aiokafka",
-        aiokafka,
-        {**_ONE, "num.partitions": "2"},
-        brokers=1,
+        "aiokafka", AIOKAFKA, "https://github.com/aio-libs/aiokafka", aiokafka,
+        {**_ONE, "num.partitions": "2"}, brokers=1,
     ),
-)
+)  # fmt: skip
 
 
 def work_folder(name: str) -> Path:

@@ -18,15 +18,10 @@ def go(action: str, test: str = "", **more: object) -> str:
 
 def test_go_counts_tests_and_not_their_parts() -> None:
     lines = [
-        go("run", "TestA"),
-        go("pass", "TestA/part", Elapsed=1),
-        go("pass", "TestA", Elapsed=2.5),
-        go("output", "TestB/part", Output="what went wrong\n"),
-        go("fail", "TestB/part"),
-        go("fail", "TestB"),
-        go("skip", "TestC"),
-        go("fail"),
-    ]
+        go("run", "TestA"), go("pass", "TestA/part", Elapsed=1), go("pass", "TestA", Elapsed=2.5),
+        go("output", "TestB/part", Output="what went wrong\n"), go("fail", "TestB/part"),
+        go("fail", "TestB"), go("skip", "TestC"), go("fail"),
+    ]  # fmt: skip
     found = from_go(lines)
     assert [(r.test, r.outcome) for r in found] == [
         ("TestA", PASSED),

@@ -7,22 +7,34 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
+from highwater.cli.main import EXTRAS
+
 ROOT = Path(__file__).parents[2]
 BROKER = ("broker", "controller", "highwater/base", "highwater/kafka", "highwater/world")
 HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/cluster/serving.py")
+IMPORTS = (ast.Import, ast.ImportFrom)
 OURS = {"highwater"}
-DISTRIBUTION_OF = {"kafka": "kafka-python"}
+MAY_LACK = {"pyyaml"}
+"""What a job asks for where it has to, and says so."""
+DISTRIBUTION_OF = {"kafka": "kafka-python", "yaml": "pyyaml"}
+
+
+@cache
+def imports(path: Path) -> list[ast.AST]:
+    return [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, IMPORTS)]
 
 
 def third_party(files: Iterator[Path]) -> dict[str, Path]:
     """Distributions that these files import, each with a file that does."""
     found: dict[str, Path] = {}
     for path in files:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in imports(path):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -40,7 +52,7 @@ def reached_from(path: Path) -> Iterator[Path]:
     while todo:
         here = todo.pop()
         yield here
-        for node in ast.walk(ast.parse(here.read_text())):
+        for node in imports(here):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
@@ -71,12 +83,13 @@ def test_the_health_check_needs_the_standard_library_alone() -> None:
 
 
 def test_the_job_for_spark_submit_needs_pyspark_and_the_standard_library_alone() -> None:
-    files = [f for job in ("verify", "ingest") for f in reached_from(ROOT / "spark" / f"{job}.py")]
-    assert any(file.name == "verdict.py" for file in files), files
-    assert set(third_party(iter(files))) <= {"pyspark", "py4j", "ingest"}
+    for job in ("verify", "contract", "ingest", "generate"):
+        files = list(reached_from(ROOT / "spark" / f"{job}.py"))
+        assert (job in ("verify", "contract")) == any(f.name == "verdict.py" for f in files), files
+        assert set(third_party(iter(files))) <= {"pyspark", "py4j", "ingest"} | MAY_LACK
 
 
-@pytest.mark.parametrize("image", ["broker", "spark"])
+@pytest.mark.parametrize("image", ["broker", "cluster", "spark"])
 def test_images_are_pinned_as_the_lock_file_pins(image: str) -> None:
     locked = pins(ROOT / "requirements.lock")
     pinned = pins(ROOT / f"docker/{image}/requirements.txt")
@@ -94,3 +107,38 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     ]
     names = {re.split(r"[\[<>=~ ]", line)[0] for line in declared}
     assert names - set(pins(ROOT / "requirements.lock")) == set()
+
+
+def test_what_the_package_imports_is_what_it_declares_and_carries() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *(d for extra in extras.values() for d in extra)]
+    names = {re.split(r"[\[<>=~ ]", line)[0] for line in declared}
+    rooms = ("highwater", "broker", "controller", "spark")
+    imported = third_party(path for room in rooms for path in (ROOT / room).rglob("*.py"))
+    named = {name.replace("_", "-") for name in imported} - {"py4j", "ingest", "pytest", "pyyaml"}
+    # kafka-python uses crc32c where it is there; testcontainers is for users' tests of compose.yaml
+    assert named - {"kafka-python"} == names - {"crc32c", "testcontainers", "pyyaml"}
+
+
+def test_each_package_of_an_extra_is_named_where_it_is_missing() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert {
+        re.split(r"[\[<>=~ ]", line)[0].replace("-", "_"): name
+        for name, lines in extras.items()
+        for line in lines
+    } == EXTRAS
+
+
+def test_the_wheel_carries_the_kafka_python_that_is_locked() -> None:
+    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    assert len(hook.kafka_python()) > 300  # its version and checksum are right
+    assert pins(ROOT / "requirements.lock")["kafka-python"] == hook.KAFKA_PYTHON
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert f"kafka-python=={hook.KAFKA_PYTHON}" in build

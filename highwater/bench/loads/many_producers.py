@@ -5,11 +5,10 @@
 One epoll loop without a client library costs a fraction of the broker's side, and every sent byte
 comes from the same buffer.  Each connection has one request outstanding and sends the next at the
 answer (a closed loop).  With `rate`, requests fall due at that rate over all connections whatever
-the broker does, and are sent without waiting for answers.  A connection that gets
-NOT_LEADER_OR_FOLLOWER notes the moment and stops.
+the broker does, and are sent without waiting for answers.
 
 It prints "ready" once all are connected, and a line of JSON at the end: when its input closes, when
-all have stopped, or after `seconds`.  Times are of the system's monotonic clock.
+all connections are lost, or after `seconds`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from highwater.kafka.wire.header import request_header
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 
-NOT_LEADER = 6
 _VERSION = 7
 _SIZE = Struct(">i")
 _RESULT = Struct(">hq")
@@ -56,8 +54,6 @@ class Outcome:
     acked: int = 0
     highest_offset: int = -1
     errors: dict[str, int] = field(default_factory=dict)
-    refused_at: list[float] = field(default_factory=list)
-    """The times at which refused connections got NOT_LEADER_OR_FOLLOWER."""
     latency_ms: list[float] = field(default_factory=list)
     offered: int = 0
     lost_connections: int = 0
@@ -83,7 +79,7 @@ def produce_frame(topic: str, batch_bytes: int, acks: int = -1, timeout_ms: int 
 
 
 class _Connection:
-    __slots__ = ("answer", "due", "out", "refused", "sent_at", "sock", "writing")
+    __slots__ = ("answer", "due", "out", "sent_at", "sock", "writing")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -91,7 +87,6 @@ class _Connection:
         self.answer = bytearray()
         self.sent_at: deque[float] = deque()
         self.due = 0
-        self.refused = False
         self.writing = False
 
 
@@ -121,7 +116,7 @@ class _Driver:
             for c in connections:
                 self.send(c)
         turn = 0
-        while (now := time.monotonic()) < until and any(not c.refused for c in self.open.values()):
+        while (now := time.monotonic()) < until and self.open:
             if p.rate:
                 wanted = int((now - began) * p.rate)
                 while self.outcome.offered < wanted:
@@ -200,10 +195,6 @@ class _Driver:
             outcome.highest_offset = max(outcome.highest_offset, offset)
         else:
             outcome.errors[str(code)] = outcome.errors.get(str(code), 0) + 1
-            if code == NOT_LEADER:
-                outcome.refused_at.append(now)
-                c.refused = True
-                return
         if not self.pressure.rate:
             self.send(c)
 

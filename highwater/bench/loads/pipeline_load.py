@@ -80,10 +80,6 @@ async def numbers(port: int) -> Mapping[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-async def queue_length(port: int) -> int:
-    return int((await numbers(port))["kafka_network_requestchannel_requestqueuesize"])
-
-
 async def create_topic(
     cluster: ProcessCluster,
     topic: str,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from highwater.cluster.zookeeper_process import find_java
+from highwater.kafka.private_copy import kafka_python as kafka_library
 
 CLIENTS = ("kafka-python", "librdkafka", "java")
 PACE_S = 0.005
@@ -61,8 +62,6 @@ def librdkafka(bootstrap: str, topic: str, backoff_ms: str | None = None) -> Non
 
 
 def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> None:
-    from kafka import KafkaProducer
-
     waiting = threading.Semaphore(MOST_WAITING)
 
     def acked(_: Any) -> None:
@@ -74,7 +73,9 @@ def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> N
         say(f"error {error!r}")
 
     settings = {} if backoff_ms is None else {"retry_backoff_ms": int(backoff_ms)}
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all", **settings)
+    producer = kafka_library().KafkaProducer(
+        bootstrap_servers=bootstrap.split(","), acks="all", **settings
+    )
     for number in itertools.count():
         with_room = waiting.acquire(timeout=PACE_S)
         if with_room:

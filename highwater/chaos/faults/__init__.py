@@ -1,2 +1,2 @@
-"""Faults: verbs with targets by role, schedules from a seed or a file, and proof that each had an
-effect."""
+"""The faults of a run: schedules from a seed or a file, the verbs that need its workload, and proof
+that each fault had an effect."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.faults.model import Fault
-from highwater.chaos.faults.stage import Stage
-from highwater.chaos.faults.verbs import VERBS, Done
+from highwater.chaos.faults.workload_verbs import VERBS, ChaosStage
 from highwater.child_processes import StartError
+from highwater.cluster.faults.done import Done
+from highwater.cluster.faults.model import Fault
 from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog
 
@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 
 
 class Engine:
-    def __init__(self, stage: Stage, log: LineLog, progress: Progress) -> None:
+    def __init__(self, stage: ChaosStage, log: LineLog, progress: Progress) -> None:
         self.stage = stage
         self.log = log
         self.progress = progress

@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from highwater.chaos.faults.model import Fault
+from highwater.cluster.faults.model import Fault
 from highwater.cluster.interface import PATIENCE_S
 
 Act = Callable[[random.Random, str], list[Fault]]
 
 
-def _healthy(after_s: float, optional: bool) -> Fault:
+def healthy(after_s: float, optional: bool) -> Fault:
     params = {"until": "healthy", "within": PATIENCE_S}
     return Fault("wait", after=after_s, params=params, optional=optional)
 
@@ -86,9 +86,9 @@ def generate(seed: int, duration_s: float, partitions: list[str]) -> list[Fault]
     acts = list(REQUIRED)
     rng.shuffle(acts)
     acts += [rng.choice(CHANCE) for _ in range(int(duration_s / SHORTEST_ACT_S))]
-    faults = [_healthy(1.5, optional=False)]
+    faults = [healthy(1.5, optional=False)]
     for number, act in enumerate(acts):
         optional = number >= len(REQUIRED)
         faults += [replace(f, optional=optional) for f in act(rng, rng.choice(partitions))]
-        faults.append(_healthy(rng.uniform(0.3, 2.0), optional))
+        faults.append(healthy(rng.uniform(0.3, 2.0), optional))
     return faults

@@ -1,2 +1,2 @@
-"""The witnesses, which watch without taking part: ZooKeeper's znodes, the sizes of logs, the
+"""The witnesses, which watch without taking part: deaths of leaders, the sizes of logs, the
 brokers' disks."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from struct import error as struct_error
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import records
-from highwater.verdict.history import LineLog
+from highwater.verdict.history import LineLog, encode_line
 
 _BATCH_HEADER = 61
 
@@ -110,6 +110,37 @@ def stored_records(folder: Path) -> Iterator[StoredRecord]:
                     header.producer_epoch,
                     header.base_sequence + index if idempotent else -1,
                 )
+
+
+Logs = dict[TopicPartition, dict[int, dict[int, Any]]]
+"""Partition -> broker -> offset -> (leader epoch, value)."""
+EpochFiles = dict[tuple[int, TopicPartition], list[tuple[int, int]]]
+"""(Broker, partition) -> (leader epoch, start offset)."""
+
+
+def copy_records(
+    data_dirs: Mapping[int, list[Path]], topics: Collection[str], folder: Path
+) -> tuple[Logs, EpochFiles]:
+    """Writes every replica's records and epochs to FOLDER/records.jsonl and epochs.jsonl."""
+    logs: Logs = {}
+    files: EpochFiles = {}
+    with (
+        (folder / "records.jsonl").open("wb") as records,
+        (folder / "epochs.jsonl").open("wb") as epochs,
+    ):
+        for number, dirs in data_dirs.items():
+            for tp, path in partition_dirs(dirs):
+                if tp.topic not in topics:
+                    continue
+                place = {"broker": number, "topic": tp.topic, "partition": tp.partition}
+                held = logs.setdefault(tp, {}).setdefault(number, {})
+                for record in stored_records(path):
+                    records.write(encode_line({**place, **asdict(record)}))
+                    held[record.offset] = (record.leader_epoch, record.value)
+                files[number, tp] = epoch_entries(path)
+                for epoch, start in files[number, tp]:
+                    epochs.write(encode_line({**place, "epoch": epoch, "start_offset": start}))
+    return logs, files
 
 
 def _text(data: Any) -> str | None:

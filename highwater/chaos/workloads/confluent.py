@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
@@ -112,7 +112,8 @@ class ConfluentConsumer(TopicsReader):
         consumer.close()
 
 
-def new_consumer(bootstrap: str, name: str) -> confluent_kafka.Consumer:
+def new_consumer(bootstrap: str, name: str, tell_end: bool = False) -> confluent_kafka.Consumer:
+    """`tell_end`: it also tells where a partition ends, which may be behind the last record."""
     return confluent_kafka.Consumer(
         {
             **_common(bootstrap, name),
@@ -121,6 +122,7 @@ def new_consumer(bootstrap: str, name: str) -> confluent_kafka.Consumer:
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 200,
             "isolation.level": "read_uncommitted",
+            "enable.partition.eof": tell_end,
         }
     )
 
@@ -135,7 +137,8 @@ def assign_all(consumer: confluent_kafka.Consumer, reader: Reader, topics: list[
 def poll_once(
     consumer: confluent_kafka.Consumer, reader: Reader, timeout_s: float
 ) -> dict[tuple[str, int], int]:
-    """Polls once into the history; gives the next offset of each partition that had records."""
+    """Polls once into the history; gives the next offset of each partition that had records,
+    or told its end."""
     poll_id = reader.poll_invoke()
     try:
         messages = consumer.consume(500, timeout_s)
@@ -143,11 +146,13 @@ def poll_once(
         reader.poll_end(poll_id, 0, type(error).__name__)
         return {}
     records = [m for m in messages if m.error() is None]
-    errors = [m.error().name() for m in messages if m.error() is not None]
-    ends: dict[tuple[str, int], int] = {}
+    failed = [m for m in messages if m.error() is not None]
+    at_end = [m for m in failed if m.error().code() == KafkaError._PARTITION_EOF]
+    errors = [m.error().name() for m in failed if m not in at_end]
+    ends: dict[tuple[str, int], int] = {(m.topic(), m.partition()): m.offset() for m in at_end}
     for m in records:
         tp = (m.topic(), m.partition())
-        ends[tp] = m.offset() + 1
+        ends[tp] = max(ends.get(tp, 0), m.offset() + 1)
         reader.record(
             poll_id,
             len(records),
@@ -166,7 +171,7 @@ def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> lis
     """Reads every partition from its start to its end; gives the failures in words."""
     name = "final-confluent-kafka"
     reader = Reader(recorder, name, CLIENT)
-    consumer = new_consumer(recorder.spec.bootstrap, name)
+    consumer = new_consumer(recorder.spec.bootstrap, name, tell_end=True)
     deadline = time.monotonic() + timeout_s
     ends: dict[tuple[str, int], int] = {}
     at: dict[tuple[str, int], int] = {}

@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from highwater.kafka.private_copy import use_private_copy
+
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
 NO_OFFSET = -1
 Record = tuple[int, int, str, str | None]
@@ -350,6 +352,7 @@ def main(path: str) -> None:
     diary = Diary(member)
     match member.client:
         case "kafka-python":
+            use_private_copy()
             kafka_python(member, diary)
         case "confluent-kafka":
             confluent(member, diary)

@@ -6,12 +6,12 @@ import re
 import time
 from typing import Any
 
-import kafka
-from kafka.errors import KafkaError
-
 from highwater.chaos.workloads.recorder import Reader, Sender
 from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
+from highwater.kafka.private_copy import kafka_python
 
+kafka = kafka_python()
+KafkaError = kafka.errors.KafkaError
 CLIENT = "kafka-python"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,23 +22,29 @@ class Topic:
     expect_loss: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """The settings of the workload's process (a JSON file on its command line)."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommonSpec:
+    """The settings of every process that records (a JSON file on its command line)."""
 
     run: str
     seed: int
     bootstrap: str
     history: str
+    value_bytes: int = 120
+    max_outstanding: int = 200
+    delivery_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spec(CommonSpec):
+    """The settings of a chaos run's workload."""
+
     safe: Topic
     lossy: Topic
     rate: float = 100.0
     """Records a second for each producer of the safe topic."""
-    value_bytes: int = 120
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
-    max_outstanding: int = 200
-    delivery_timeout_s: float = 30.0
     transactions: bool = False
     """Tellers, a copier, and readers under read_committed (`transactional`)."""
 
@@ -55,9 +62,12 @@ class Counts:
 class Recorder:
     """The history's front for all clients of the process; thread-safe."""
 
-    def __init__(self, spec: Spec, writer: HistoryWriter) -> None:
+    def __init__(
+        self, spec: CommonSpec, writer: HistoryWriter, topics: Iterable[Topic] = ()
+    ) -> None:
         self.spec = spec
         self.writer = writer
+        self.expect_loss = {topic.name: topic.expect_loss for topic in topics}
         self.counts = Counts()
         self.phase = "run"
         self._lock = threading.Lock()
@@ -160,9 +170,7 @@ class Reader:
         self.recorder = recorder
         self.process = process
         self.client = client
-        self._expect_loss = {
-            t.name: t.expect_loss for t in (recorder.spec.safe, recorder.spec.lossy)
-        }
+        self._expect_loss = recorder.expect_loss
 
     def _write(self, f: str, type_: str, **fields: Any) -> None:
         self.recorder.writer.write(

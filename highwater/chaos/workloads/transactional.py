@@ -3,7 +3,7 @@
 * A **teller** has a transactional id.  Each of its transactions moves an amount from one account (a
   partition of `bank`) to the other, and is committed, aborted, or left alone.  Now and then
   another instance takes over the transactional id while the first one goes on, not knowing: its
-  later actions must have no effect (T4).
+  later actions must have no effect (T4).  Its transactions read the bank as well (T9).
 * The **copier** reads `copy-in` and writes each value to `copy-out`, in transactions with its
   offsets.  It crashes now and then, and begins again from the committed offsets (T5).
 
@@ -23,11 +23,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from highwater.chaos.workloads.confluent import CLIENT, _common
-from highwater.chaos.workloads.recorder import Recorder, Sender, Topic
+from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import INFO, INVOKE, OK
 
 BANK, COPY_IN, COPY_OUT = "bank", "copy-in", "copy-out"
+COMMITTED = "read_committed"
 TELLERS = 2
 TIMEOUT_MS = 10_000
 """transaction.timeout.ms: an abandoned transaction is aborted by then."""
@@ -155,6 +156,39 @@ class Instance:
         self.sender.abandon()
 
 
+class Ledger:
+    """A teller's own reading of the bank under read_committed, from the beginning on."""
+
+    def __init__(self, recorder: Recorder, process: str, topic: Topic) -> None:
+        self._reader = Reader(recorder, process, CLIENT)
+        self._consumer = Consumer(
+            {
+                **_common(recorder.spec.bootstrap, process),
+                "group.id": process,  # joined by none: partitions are assigned here
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": COMMITTED,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic.name, p, 0) for p in range(topic.partitions)])
+        for partition in range(topic.partitions):
+            self._reader.assign(topic.name, partition, 0)
+
+    def read(self, txn: str) -> None:
+        """Writes down, as read in this transaction, what is there without waiting."""
+        poll_id = self._reader.poll_invoke()
+        messages = [m for m in self._consumer.consume(100, 0.0) if m.error() is None]
+        for m in messages:
+            place = (str(m.topic()), m.partition() or 0, m.offset() or 0)
+            found = (*place, m.key(), m.value())
+            self._reader.record(poll_id, len(messages), *found, txn=txn, isolation=COMMITTED)
+        self._reader.poll_end(poll_id, len(messages))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 class Teller(Client):
     """One transactional id, and one instance after the other under it."""
 
@@ -165,6 +199,7 @@ class Teller(Client):
         self.random = random.Random(f"{recorder.spec.seed} {self.name}")
 
     def work(self) -> None:
+        ledger = Ledger(self.recorder, f"{self.name}-ledger", self.topic)
         zombies: list[threading.Thread] = []
         number = 0
         while not self.stopping.is_set():
@@ -172,7 +207,7 @@ class Teller(Client):
             number += 1
             try:
                 instance.init()
-                self._transactions(instance, self.random.randint(2, 10), HIJACKED_AFTER_S)
+                self._transactions(instance, self.random.randint(2, 10), HIJACKED_AFTER_S, ledger)
             except (Ended, KafkaException):
                 instance.close()
                 continue
@@ -180,6 +215,7 @@ class Teller(Client):
             zombie = threading.Thread(target=self._zombie, args=(instance,), daemon=True)
             zombie.start()
             zombies.append(zombie)
+        ledger.close()
         deadline = time.monotonic() + GIVE_UP_S + CALL_S
         for zombie in zombies:
             zombie.join(max(0.1, deadline - time.monotonic()))
@@ -191,21 +227,27 @@ class Teller(Client):
             pass
         instance.close()
 
-    def _transactions(self, instance: Instance, most: int, seconds: float) -> None:
+    def _transactions(
+        self, instance: Instance, most: int, seconds: float, ledger: Ledger | None = None
+    ) -> None:
         chance = random.Random(f"{self.recorder.spec.seed} {instance.process}")
         ends = time.monotonic() + seconds
         for _ in range(most):
             if self.stopping.is_set() or time.monotonic() > ends:
                 return
-            instance.transact(lambda: self._transfer(instance, chance))
+            instance.transact(lambda: self._transfer(instance, chance, ledger))
             time.sleep(chance.uniform(0, 2 * PAUSE_S))
 
-    def _transfer(self, instance: Instance, chance: random.Random) -> bool:
+    def _transfer(self, instance: Instance, chance: random.Random, ledger: Ledger | None) -> bool:
+        if ledger is not None:
+            ledger.read(instance.txn)
         accounts = chance.sample(range(self.topic.partitions), 2)
         amount = chance.randint(1, 100)
         instance.send(self.topic, accounts[0], amount=-amount)
         if chance.random() < 0.2:
             time.sleep(chance.uniform(0, 0.5))
+        if ledger is not None:
+            ledger.read(instance.txn)
         instance.send(self.topic, accounts[1], amount=amount)
         choice = chance.random()
         if choice < 0.03:
@@ -251,7 +293,7 @@ class Copier(Client):
                 "group.id": self.id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
+                "isolation.level": COMMITTED,
                 "fetch.wait.max.ms": 100,
             }
         )

@@ -29,6 +29,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from highwater.chaos.workloads.kinds import new_consumer, new_producer
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
 from highwater.chaos.workloads.workload_client import Client
@@ -48,32 +49,24 @@ class Workload:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.writer = HistoryWriter(Path(spec.history), run=spec.run, seed=spec.seed)
-        self.recorder = Recorder(spec, self.writer)
         self.topics = [spec.safe, spec.lossy]
+        self.recorder = Recorder(spec, self.writer, self.topics)
         self.lossy_pace = Pace(TRICKLE)
-        self.producers: list[Client] = [self._producer(kind) for kind in spec.producers]
+        self.producers: list[Client] = [
+            new_producer(kind, self.recorder, spec.safe, Pace(spec.rate), f"producer-{kind}")
+            for kind in spec.producers
+        ]
         self.producers.append(self._lossy())
-        self.consumers: list[Client] = [self._consumer(kind) for kind in spec.consumers]
+        self.consumers: list[Client] = [
+            new_consumer(kind, self.recorder, self.topics, f"consumer-{kind}")
+            for kind in spec.consumers
+        ]
         self.tellers: list[Client] = []
         self.copiers: list[Client] = []
         self.transactional: list[Topic] = []
         if spec.transactions:
             self._transactions()
         self._out = threading.Lock()
-
-    def _producer(self, kind: str) -> Client:
-        name, pace = f"producer-{kind}", Pace(self.spec.rate)
-        if kind == "kafka-python":
-            from highwater.chaos.workloads.kafka_python import KafkaPythonProducer
-
-            return KafkaPythonProducer(self.recorder, self.spec.safe, pace, name)
-        if kind == "highwater":
-            from highwater.chaos.workloads.native import NativeProducer
-
-            return NativeProducer(self.recorder, self.spec.safe, pace, name)
-        from highwater.chaos.workloads.confluent import ConfluentProducer
-
-        return ConfluentProducer(self.recorder, self.spec.safe, pace, acks=-1, name=name)
 
     def _lossy(self) -> Client:
         from highwater.chaos.workloads.confluent import ConfluentProducer
@@ -82,20 +75,6 @@ class Workload:
         return ConfluentProducer(
             self.recorder, self.spec.lossy, pace, acks=1, name="producer-acks1"
         )
-
-    def _consumer(self, kind: str) -> Client:
-        name = f"consumer-{kind}"
-        if kind == "kafka-python":
-            from highwater.chaos.workloads.kafka_python import KafkaPythonConsumer
-
-            return KafkaPythonConsumer(self.recorder, self.topics, name)
-        if kind == "highwater":
-            from highwater.chaos.workloads.native import NativeConsumer
-
-            return NativeConsumer(self.recorder, self.topics, name)
-        from highwater.chaos.workloads.confluent import ConfluentConsumer
-
-        return ConfluentConsumer(self.recorder, self.topics, name)
 
     def _transactions(self) -> None:
         from highwater.chaos.workloads import transactional as t

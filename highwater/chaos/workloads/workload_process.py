@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.workloads.recorder import Spec
+from highwater.chaos.workloads.recorder import CommonSpec
 from highwater.child_processes import Pid
 
 
@@ -23,8 +23,13 @@ class WorkloadDied(Exception):
 
 class Workload:
     def __init__(
-        self, spec: Spec, folder: Path, on_stats: Callable[[dict[str, Any]], None]
+        self,
+        spec: CommonSpec,
+        folder: Path,
+        on_stats: Callable[[dict[str, Any]], None] = lambda stats: None,
+        program: str = "worker",
     ) -> None:
+        """`program`: worker or history_worker, the modules beside this one."""
         self.spec = spec
         self.stats: dict[str, Any] = {}
         self._on_stats = on_stats
@@ -33,7 +38,7 @@ class Workload:
         spec_path.write_text(json.dumps(asdict(spec), indent=1))
         with self._output.open("wb") as sink:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-m", "highwater.chaos.workloads.worker", str(spec_path)],
+                [sys.executable, "-I", "-m", f"{__package__}.{program}", str(spec_path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,

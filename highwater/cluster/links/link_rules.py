@@ -10,7 +10,8 @@ while both directions are open, because the kernel's handshake needs both.
 A *rule* waits for messages in one direction: requests or answers of one API (or of one ZooKeeper
 operation, optionally on paths that match).  `hold` stops the first such message, and with it
 everything behind it on that connection (a pipe never reorders), until `release`.  `drop` swallows
-the message, and for ZooKeeper the connection with it.  The effects of a rule are counted, because a
+the message, and for ZooKeeper the connection with it.  A *slowness* delays whatever goes in a
+direction, and `reset` ends the connections between two members.  All effects are counted, because a
 fault without a visible effect voids the run.
 """
 
@@ -18,10 +19,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
 import trio
+
+from highwater.cluster.links.slowness import Slowness
 
 ANY = "*"
 CLIENTS = "clients"
@@ -87,11 +92,21 @@ class Rule:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """One that goes through a proxy."""
+
+    source: str
+    target: str
+    reset: Callable[[], None]
+
+
 class Links:
     """The state of all links of one cluster, obeyed by the proxies."""
 
     def __init__(self) -> None:
-        self._cut: set[tuple[str, str]] = set()
+        self._cut: Counter[tuple[str, str]] = Counter()
+        """Directions, each as often as it was cut: two faults may cut the same one."""
         self._changed = trio.Event()
         self.rules: list[Rule] = []
         self.stopped: Counter[tuple[str, str]] = Counter()
@@ -101,19 +116,29 @@ class Links:
         self.passed: Counter[tuple[str, str]] = Counter()
         """The number of messages passed, by (source, target)."""
         self.connections: Counter[tuple[str, str]] = Counter()
+        self.live: set[Connection] = set()
+        self._slow: dict[tuple[str, str], list[Slowness]] = {}
 
     def _change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     def cut(self, source: str, target: str) -> None:
-        self._cut.add((source, target))
+        self._cut[source, target] += 1
         self._change()
 
     def heal(self, source: str = ANY, target: str = ANY) -> None:
-        self._cut = {
-            (s, t) for s, t in self._cut if not (source in (ANY, s) and target in (ANY, t))
-        }
+        """Opens these directions, however often they were cut."""
+        for way in self.cuts:
+            if source in (ANY, way[0]) and target in (ANY, way[1]):
+                del self._cut[way]
+        self._change()
+
+    def take_back(self, source: str, target: str) -> None:
+        """Undoes one `cut`; the direction stays closed where another one cut it, too."""
+        self._cut[source, target] -= 1
+        if self._cut[source, target] <= 0:
+            del self._cut[source, target]
         self._change()
 
     @property
@@ -129,6 +154,37 @@ class Links:
             self.stopped[direction] += 1
         while any(d in self._cut for d in directions):
             await self._changed.wait()
+
+    def slow(self, slowness: Slowness, *directions: tuple[str, str]) -> None:
+        for direction in directions:
+            self._slow.setdefault(direction, []).append(slowness)
+
+    def quicken(self, slowness: Slowness) -> None:
+        """Undoes a `slow`."""
+        slowness.over.set()
+        for direction, slow in list(self._slow.items()):
+            self._slow[direction] = [one for one in slow if one is not slowness]
+
+    def slowness(self, direction: tuple[str, str]) -> list[Slowness]:
+        return self._slow.get(direction, [])
+
+    def is_slowed_by(self, slowness: Slowness) -> bool:
+        return any(slowness in slow for slow in self._slow.values())
+
+    @contextmanager
+    def carrying(self, connection: Connection) -> Iterator[None]:
+        self.live.add(connection)
+        try:
+            yield
+        finally:
+            self.live.discard(connection)
+
+    def reset(self, *pairs: tuple[str, str]) -> int:
+        """Resets each connection from the first member of a pair to the second; gives how many."""
+        chosen = [c for c in self.live if (c.source, c.target) in pairs]
+        for connection in chosen:
+            connection.reset()
+        return len(chosen)
 
     def add(self, rule: Rule) -> Rule:
         self.rules.append(rule)
@@ -150,6 +206,8 @@ class Links:
     def heal_all(self) -> None:
         for rule in list(self.rules):
             self.release(rule)
+        for one in {one for slow in self._slow.values() for one in slow}:
+            self.quicken(one)
         self.heal()
 
     def answered(self, error: int) -> int:

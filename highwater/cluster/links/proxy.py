@@ -8,10 +8,10 @@ that Kafka's controller uses).  All others are "clients".  So the proxy reads th
 it connects onward.
 
 A connection has two pipes.  A pipe examines at most the first 64 KiB of a frame, decides (pass,
-hold, drop), waits while its direction is cut, and passes the bytes on.  A held request to ZooKeeper
-lets pings pass, because otherwise the fault would be the end of the session.  An answer is matched
-to its request by the correlation id.  Where the far side refuses the connection, the near one is
-reset, as if it had been refused.
+hold, drop), waits while its direction is cut, and passes the bytes on by a `Lane`, at once or
+slowly.  A held request to ZooKeeper lets pings pass, because otherwise the fault would be the end
+of the session.  An answer is matched to its request by the correlation id.  Where the far side
+refuses the connection, the near one is reset, as if it had been refused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from highwater.cluster.links.link_rules import (
     CLIENTS,
     ZOOKEEPER,
     Action,
+    Connection,
     Links,
     Message,
     Rule,
     Side,
     broker,
 )
+from highwater.cluster.links.slowness import Lane
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_response
 from highwater.kafka.wire.header import (
     BadHeader,
@@ -77,6 +79,7 @@ class _Session:
     target: str
     near: trio.SocketStream
     far: trio.SocketStream
+    links: Links
     asked: deque[tuple[int, int, int]] = field(default_factory=deque)
     """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
     zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -85,16 +88,27 @@ class _Session:
     waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
     """ZooKeeper: a held request and the later ones; only pings overtake them."""
     waiting_changed: trio.Event = field(default_factory=trio.Event)
-    _locks: dict[Side, trio.Lock] = field(
-        default_factory=lambda: {side: trio.Lock() for side in Side}
-    )
+    lanes: dict[Side, Lane] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lanes = {side: self._lane(side) for side in Side}
+
+    def _lane(self, side: Side) -> Lane:
+        way, onward = (self.source, self.target), self.far
+        if side is Side.RESPONSE:
+            way, onward = way[::-1], self.near
+        lock = trio.Lock()
+
+        async def send(piece: bytes) -> None:
+            await self.links.wait_open(way)
+            async with lock:
+                await onward.send_all(piece)
+
+        return Lane(lambda: self.links.slowness(way), send)
 
     def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
         self.waiting.append((rule, frame))
         self.waiting_changed.set()
-
-    def sending(self, side: Side) -> trio.Lock:
-        return self._locks[side]
 
 
 class _Frames:
@@ -192,16 +206,24 @@ class Proxy:
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
         far = await trio.open_tcp_stream("127.0.0.1", self.target_port)
-        async with far:
-            session = _Session(source, target, near, far)
-            async with trio.open_nursery() as nursery:
+        session = _Session(source, target, near, far, self.links)
+        scope = trio.CancelScope()
+
+        def reset() -> None:
+            _reset(far)
+            scope.cancel()
+
+        with self.links.carrying(Connection(source, target, reset)), scope:
+            async with far, trio.open_nursery() as nursery:
+                for lane in session.lanes.values():
+                    nursery.start_soon(self._until_end, nursery, lane.run)
                 nursery.start_soon(self._until_end, nursery, self._requests, session, frames, first)
                 nursery.start_soon(self._until_end, nursery, self._answers, session)
                 if self.zookeeper:
                     nursery.start_soon(self._until_end, nursery, self._held_requests, session)
-            for rule, _ in session.waiting:
-                if rule is not None:
-                    rule.lost += 1
+        for rule, _ in session.waiting:
+            if rule is not None:
+                rule.lost += 1
 
     async def _until_end(
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
@@ -220,13 +242,15 @@ class Proxy:
             first = None
             head, size = got
             message = self._request(session, head, size)
-            await self._pass(session, frames, head, message, session.far, Side.REQUEST)
+            await self._pass(session, frames, head, message, Side.REQUEST)
+        await session.lanes[Side.REQUEST].drained()
 
     async def _answers(self, session: _Session) -> None:
         frames = _Frames(session.far)
         while (got := await frames.head()) is not None:
             message = self._answer(session, *got)
-            await self._pass(session, frames, got[0], message, session.near, Side.RESPONSE)
+            await self._pass(session, frames, got[0], message, Side.RESPONSE)
+        await session.lanes[Side.RESPONSE].drained()
 
     async def _pass(
         self,
@@ -234,7 +258,6 @@ class Proxy:
         frames: _Frames,
         head: bytes,
         message: Message | None,
-        onward: trio.SocketStream,
         side: Side,
     ) -> None:
         """Passes one frame through rules and cuts."""
@@ -258,9 +281,7 @@ class Proxy:
             self.links.passed[way] += 1
             piece = head
             while piece:
-                await self.links.wait_open(way)
-                async with session.sending(side):
-                    await onward.send_all(piece)
+                await session.lanes[side].pass_on(piece)
                 piece = await frames.body()
         except BaseException:
             if rule is not None:
@@ -280,9 +301,7 @@ class Proxy:
                     await rule.released.wait()
                     if rule.action is Action.DROP:
                         raise Ended  # the held request must never arrive
-                await self.links.wait_open((session.source, session.target))
-                async with session.sending(Side.REQUEST):
-                    await session.far.send_all(frame)
+                await session.lanes[Side.REQUEST].pass_on(frame)
                 session.waiting.popleft()
                 if rule is not None:
                     rule.arrived += 1

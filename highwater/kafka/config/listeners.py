@@ -137,7 +137,6 @@ def _endpoints(name: str, text: str, protocols: Mapping[str, str]) -> tuple[Endp
     if not found:
         raise ListenerError(name, text, "no listener is named", "name one at least")
     _distinct_names(name, text, found)
-    _only_plaintext(name, text, found)
     return tuple(found)
 
 
@@ -163,16 +162,6 @@ def _distinct_ports(name: str, text: str, endpoints: Sequence[Endpoint]) -> None
             continue
         problem = f"port {port} is used by {' and '.join(e.listener for e in users)}"
         raise ListenerError(name, text, problem, "give each listener a port of its own")
-
-
-def _only_plaintext(name: str, text: str, endpoints: Sequence[Endpoint]) -> None:
-    for endpoint in endpoints:
-        if endpoint.security_protocol != "PLAINTEXT":
-            problem = (
-                f"{endpoint.listener} uses {endpoint.security_protocol}, which is not built yet"
-            )
-            remedy = f"map {endpoint.listener} to PLAINTEXT in listener.security.protocol.map"
-            raise ListenerError(name, text, problem, remedy)
 
 
 def _known(name: str, value: str, protocols: Mapping[str, str]) -> str:

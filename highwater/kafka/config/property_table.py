@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from highwater.kafka.config import Config
 from highwater.kafka.config.property_row import Property, State, Update, Value, row_of, text_of
+from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.topic_rows import TOPICS_OWN
 from highwater.kafka.config.unbuilt_rows import REFUSED, WITHOUT_EFFECT
 
@@ -40,7 +41,7 @@ ALIASES: Mapping[str, str] = {name: row.name for row in KEPT.values() for name i
 """From another name of a property to the name that takes precedence."""
 
 BROKER: Mapping[str, Property] = {
-    row.name: row for row in (*KEPT.values(), *_aliases(), *REFUSED, *WITHOUT_EFFECT)
+    row.name: row for row in (*KEPT.values(), *_aliases(), *SECURITY, *REFUSED, *WITHOUT_EFFECT)
 }
 
 DYNAMIC: Mapping[str, Property] = {

@@ -16,7 +16,8 @@ from typing import Any
 from highwater.kafka.config import Config
 from highwater.kafka.config.checks import ConfigError, check, parse_value
 from highwater.kafka.config.property_table import ALIASES, BROKER, without_effect
-from highwater.kafka.config.unserved import refused, unserved
+from highwater.kafka.config.unknown import unknown_properties
+from highwater.kafka.config.unserved import of_listener, refused
 
 NOT_PROPERTIES = frozenset(
     f"KAFKA_{name}"
@@ -210,18 +211,17 @@ def _listeners_from_advertised(advertised: str) -> str:
 
 
 def _build(merged: Mapping[str, str], given: Mapping[str, str], warnings: list[str]) -> Loaded:
+    warnings = [*warnings, *unknown_properties(merged)]
     unserved_lines = refused(merged)
     lines = list(unserved_lines.values())
     values: dict[str, Any] = {}
     for name, text in merged.items():
-        row = BROKER.get(name)
+        row = BROKER.get(name) or of_listener(name)
         if row is None:
-            if unserved(name) is None:
-                warnings.append(f"{name}: unknown property, ignored")
             continue
         if name in unserved_lines or (not text.strip() and row.default is None):
             continue
-        kept = BROKER[ALIASES.get(name, name)]
+        kept = BROKER[ALIASES[name]] if name in ALIASES else row
         if kept.name != name and kept.name in merged:
             continue
         try:

@@ -10,49 +10,32 @@ from highwater.kafka.config.property_row import HOUR_MS, LONG_MAX, Kind, Propert
 
 _UNITS = {"minutes": 60_000, "hours": HOUR_MS}
 RETENTION_MS = Property(
-    name="retention.ms",
-    kind=Kind.LONG,
-    default=168 * HOUR_MS,
-    at_least=-1,
+    name="retention.ms", kind=Kind.LONG, default=168 * HOUR_MS, at_least=-1,
     synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    attribute="retention_ms",
-    read_by="highwater.broker.log.retention",
+    attribute="retention_ms", read_by="highwater.broker.log.retention",
     test="test_log::test_retention_by_size_and_time",
     doc="How many milliseconds records are kept; -1 for ever.",
-)
+)  # fmt: skip
 SEGMENT_MS = Property(
-    name="segment.ms",
-    kind=Kind.LONG,
-    default=168 * HOUR_MS,
-    at_least=1,
-    synonyms=("log.roll.ms", "log.roll.hours"),
-    attribute="segment_ms",
-    read_by="highwater.broker.log.log_config",
-    test="test_log::test_rolling_by_size_and_time",
+    name="segment.ms", kind=Kind.LONG, default=168 * HOUR_MS, at_least=1,
+    synonyms=("log.roll.ms", "log.roll.hours"), attribute="segment_ms",
+    read_by="highwater.broker.log.log_config", test="test_log::test_rolling_by_size_and_time",
     doc="After how many milliseconds a new segment begins.",
-)
+)  # fmt: skip
 SEGMENT_JITTER_MS = Property(
-    name="segment.jitter.ms",
-    kind=Kind.LONG,
-    default=0,
-    at_least=0,
-    synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    attribute="segment_jitter_ms",
+    name="segment.jitter.ms", kind=Kind.LONG, default=0, at_least=0,
+    synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"), attribute="segment_jitter_ms",
     read_by="highwater.broker.log.log_config",
     test="test_segment_room::test_a_segment_is_rolled_sooner_by_its_jitter",
     doc="How many milliseconds at most are taken off segment.ms at random.",
-)
+)  # fmt: skip
 FLUSH_MS = Property(
-    name="flush.ms",
-    kind=Kind.LONG,
-    default=LONG_MAX,
-    at_least=0,
-    synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    attribute="flush_ms",
+    name="flush.ms", kind=Kind.LONG, default=LONG_MAX, at_least=0,
+    synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), attribute="flush_ms",
     read_by="highwater.broker.log.log_manager",
     test="test_manager_times::test_a_topics_own_flush_ms_holds_for_it_alone",
     doc="After how many milliseconds records are flushed to disk.",
-)
+)  # fmt: skip
 _PAIRS = re.compile(r"\*|([0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?")
 
 

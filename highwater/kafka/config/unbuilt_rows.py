@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from highwater.kafka.config.log_rows import TIERED
 from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, State, rows
 
-AUTHORIZATION = "authorization is not built yet, so that every client could do everything"
-TLS = "TLS is not built yet"
-SASL = "SASL is not built yet"
+PRINCIPALS = "principals are made by the rules of the protocol, not by Java classes"
+TLS = "TLS is OpenSSL's here, with its own ciphers and without Java's providers and engines"
+SASL = "SASL is PLAIN and SCRAM here, without Kerberos, OAuth and Java classes"
 TOKENS = "delegation tokens are not built yet"
 PASSWORDS = "the encoding of dynamic passwords is not built yet"
 ZOOKEEPER_TLS = "TLS towards ZooKeeper is not built yet"
@@ -36,7 +36,6 @@ THREADS = "there are no such threads; the work is done by tasks and one pool of 
 PURGATORY = "finished operations leave the purgatory at once"
 LOADING = "a coordinator reads its log in pieces of one size"
 SOCKETS = "the system sizes the buffers of sockets, and requests have their own time-outs"
-AUTHENTICATION = "no connection is authenticated"
 ZOOKEEPER_REQUESTS = "the ZooKeeper client sends each request at once"
 
 FAMILIES: Mapping[str, str] = {
@@ -45,7 +44,6 @@ FAMILIES: Mapping[str, str] = {
     "delegation.token.": TOKENS,
     "password.encoder.": PASSWORDS,
     "zookeeper.ssl.": ZOOKEEPER_TLS,
-    "super.users": AUTHORIZATION,
 }
 """By prefix: every name with it needs the same missing part, an engine's or a login's own too."""
 
@@ -57,34 +55,17 @@ REFUSED: Sequence[Property] = (
         ("ssl.allow.dn.changes", Kind.BOOLEAN, False),
         ("ssl.allow.san.changes", Kind.BOOLEAN, False),
         ("ssl.cipher.suites", Kind.LIST, ""),
-        ("ssl.client.auth", Kind.STRING, "none"),
-        ("ssl.enabled.protocols", Kind.LIST, "TLSv1.2,TLSv1.3"),
-        ("ssl.endpoint.identification.algorithm", Kind.STRING, "https"),
         ("ssl.engine.factory.class", Kind.CLASS, None),
-        ("ssl.key.password", Kind.PASSWORD, None),
         ("ssl.keymanager.algorithm", Kind.STRING, "SunX509"),
-        ("ssl.keystore.certificate.chain", Kind.PASSWORD, None),
-        ("ssl.keystore.key", Kind.PASSWORD, None),
-        ("ssl.keystore.location", Kind.STRING, None),
-        ("ssl.keystore.password", Kind.PASSWORD, None),
-        ("ssl.keystore.type", Kind.STRING, "JKS"),
-        ("ssl.principal.mapping.rules", Kind.STRING, "DEFAULT"),
         ("ssl.protocol", Kind.STRING, "TLSv1.3"),
         ("ssl.provider", Kind.STRING, None),
         ("ssl.secure.random.implementation", Kind.STRING, None),
         ("ssl.trustmanager.algorithm", Kind.STRING, "PKIX"),
-        ("ssl.truststore.certificates", Kind.PASSWORD, None),
-        ("ssl.truststore.location", Kind.STRING, None),
-        ("ssl.truststore.password", Kind.PASSWORD, None),
-        ("ssl.truststore.type", Kind.STRING, "JKS"),
     ),
     *rows(
         State.REFUSED,
         SASL,
-        ("connections.max.reauth.ms", Kind.LONG, 0),
         ("sasl.client.callback.handler.class", Kind.CLASS, None),
-        ("sasl.enabled.mechanisms", Kind.LIST, "GSSAPI"),
-        ("sasl.jaas.config", Kind.PASSWORD, None),
         ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit"),
         ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000),
         ("sasl.kerberos.principal.to.local.rules", Kind.LIST, "DEFAULT"),
@@ -102,7 +83,6 @@ REFUSED: Sequence[Property] = (
         ("sasl.login.retry.backoff.max.ms", Kind.LONG, 10000),
         ("sasl.login.retry.backoff.ms", Kind.LONG, 100),
         ("sasl.mechanism.controller.protocol", Kind.STRING, "GSSAPI"),
-        ("sasl.mechanism.inter.broker.protocol", Kind.STRING, "GSSAPI"),
         ("sasl.oauthbearer.clock.skew.seconds", Kind.INT, 30),
         ("sasl.oauthbearer.expected.audience", Kind.LIST, None),
         ("sasl.oauthbearer.expected.issuer", Kind.STRING, None),
@@ -114,7 +94,6 @@ REFUSED: Sequence[Property] = (
         ("sasl.oauthbearer.sub.claim.name", Kind.STRING, "sub"),
         ("sasl.oauthbearer.token.endpoint.url", Kind.STRING, None),
         ("sasl.server.callback.handler.class", Kind.CLASS, None),
-        ("sasl.server.max.receive.size", Kind.INT, 524288),
     ),
     *rows(
         State.REFUSED,
@@ -160,8 +139,7 @@ REFUSED: Sequence[Property] = (
     ),
     *rows(
         State.REFUSED,
-        AUTHORIZATION,
-        ("authorizer.class.name", Kind.STRING, ""),
+        PRINCIPALS,
         (
             "principal.builder.class",
             Kind.CLASS,
@@ -358,11 +336,6 @@ WITHOUT_EFFECT: Sequence[Property] = (
         ("socket.connection.setup.timeout.ms", Kind.LONG, 10000),
         ("socket.receive.buffer.bytes", Kind.INT, 102400),
         ("socket.send.buffer.bytes", Kind.INT, 102400),
-    ),
-    *rows(
-        State.WITHOUT_EFFECT,
-        AUTHENTICATION,
-        ("connection.failed.authentication.delay.ms", Kind.INT, 100),
     ),
     *rows(
         State.WITHOUT_EFFECT,

@@ -1,4 +1,4 @@
-"""Properties that ask for what is not built: security, the migration to KRaft, tiered storage.
+"""Properties that ask for what is not built: Java classes, the migration to KRaft, tiered storage.
 
 Each is accepted only with Kafka's default; any other value stops the start, and none can be set
 while a broker runs (`unbuilt_rows` has them).  This holds for a listener's own form, too
@@ -7,13 +7,15 @@ while a broker runs (`unbuilt_rows` has them).  This holds for a listener's own 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from highwater.kafka.config.checks import HIDDEN, complaint
-from highwater.kafka.config.property_row import State, text_of
+from highwater.kafka.config.property_row import Property, State, text_of
 from highwater.kafka.config.property_table import BROKER
+from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.unbuilt_rows import FAMILIES
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?P<rest>.+)")
@@ -35,13 +37,27 @@ class Unserved:
         return value in row.choices or _same(value, text_of(row.default))
 
 
+def of_listener(name: str) -> Property | None:
+    """The row of a listener's own form of a security property that is built, under that name."""
+    found = _OF_LISTENER.fullmatch(name)
+    base = _base(name)
+    if found is None or all(row.name != base for row in SECURITY):
+        return None
+    return dataclasses.replace(BROKER[base], name=name)
+
+
+def _base(name: str) -> str:
+    """The property's name without listener or mechanism."""
+    if not (of_listener := _OF_LISTENER.fullmatch(name)):
+        return name
+    base = of_listener["rest"]
+    of_mechanism = _OF_MECHANISM.fullmatch(base)
+    return of_mechanism["base"] if of_mechanism else base
+
+
 def unserved(name: str) -> Unserved | None:
     """The property of that name, if it needs what is not built."""
-    base = name
-    if of_listener := _OF_LISTENER.fullmatch(name):
-        base = of_listener["rest"]
-        if of_mechanism := _OF_MECHANISM.fullmatch(base):
-            base = of_mechanism["base"]
+    base = _base(name)
     row = BROKER.get(base)
     if row is not None:
         return Unserved(base, row.reason) if row.state is State.REFUSED else None
@@ -56,7 +72,7 @@ def refused(properties: Mapping[str, str]) -> dict[str, str]:
         found = unserved(name)
         if found is not None and not found.accepts(value.strip()):
             # the value of any other name may be a secret
-            shown = value if found.base in BROKER or found.base == "super.users" else HIDDEN
+            shown = value if found.base in BROKER else HIDDEN
             lines[name] = complaint(name, shown, found.problem, "remove it")
     return lines
 

@@ -19,18 +19,6 @@ from typing import Any
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.header import APIS, CONTROLLED_SHUTDOWN, api_name, is_flexible
 
-__all__ = [
-    "BadMessage",
-    "UnknownApi",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "is_flexible",
-    "request_class",
-    "response_class",
-]
-
 Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
 

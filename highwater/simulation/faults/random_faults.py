@@ -14,13 +14,12 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from highwater.kafka.types import TopicPartition
-from highwater.simulation.faults.staged_faults import NothingToBreak, StagedFaults
+from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.workloads.full_channel import FullChannel
 from highwater.simulation.workloads.plain_client import SimClient
 
@@ -30,50 +29,16 @@ if TYPE_CHECKING:
     from highwater.world.sim import Host
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One entry of the schedule."""
-
-    at: float
-    kind: str
-    target: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.at:.1f} s: {self.kind} of {self.target} for {self.seconds:.1f} s"
-
-
 TARGETS = ("leader", "leader", "controller", "any")
 
 WEIGHTS = {
-    "kill": 4,
-    "bounce": 3,
-    "stop": 2,
-    "pause": 3,
-    "partition": 3,
-    "one way": 3,
-    "isolate": 2,
-    "cut from zookeeper": 2,
-    "expire session": 2,
-    "drop zookeeper connections": 1,
-    "slow zookeeper": 1,
-    "reset connections": 2,
-    "slow links": 1,
-    "swap leader": 3,
-    "reassign": 2,
-    "jump clock": 1,
-    "kill all": 1,
-    "power loss": 2,
-    "hold": 4,
-    "stale request": 2,
-    "there and back": 3,
-    "zombie controller": 2,
-    "late write": 3,
-    "reset clients": 2,
-    "full disk": 1,
-    "failing disk": 1,
-    "full channel": 2,
-}
+    "kill": 4, "bounce": 3, "stop": 2, "pause": 3, "partition": 3, "one way": 3, "isolate": 2,
+    "cut from zookeeper": 2, "expire session": 2, "drop zookeeper connections": 1,
+    "slow zookeeper": 1, "reset connections": 2, "slow links": 1, "swap leader": 3, "reassign": 2,
+    "jump clock": 1, "kill all": 1, "power loss": 2, "hold": 4, "stale request": 2,
+    "there and back": 3, "zombie controller": 2, "late write": 3, "reset clients": 2,
+    "full disk": 1, "failing disk": 1, "full channel": 2,
+}  # fmt: skip
 CARELESS_ONE_IN = 8
 """In one of so many seeds power is lost at any time, on several brokers at once.  Loss is then
 expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
@@ -129,35 +94,21 @@ class Faults:
         self.late_requests = self._staged.late_requests
         self._channel = FullChannel(cluster, tps[0].topic)
         self._verbs: dict[str, Callable[[Fault, BrokerNode], Awaitable[None]]] = {
-            "kill": self._kill,
-            "bounce": self._bounce,
-            "stop": self._stop,
-            "pause": self._pause,
-            "partition": self._partition,
-            "one way": self._one_way,
-            "isolate": self._isolate,
-            "cut from zookeeper": self._cut_zookeeper,
-            "expire session": self._expire,
+            "kill": self._kill, "bounce": self._bounce, "stop": self._stop, "pause": self._pause,
+            "partition": self._partition, "one way": self._one_way, "isolate": self._isolate,
+            "cut from zookeeper": self._cut_zookeeper, "expire session": self._expire,
             "drop zookeeper connections": self._drop_zookeeper,
-            "slow zookeeper": self._slow_zookeeper,
-            "reset connections": self._reset,
-            "slow links": self._slow_links,
-            "swap leader": self._swap,
-            "reassign": self._reassign,
-            "jump clock": self._jump_clock,
-            "kill all": self._kill_all,
-            "power loss": self._power_loss,
-            "hold": self._staged.hold,
+            "slow zookeeper": self._slow_zookeeper, "reset connections": self._reset,
+            "slow links": self._slow_links, "swap leader": self._swap, "reassign": self._reassign,
+            "jump clock": self._jump_clock, "kill all": self._kill_all,
+            "power loss": self._power_loss, "hold": self._staged.hold,
             "stale request": self._staged.stale_request,
-            "there and back": self._staged.there_and_back,
-            "late write": self._staged.late_write,
+            "there and back": self._staged.there_and_back, "late write": self._staged.late_write,
             "zombie controller": self._staged.zombie_controller,
-            "reset clients": self._reset_clients,
-            "full disk": self._full_disk,
-            "failing disk": self._failing_disk,
-            "full channel": self._full_channel,
+            "reset clients": self._reset_clients, "full disk": self._full_disk,
+            "failing disk": self._failing_disk, "full channel": self._full_channel,
             "stand still": self._stand_still,
-        }
+        }  # fmt: skip
 
     async def run(self, planned: list[Fault]) -> None:
         start = trio.current_time()

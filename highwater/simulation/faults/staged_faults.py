@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,7 +22,6 @@ from highwater.simulation.workloads.plain_client import Failed, SimClient
 
 if TYPE_CHECKING:
     from highwater.simulation.cluster import BrokerNode, SimCluster
-    from highwater.simulation.faults.random_faults import Fault
     from highwater.world.chance import Random
 
 HELD = (
@@ -31,6 +31,19 @@ HELD = (
     (wire_tap.FETCH, 2),
     (wire_tap.OFFSETS_FOR_LEADER_EPOCH, 3),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One entry of the schedule."""
+
+    at: float
+    kind: str
+    target: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.at:.1f} s: {self.kind} of {self.target} for {self.seconds:.1f} s"
 
 
 class NothingToBreak(Exception):

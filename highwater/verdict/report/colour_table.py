@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from highwater.verdict.plain_table import HEADERS, NUMBERS, rows, title
-from highwater.verdict.verdict import Verdict
+from highwater.verdict.plain_table import HEADERS, NUMBERS, Judged, rows, title
 
 COLOURS = {
     "passed": "green",
@@ -18,13 +17,13 @@ COLOURS = {
 }
 
 
-def verdict_table(verdict: Verdict) -> Table:
+def verdict_table(verdict: Judged) -> Table:
     """Each check: what it examined, what it found."""
     word, by_whom = title(verdict)
     table = Table(title=f"[{COLOURS[word]}]{word}[/]  {by_whom}", title_justify="left")
     for header in HEADERS:
         right = header in NUMBERS
-        table.add_column(header, justify="right" if right else "left", no_wrap=header == "check")
+        table.add_column(header, justify="right" if right else "left", no_wrap=header != "found")
     for *cells, status in rows(verdict):
         table.add_row(*cells, f"[{COLOURS[status]}]{status}[/]")
     return table

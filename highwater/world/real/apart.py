@@ -4,37 +4,29 @@ Python runs one thread at a time, and switches every five milliseconds: a thread
 seconds would make each system call of the event loop that much longer.  So a child process does the
 work; it imports the module of the work and the real disk, and nothing else of the program.
 
-Parent and child talk through the child's standard input and output.  The parent writes the job,
-then one byte for each step it wants; the child answers each with a pickled result.  A thread of the
-child reads its input: when that ends the parent is gone (kill -9 included), and the child ends at
-once, in the middle of its work.
+Parent and child (`apart_child`) talk through the child's standard input and output.  The parent
+writes the job, then one byte for each step it wants; the child answers each with a pickled result.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
-from highwater.world.api import ApartError
-
-if TYPE_CHECKING:
-    from highwater.world.api import Disk, Pace, Steps
+from highwater.world.api import ApartError, Disk, Pace, Steps
 
 R = TypeVar("R")
-_SIZE = Struct(">I")
+SIZE = Struct(">I")
 _STEP = b"n"
-_CODE = "from highwater.world.real.apart import main; main()"
+_CODE = "from highwater.world.real.apart_child import main; main()"
 _ENDED = "the process that does the work ended (was it killed?)"
 LONGEST_NAP_S = 1.0
 
@@ -76,7 +68,7 @@ class ProcessSteps(Generic[R]):
 
     async def send(self, *content: object) -> None:
         data = pickle.dumps(content)
-        await self._write(_SIZE.pack(len(data)) + data)
+        await self._write(SIZE.pack(len(data)) + data)
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -96,7 +88,7 @@ class ProcessSteps(Generic[R]):
 
     async def next(self) -> R | None:
         await self._write(_STEP)
-        (size,) = _SIZE.unpack(await self._receive(_SIZE.size))
+        (size,) = SIZE.unpack(await self._receive(SIZE.size))
         result: R | None
         result, raised = pickle.loads(await self._receive(size))
         if raised is not None:
@@ -134,46 +126,3 @@ def thread_steps(
 ) -> ThreadSteps[R]:
     """The same steps in threads of this process."""
     return ThreadSteps(work(disk, job, Throttle(rate)), disk.run)
-
-
-# ------------------------------------------------------------------------------ in the child
-
-
-def main() -> None:
-    """The child's program."""
-    from highwater.world.real.disk import RealDisk
-
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # accidental prints must not mix with the answers
-    (size,) = _SIZE.unpack(_read_exactly(_SIZE.size))
-    work, job, rate = pickle.loads(_read_exactly(size))
-    wanted = threading.Semaphore(0)
-    threading.Thread(target=partial(_listen, wanted), daemon=True).start()
-    steps = work(RealDisk(), job, Throttle(rate))
-    while True:
-        wanted.acquire()
-        result, raised = None, None
-        try:
-            result = next(steps, None)
-        except Exception as error:
-            raised = error
-        data = pickle.dumps((result, raised))
-        out.write(_SIZE.pack(len(data)) + data)
-        out.flush()
-
-
-def _read_exactly(n: int) -> bytes:
-    """Reads n bytes of standard input and no more: the next bytes are the other thread's."""
-    data = b""
-    while len(data) < n:
-        more = os.read(0, n - len(data))
-        if not more:
-            os._exit(1)
-        data += more
-    return data
-
-
-def _listen(wanted: threading.Semaphore) -> None:
-    while os.read(0, 1):
-        wanted.release()
-    os._exit(1)

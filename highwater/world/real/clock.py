@@ -53,7 +53,7 @@ class StolenTime:
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
     def now(self) -> bytes:
-        """A reading for `since`; costs a few microseconds, because nothing is parsed yet."""
+        """A reading for `since`, not parsed; the kernel may need 60 microseconds for it."""
         return os.pread(self._stat, 8192, 0) if self._stat >= 0 else b""
 
     def cpu(self) -> int:

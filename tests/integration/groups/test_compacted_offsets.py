@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
-from highwater.cluster.background import BackgroundCluster
+from tests.background import BackgroundCluster
 from tests.waiting import eventually
 
 WITHIN_S = 60

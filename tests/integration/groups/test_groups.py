@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import CommitFailedError
 
 from highwater.broker.coordinator.shard import partition_for
-from highwater.cluster.background import BackgroundCluster
 from tests import waiting
+from tests.background import BackgroundCluster
 
 PARTITIONS = 4
 RECORDS = 40
@@ -42,14 +42,9 @@ def fill(cluster: BackgroundCluster, topic: str) -> None:
 
 def kafka_python(cluster: BackgroundCluster, topic: str, group: str, **settings: Any) -> Any:
     consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=300,
-        **settings,
-    )
+        bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="earliest",
+        enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=300, **settings,
+    )  # fmt: skip
     consumer.subscribe([topic])
     return consumer
 
@@ -134,12 +129,9 @@ def test_another_client_resumes_where_one_committed(cluster: BackgroundCluster) 
 
     async def rest() -> list[int]:
         consumer = AIOKafkaConsumer(
-            "resumed",
-            bootstrap_servers=cluster.bootstrap_servers,
-            group_id="hand-over",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        )
+            "resumed", bootstrap_servers=cluster.bootstrap_servers, group_id="hand-over",
+            auto_offset_reset="earliest", enable_auto_commit=False,
+        )  # fmt: skip
         await consumer.start()
         try:
             values: list[int] = []
@@ -154,30 +146,6 @@ def test_another_client_resumes_where_one_committed(cluster: BackgroundCluster) 
     assert sorted(seen + values) == list(range(RECORDS))
     with confluent(cluster, "resumed", "hand-over") as last:
         assert committed(last, "resumed") == [RECORDS // PARTITIONS] * PARTITIONS
-
-
-def test_a_killed_coordinator_forgets_nothing(cluster: BackgroundCluster) -> None:
-    fill(cluster, "survives")
-    with confluent(cluster, "survives", "steady") as consumer:
-        seen = read(consumer, RECORDS // 2)
-        consumer.commit(asynchronous=False)
-        before = committed(consumer, "survives")
-        old = coordinator_of(cluster, "steady")
-        cluster.kill(old)
-        seen += read(consumer, RECORDS // 2)
-        assert sorted(seen) == list(range(RECORDS))  # the member was not thrown out
-        eventually(lambda: coordinator_of(cluster, "steady") != old, "another coordinator")
-        assert committed(consumer, "survives") == before
-
-        def commits() -> bool:
-            try:
-                consumer.commit(asynchronous=False)
-            except KafkaException:
-                return False
-            return True
-
-        eventually(commits, "the new coordinator takes commits")
-        assert committed(consumer, "survives") == [RECORDS // PARTITIONS] * PARTITIONS
 
 
 def test_a_cluster_killed_as_a_whole_remembers(cluster: BackgroundCluster) -> None:

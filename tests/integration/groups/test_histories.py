@@ -22,15 +22,15 @@ from confluent_kafka import TopicPartition as Place
 
 from highwater.broker.coordinator.group.records import GroupRecord, decode
 from highwater.chaos.workloads.group_run import JAVA, GroupRun, collect
-from highwater.cluster.background import BackgroundCluster
 from highwater.verdict import duck, tables
+from tests.background import BackgroundCluster
 from tests.integration.groups.test_groups import coordinator_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 PARTITIONS = 20
 WITHIN_S = 120
-MEMBERS = {"kafka-python": 20, "aiokafka": 20, "confluent-kafka": 20, JAVA: 4}
+MEMBERS = {"kafka-python": 20, "aiokafka": 8, "confluent-kafka": 8, JAVA: 4}
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from confluent_kafka import TopicPartition as Place
 
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun, collect
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.leader_moves import move_leader
 from highwater.cluster.links.link_rules import Action, Rule
 from highwater.kafka.types import TopicPartition
 from highwater.verdict import duck, tables
+from tests.background import BackgroundCluster
 from tests.integration.groups.test_groups import coordinator_of
 from tests.waiting import eventually
 

@@ -85,15 +85,10 @@ def _row(case: Case, mutated: Sequence[Outcome], clean: Sequence[Outcome]) -> tu
         if by[check]
     )
     cells = (
-        case.id,
-        case.mutant.what,
-        case.schedule,
-        f"{flagged} of {len(mutated)}",
-        found or "nothing",
-        f"{valid} of {len(clean)}",
-        f"{_void(mutated)} / {_void(clean)}",
+        case.id, case.mutant.what, case.schedule, f"{flagged} of {len(mutated)}",
+        found or "nothing", f"{valid} of {len(clean)}", f"{_void(mutated)} / {_void(clean)}",
         f"{_mean_s(mutated):.0f} / {_mean_s(clean):.0f}",
-    )
+    )  # fmt: skip
     missed = len(mutated) - flagged + len(clean) - valid
     return f"| {' | '.join(map(str, cells))} |", missed
 

@@ -21,6 +21,7 @@ import trio
 from highwater.kafka.client.connection import ClientConnection, ConnectionLost, RequestTimedOut
 from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
 from highwater.kafka.wire.header import api_name
+from highwater.world.api import Network
 from highwater.world.real.network import RealNetwork
 from tests.integration.oracle.bodies import plain, request
 from tests.integration.oracle.rig import Mixed
@@ -39,6 +40,8 @@ class Side:
     addresses: dict[int, tuple[str, int]]
     controller: int
     facts: dict[str, Any] = field(default_factory=dict)
+    network: Network = field(default_factory=RealNetwork)
+    """That of tests that log in logs in."""
     _connections: dict[tuple[int, bool], ClientConnection] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +61,7 @@ class Side:
         held = self._connections.get((number, other))
         if held is None or held.closed:
             host, port = self.addresses[number]
-            held = await ClientConnection.open(RealNetwork(), host, port, "same-answers")
+            held = await ClientConnection.open(self.network, host, port, "same-answers")
             self._connections[number, other] = held
         return held
 

@@ -34,12 +34,9 @@ class Entry:
 
     def covers(self, found: Difference) -> bool:
         pairs = (
-            (self.api, found.api),
-            (self.case, found.case),
-            (self.path, found.path),
-            (self.ours, str(found.ours)),
-            (self.theirs, str(found.theirs)),
-        )
+            (self.api, found.api), (self.case, found.case), (self.path, found.path),
+            (self.ours, str(found.ours)), (self.theirs, str(found.theirs)),
+        )  # fmt: skip
         return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
 
 

@@ -58,11 +58,8 @@ def creations() -> list[Case]:
         case("no partitions", created("none", partitions=0)),
         case("partitions -2", created("none", partitions=-2)),
         Case(
-            "default sizes",
-            CREATE,
-            lambda v, _: created(f"default-{v}", partitions=-1, factor=-1),
-            "controller",
-            (4, 99),
+            "default sizes", CREATE, lambda v, _: created(f"default-{v}", partitions=-1, factor=-1),
+            "controller", (4, 99),
         ),
         case("no name", created("")),
         case("a name of one dot", created(".")),
@@ -91,7 +88,7 @@ def creations() -> list[Case]:
         case("a null value", created("bad", configs={"retention.ms": None})),
         case("a list out of range", created("bad", configs={"cleanup.policy": "forget"})),
         case("a broker's config", created("bad", configs={"log.retention.ms": "1"})),
-    ]
+    ]  # fmt: skip
 
 
 def growth() -> list[Case]:
@@ -234,14 +231,11 @@ def _of_brokers() -> list[Case]:
         case("no cleaner", INCREMENTAL, change(BROKER, "1", (threads, 0, "0"))),
         case("two cleaners", INCREMENTAL, change(BROKER, "1", (threads, 0, "2"))),
         Case(
-            "two there are",
-            DESCRIBE_CONFIGS,
-            describe(BROKER, "1", threads, include_synonyms=True),
-            "1",
-            until=is_set(threads, "2"),
+            "two there are", DESCRIBE_CONFIGS,
+            describe(BROKER, "1", threads, include_synonyms=True), "1", until=is_set(threads, "2"),
         ),
         case("one cleaner again", INCREMENTAL, change(BROKER, "1", (threads, 1, None))),
-    ]
+    ]  # fmt: skip
 
 
 def _described() -> list[Case]:
@@ -267,10 +261,7 @@ def _altered() -> list[Case]:
     return [
         case("set", ALTER, alter(TOPIC, "altered", retention_ms="6000")),
         Case(
-            "it is set",
-            DESCRIBE_CONFIGS,
-            describe(TOPIC, "altered", "retention.ms"),
-            "1",
+            "it is set", DESCRIBE_CONFIGS, describe(TOPIC, "altered", "retention.ms"), "1",
             until=is_set("retention.ms", "6000"),
         ),
         case("set another: the first is gone", ALTER, alter(TOPIC, "altered", segment_ms="7000")),
@@ -287,7 +278,7 @@ def _altered() -> list[Case]:
         case("alter: a null value", ALTER, alter(TOPIC, "altered", retention_ms=None)),
         case("alter: unknown topic", ALTER, alter(TOPIC, NOBODY, retention_ms="1")),
         case("alter: no type", ALTER, alter(0, "two", retention_ms="1")),
-    ]
+    ]  # fmt: skip
 
 
 def _changed() -> list[Case]:
@@ -303,10 +294,7 @@ def _changed() -> list[Case]:
         case("append", INCREMENTAL, change(TOPIC, "altered", ("cleanup.policy", 2, "compact"))),
         case("subtract", INCREMENTAL, change(TOPIC, "altered", ("cleanup.policy", 3, "delete"))),
         Case(
-            "the list",
-            DESCRIBE_CONFIGS,
-            describe(TOPIC, "altered", "cleanup.policy"),
-            "1",
+            "the list", DESCRIBE_CONFIGS, describe(TOPIC, "altered", "cleanup.policy"), "1",
             until=is_set("cleanup.policy", "compact"),
         ),
         case("append to no list", INCREMENTAL, change(TOPIC, "altered", ("segment.ms", 2, "1"))),
@@ -331,7 +319,7 @@ def _changed() -> list[Case]:
             INCREMENTAL,
             change(BROKER, "2", ("log.cleaner.threads", 0, "2")),
         ),
-    ]
+    ]  # fmt: skip
 
 
 def throttles() -> list[Case]:
@@ -445,25 +433,17 @@ def others() -> list[Case]:
         Case("a long name", MOVE, lambda _, facts: move(facts["log dir"], "x" * 249, 0)),
         Case("an unknown directory", MOVE, move("/no/such/directory", "empty", 0)),
         Case("nothing to move", MOVE, {"dirs": []}),
-        Case("unknown topic", LOG_DIRS, dirs({NOBODY: [0]})),
-        Case("no topics", LOG_DIRS, dirs({})),
-        Case("describe", 29, found),
-        Case("create", 30, {"creations": [acl]}),
-        Case("delete", 31, {"filters": [found]}),
-        Case("handshake", 17, {"mechanism": "PLAIN"}),
+        Case("unknown topic", LOG_DIRS, dirs({NOBODY: [0]})), Case("no topics", LOG_DIRS, dirs({})),
+        Case("describe", 29, found), Case("create", 30, {"creations": [acl]}),
+        Case("delete", 31, {"filters": [found]}), Case("handshake", 17, {"mechanism": "PLAIN"}),
         Case("authenticate", 36, {"auth_bytes": b"x"}),
         Case("SCRAM of an unknown user", 50, {"users": [{"name": "nobody"}]}),
         Case("SCRAM of one twice", 50, {"users": [{"name": "a"}, {"name": "a"}]}),
-    ]
+    ]  # fmt: skip
 
 
 def cases() -> list[Case]:
     return [
-        *creations(),
-        *growth(),
-        *reassignments(),
-        *configs(),
-        *throttles(),
-        *deletions(),
+        *creations(), *growth(), *reassignments(), *configs(), *throttles(), *deletions(),
         *others(),
-    ]
+    ]  # fmt: skip

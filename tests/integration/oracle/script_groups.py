@@ -98,19 +98,13 @@ def offsets() -> list[Case]:
         Case("all of an unknown group", FETCH, fetched("unknown", None), versions=(2, 99)),
         Case("of no group id", FETCH, fetched("", {"two": [0]}), versions=(1, 99)),
         Case(
-            "of a group coordinated elsewhere",
-            FETCH,
-            fetched("simple", {"two": [0, 1]}),
-            "2",
+            "of a group coordinated elsewhere", FETCH, fetched("simple", {"two": [0, 1]}), "2",
             versions=(1, 99),
         ),
         Case(
-            "stable",
-            FETCH,
-            fetched("simple", {"two": [0]}, require_stable=True),
-            versions=(7, 99),
+            "stable", FETCH, fetched("simple", {"two": [0]}, require_stable=True), versions=(7, 99),
         ),
-    ]
+    ]  # fmt: skip
 
 
 def join(version: int, facts: Facts, **more: Any) -> dict[str, Any]:
@@ -155,14 +149,10 @@ def joins() -> list[Case]:
         case("no protocol type", protocol_type=""),
         Case("a member", JOIN, join, keep=keep_member),
         Case(
-            "a member with its id",
-            JOIN,
-            join,
-            versions=(4, 99),
-            keep=keep_member,
+            "a member with its id", JOIN, join, versions=(4, 99), keep=keep_member,
         ),
         Case("another protocol type", JOIN, lambda v, f: {**join(v, {}), "protocol_type": "x"}),
-    ]
+    ]  # fmt: skip
 
 
 def members() -> list[Case]:

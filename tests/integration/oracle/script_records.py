@@ -66,19 +66,15 @@ def produces() -> list[Case]:
         return Case(name, PRODUCE, body, to, versions=(3, 99))
 
     cases = [
-        case("a batch", produce(batch())),
-        case("acks=1", produce(batch(), acks=1)),
-        case("two batches at once", produce(batch() + batch())),
-        case("no records", produce(b"")),
+        case("a batch", produce(batch())), case("acks=1", produce(batch(), acks=1)),
+        case("two batches at once", produce(batch() + batch())), case("no records", produce(b"")),
         Case("null records", PRODUCE, produce(None), "1", (9, 9), within_s=5),
         case("unknown topic", produce(batch(), NOBODY)),
         case("unknown partition", produce(batch(), partition=9)),
         case("negative partition", produce(batch(), partition=-1)),
         case("not the leader", produce(batch()), "2"),
-        case("no replica", produce(batch(), "one"), "2"),
-        case("acks=2", produce(batch(), acks=2)),
-        case("wrong CRC", produce(broken_batch())),
-        case("wrong count", produce(counted_wrong())),
+        case("no replica", produce(batch(), "one"), "2"), case("acks=2", produce(batch(), acks=2)),
+        case("wrong CRC", produce(broken_batch())), case("wrong count", produce(counted_wrong())),
         case("a torn batch", produce(batch()[:-5])),
         case("magic 1", produce(batch()[:16] + b"\1" + batch()[17:])),
         case("magic 3", produce(batch()[:16] + b"\3" + batch()[17:])),
@@ -96,7 +92,7 @@ def produces() -> list[Case]:
         case("compressed anew", produce(batch(), "zipped")),
         case("in another codec", produce(batch(compression=Compression.LZ4), "zipped")),
         case("in the topic's codec", produce(batch(compression=Compression.GZIP), "zipped")),
-    ]
+    ]  # fmt: skip
     codecs = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
     cases += [case(codec.name, produce(batch(compression=codec))) for codec in codecs]
     for name, numbers in {
@@ -116,13 +112,10 @@ def produces() -> list[Case]:
 
 def fetch(topic: str = "two", partition: int = 0, offset: int = 0, **more: Any) -> dict[str, Any]:
     place = {
-        "partition": partition,
-        "current_leader_epoch": more.pop("leader_epoch", -1),
-        "fetch_offset": offset,
-        "last_fetched_epoch": more.pop("last_fetched_epoch", -1),
-        "log_start_offset": -1,
-        "partition_max_bytes": more.pop("partition_max_bytes", 1 << 20),
-    }
+        "partition": partition, "current_leader_epoch": more.pop("leader_epoch", -1),
+        "fetch_offset": offset, "last_fetched_epoch": more.pop("last_fetched_epoch", -1),
+        "log_start_offset": -1, "partition_max_bytes": more.pop("partition_max_bytes", 1 << 20),
+    }  # fmt: skip
     return {
         "replica_id": -1,
         "max_wait_ms": 50,
@@ -150,19 +143,14 @@ def fetches() -> list[Case]:
         return lambda _, facts: fetch(session_id=facts["session"], session_epoch=epoch, **more)
 
     return [
-        case("from the start", fetch()),
-        case("read_committed", fetch(isolation_level=1)),
-        case("from within a batch", fetch(offset=1)),
-        case("from the end", fetch("empty")),
+        case("from the start", fetch()), case("read_committed", fetch(isolation_level=1)),
+        case("from within a batch", fetch(offset=1)), case("from the end", fetch("empty")),
         case("beyond the end", fetch(offset=1_000_000)),
-        case("a negative offset", fetch(offset=-7)),
-        case("unknown topic", fetch(NOBODY)),
-        case("unknown partition", fetch(partition=9)),
-        case("from a follower", fetch(), "2"),
+        case("a negative offset", fetch(offset=-7)), case("unknown topic", fetch(NOBODY)),
+        case("unknown partition", fetch(partition=9)), case("from a follower", fetch(), "2"),
         case("no replica", fetch("one"), "2"),
         case("one byte of a partition", fetch(partition_max_bytes=1)),
-        case("one byte in all", fetch(max_bytes=1)),
-        case("no byte", fetch(max_bytes=0)),
+        case("one byte in all", fetch(max_bytes=1)), case("no byte", fetch(max_bytes=0)),
         case("an old leader epoch", fetch(leader_epoch=0, topic="moved"), versions=(9, 99)),
         case("a new leader epoch", fetch(leader_epoch=99), versions=(9, 99)),
         case("a later epoch was read", fetch(last_fetched_epoch=50), versions=(12, 99)),
@@ -172,7 +160,7 @@ def fetches() -> list[Case]:
         case("a wrong session epoch", incremental(77, topics=[]), versions=(7, 99)),
         case("an unknown session", fetch(session_id=12345, session_epoch=3), versions=(7, 99)),
         case("a session ends", incremental(-1, topics=[]), versions=(7, 99)),
-    ]
+    ]  # fmt: skip
 
 
 def list_offsets(

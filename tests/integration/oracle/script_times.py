@@ -73,12 +73,9 @@ def set_up() -> list[Case]:
 
     return [
         Case("times' topics", 19, script_admin.create(*topics), "controller", (4, 4)),
-        Case("their leader", METADATA, names, "1", (5, 5), until=led),
-        *append("whole", 0, 3),
-        *append("whole", 1, 3),
-        *append("rolled", 0, 3),
-        *append("open", 0, 2),
-    ]
+        Case("their leader", METADATA, names, "1", (5, 5), until=led), *append("whole", 0, 3),
+        *append("whole", 1, 3), *append("rolled", 0, 3), *append("open", 0, 2),
+    ]  # fmt: skip
 
 
 def limits() -> list[Case]:
@@ -162,12 +159,9 @@ def transactions() -> list[Case]:
     def send(_: int, facts: Facts) -> dict[str, Any]:
         pid, epoch = producer.who(facts)
         records = build_batch(
-            [Record(None, b"v" * 100, T0)],
-            producer_id=pid,
-            producer_epoch=epoch,
-            base_sequence=0,
+            [Record(None, b"v" * 100, T0)], producer_id=pid, producer_epoch=epoch, base_sequence=0,
             attributes=TRANSACTIONAL,
-        )
+        )  # fmt: skip
         return produce(bytes(records), "open", 0, transactional_id=producer.id)
 
     def committed(offset: int, min_bytes: int, **more: Any) -> dict[str, Any]:

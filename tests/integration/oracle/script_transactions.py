@@ -122,12 +122,9 @@ class Round:
         def body(_: int, facts: Facts) -> dict[str, Any]:
             pid, epoch = self.who(facts)
             batch = build_batch(
-                [Record(None, b"v", 1_700_000_000_000)],
-                producer_id=pid,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                attributes=TRANSACTIONAL,
-            )
+                [Record(None, b"v", 1_700_000_000_000)], producer_id=pid, producer_epoch=epoch,
+                base_sequence=sequence, attributes=TRANSACTIONAL,
+            )  # fmt: skip
             data = {"index": 0, "records": bytes(batch)}
             return {
                 "transactional_id": self.id,
@@ -148,15 +145,11 @@ class Round:
                 "committed_metadata": more.get("metadata", ""),
             }
             return {
-                "transactional_id": self.id,
-                "group_id": f"g-{self.id}",
-                "producer_id": pid,
-                "producer_epoch": epoch,
-                "generation_id": more.get("generation", -1),
-                "member_id": more.get("member", ""),
-                "group_instance_id": None,
+                "transactional_id": self.id, "group_id": f"g-{self.id}", "producer_id": pid,
+                "producer_epoch": epoch, "generation_id": more.get("generation", -1),
+                "member_id": more.get("member", ""), "group_instance_id": None,
                 "topics": [{"name": more.get("topic", "two"), "partitions": [place]}],
-            }
+            }  # fmt: skip
 
         return self.case(what, COMMIT, body, version)
 
@@ -188,54 +181,35 @@ class Round:
         other_id = {"who": lambda who: (who[0] + 10_000, who[1])}
         return [
             self.init("no time-out", n, timeout_ms=0),
-            self.init("too long a time-out", n, timeout_ms=2**31 - 1),
-            self.described("before"),
-            self.init("a new one", n, keep=keep(n), **done),
-            self.described("empty"),
-            self.end("nothing to end", end, True),
-            self.send("not added", 0),
+            self.init("too long a time-out", n, timeout_ms=2**31 - 1), self.described("before"),
+            self.init("a new one", n, keep=keep(n), **done), self.described("empty"),
+            self.end("nothing to end", end, True), self.send("not added", 0),
             self.add("an unknown topic", add, topics={"two": [0], "nosuch": [0]}),
-            self.add("a higher epoch", add, **other_epoch),
-            self.add("another id", add, **other_id),
-            self.add("nobody's", add, named="nobody"),
-            self.add("no name", add, named=""),
-            self.add("one", add),
-            self.add("again", add),
-            self.verify("added", 4),
-            self.verify("added", 5),
-            self.verify("not added", 5, topics={"two": [1]}),
+            self.add("a higher epoch", add, **other_epoch), self.add("another id", add, **other_id),
+            self.add("nobody's", add, named="nobody"), self.add("no name", add, named=""),
+            self.add("one", add), self.add("again", add), self.verify("added", 4),
+            self.verify("added", 5), self.verify("not added", 5, topics={"two": [1]}),
             self.verify("a higher epoch", 5, **other_epoch),
-            self.verify("another id", 4, **other_id),
-            self.verify("nobody's", 5, named="nobody"),
-            self.send("first", 0),
-            self.send("second", 1),
-            self.send("first again", 0),
-            self.send("out of order", 7),
-            self.offsets("offsets not added", commit),
-            self.add_offsets("offsets", min(n, 3)),
-            self.offsets("offsets added", commit),
+            self.verify("another id", 4, **other_id), self.verify("nobody's", 5, named="nobody"),
+            self.send("first", 0), self.send("second", 1), self.send("first again", 0),
+            self.send("out of order", 7), self.offsets("offsets not added", commit),
+            self.add_offsets("offsets", min(n, 3)), self.offsets("offsets added", commit),
             self.offsets("unknown topic", commit, topic="nosuch"),
             self.offsets("long metadata", commit, metadata="x" * 5000),
             self.offsets("a generation of nobody", max(commit, 3), generation=3, member="x"),
-            self.offset("not yet"),
-            self.end("a higher epoch", end, True, **other_epoch),
-            self.end("another id", end, True, **other_id),
-            self.end("it", end, n % 2 == 0),
+            self.offset("not yet"), self.end("a higher epoch", end, True, **other_epoch),
+            self.end("another id", end, True, **other_id), self.end("it", end, n % 2 == 0),
             self.end("it, again", end, n % 2 == 0, **done),
-            self.end("the other way", end, n % 2 == 1),
-            self.described("after"),
+            self.end("the other way", end, n % 2 == 1), self.described("after"),
             self.offset("now", until=lambda a: a["topics"][0]["partitions"][0]["error_code"] == 0),
-            self.send("late", 2),
-            self.init("goes on", max(n, 3), expected=lambda who: who),
+            self.send("late", 2), self.init("goes on", max(n, 3), expected=lambda who: who),
             self.init("goes on, a retry", max(n, 3), expected=lambda who: who, keep=keep(n)),
             self.init("was fenced", max(n, 3), expected=lambda who: (who[0], who[1] + 7)),
             self.init("another's", max(n, 3), expected=lambda who: (who[0] + 10_000, 0)),
-            self.add("the next", add),
-            self.init("a hijack", n, **done),
-            self.end("of the zombie", end, True),
-            self.add("of the zombie", add),
+            self.add("the next", add), self.init("a hijack", n, **done),
+            self.end("of the zombie", end, True), self.add("of the zombie", add),
             self.described("fenced"),
-        ]
+        ]  # fmt: skip
 
 
 def others() -> list[Case]:

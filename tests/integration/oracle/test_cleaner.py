@@ -26,7 +26,6 @@ from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.log.parts import Origin
 from highwater.cluster import apache
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.process_cluster import Settings
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
@@ -43,34 +42,25 @@ from highwater.kafka.wire.records import (
 from highwater.world.chance import seeded
 from highwater.world.real.clock import RealClock
 from highwater.world.real.disk import RealDisk
+from tests.background import BackgroundCluster
 
 pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.apache,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-]
+    pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(300),
+]  # fmt: skip
 TP = TopicPartition("cleaned", 0)
 ROUNDS = 4
 SEGMENT_BYTES = 6000
 CONFIG = LogConfig(
-    cleanup_policy="compact",
-    segment_bytes=SEGMENT_BYTES,
-    index_interval_bytes=400,
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=1,
-)
+    cleanup_policy="compact", segment_bytes=SEGMENT_BYTES, index_interval_bytes=400,
+    min_cleanable_dirty_ratio=0.0, delete_retention_ms=1,
+)  # fmt: skip
 PROPERTIES = {
-    "log.cleaner.backoff.ms": "50",
-    "log.cleaner.min.cleanable.ratio": "0.0",
-    "log.cleaner.delete.retention.ms": "1",
-    "log.cleanup.policy": "compact",
-    "log.segment.bytes": str(SEGMENT_BYTES),
-    "log.index.interval.bytes": "400",
-    "log.segment.delete.delay.ms": "0",
-    "log.retention.check.interval.ms": "3600000",
+    "log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.0",
+    "log.cleaner.delete.retention.ms": "1", "log.cleanup.policy": "compact",
+    "log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "400",
+    "log.segment.delete.delay.ms": "0", "log.retention.check.interval.ms": "3600000",
     "log.initial.task.delay.ms": "1",
-}
+}  # fmt: skip
 
 
 class Kept(NamedTuple):
@@ -99,12 +89,9 @@ class Ours:
 
     def append(self, data: bytearray) -> None:
         self.log.append_as_leader(
-            memoryview(data),
-            list(batches(data)),
-            0,
-            self.clock.wall_ms(),
+            memoryview(data), list(batches(data)), 0, self.clock.wall_ms(),
             origin=Origin.COORDINATOR,
-        )
+        )  # fmt: skip
 
     def write(self, count: int) -> None:
         """Writes overwrites, tombstones, no keys, codecs, producers, transactions; then a new
@@ -147,14 +134,10 @@ class Ours:
         self.sequences[producer] = sequence + len(records)
         self.append(
             build_batch(
-                records,
-                producer_id=producer,
-                producer_epoch=0,
-                base_sequence=sequence,
-                compression=codec,
-                attributes=TRANSACTIONAL if transactional else 0,
+                records, producer_id=producer, producer_epoch=0, base_sequence=sequence,
+                compression=codec, attributes=TRANSACTIONAL if transactional else 0,
             )
-        )
+        )  # fmt: skip
 
     def clean(self) -> None:
         async def all_of_it() -> None:
@@ -175,13 +158,10 @@ def kept_in(folder: Path) -> Iterator[Kept]:
         data = segment.read_bytes()
         for header in batches(data):
             yield Kept(
-                header.base_offset,
-                header.last_offset,
-                header.attributes,
+                header.base_offset, header.last_offset, header.attributes,
                 (header.producer_id, header.producer_epoch, header.base_sequence),
-                header.max_timestamp,
-                tuple(records_of_batch(data, header)),
-            )
+                header.max_timestamp, tuple(records_of_batch(data, header)),
+            )  # fmt: skip
 
 
 def add_new(source: Path, target: Path, known: set[str]) -> None:

@@ -18,11 +18,8 @@ from tests.integration.oracle.rig import APACHE, HIGHWATER, PARTITIONS, Mixed, e
 from tests.integration.reading import read_all
 
 pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.apache,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-]
+    pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(300),
+]  # fmt: skip
 TOPIC = "moved"
 
 

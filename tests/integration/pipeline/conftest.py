@@ -14,7 +14,7 @@ import pytest
 
 from highwater.cluster import apache
 from highwater.cluster.zookeeper_process import find_java
-from tests.integration.conftest import _not_installed
+from tests.integration.missing import not_installed
 from tests.integration.robustness.conftest import brokers, zookeeper
 
 __all__ = ["brokers", "zookeeper"]
@@ -84,7 +84,7 @@ class Jvm:
 @pytest.fixture(scope="session")
 def _jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     if shutil.which("mvn") is None:
-        _not_installed("Maven is not installed: Apache Kafka's client cannot be fetched")
+        not_installed("Maven is not installed: Apache Kafka's client cannot be fetched")
     import pyspark
     from py4j.java_gateway import (  # type: ignore[import-untyped]
         GatewayParameters,
@@ -97,13 +97,10 @@ def _jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     log4j.write_text("log4j.rootLogger=OFF\n")
     (jar,) = Path(pyspark.__file__).parent.glob("jars/py4j-*.jar")
     port, process = launch_gateway(
-        jarpath=str(jar),
-        classpath=f"{apache.home()}/libs/*",
-        javaopts=["-Xmx200m", f"-Dlog4j.configuration=file:{log4j}"],
-        java_path=find_java(),
-        die_on_exit=True,
-        return_proc=True,
-    )
+        jarpath=str(jar), classpath=f"{apache.home()}/libs/*",
+        javaopts=["-Xmx200m", f"-Dlog4j.configuration=file:{log4j}"], java_path=find_java(),
+        die_on_exit=True, return_proc=True,
+    )  # fmt: skip
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
     yield Jvm(gateway, process.pid)
     gateway.shutdown()

@@ -121,16 +121,22 @@ def missing(page: Page, dashboards: Iterable[str], dialect: str) -> list[str]:
     ]
 
 
+def of_our_pages() -> set[str]:
+    """The series that the page on metrics and our board name."""
+    docs = Path(__file__).parents[3] / "docs"
+    texts = [(docs / name).read_text() for name in ("metrics.md", "monitoring/dashboard.json")]
+    names = {name for text in texts for name in re.findall(r"\b(?:kafka|highwater)_\w+", text)}
+    assert len(names) > 30, names
+    return names - {"kafka_server_brokertopicmetrics_messagesin_total"}  # of the other dialect
+
+
 @pytest.mark.parametrize("dialect", ["confluent", "jmx-exporter"])
 async def test_every_query_finds_its_series(dialect: str, tmp_path: Path) -> None:
     properties = {
-        "highwater.metrics.dialect": dialect,
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "2",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "2",
-        "transaction.state.log.min.isr": "1",
-    }
+        "highwater.metrics.dialect": dialect, "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "2", "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "2", "transaction.state.log.min.isr": "1",
+    }  # fmt: skip
     settings = Settings(tmp_path, brokers=2, properties=properties, quick_end=True)
     async with process_cluster(settings) as cluster:
         await limit(cluster, "limited")
@@ -138,5 +144,7 @@ async def test_every_query_finds_its_series(dialect: str, tmp_path: Path) -> Non
         page = await trio.to_thread.run_sync(pages, cluster)
     dashboards = [name for name in LISTED[dialect] if name != "left_out"]
     assert missing(page, dashboards, dialect) == []
+    if dialect == "confluent":
+        assert of_our_pages() - page.keys() == set()
     left_out = [name for names in LISTED[dialect].get("left_out", {}).values() for name in names]
     assert [name for name in left_out if name in page] == [], "listed as left out, and there"

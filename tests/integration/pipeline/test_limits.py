@@ -26,12 +26,9 @@ KIB = 1024
 @pytest.fixture
 def broker(zookeeper: ZooKeeper, brokers: Brokers) -> BrokerProcess:
     return brokers(
-        zookeeper.fresh_path(),
-        highwater_metrics_port=str(fresh_port()),
-        offsets_topic_replication_factor="1",
-        quota_window_num="2",
-        controller_quota_window_num="2",
-    ).serving()
+        zookeeper.fresh_path(), highwater_metrics_port=str(fresh_port()),
+        offsets_topic_replication_factor="1", quota_window_num="2", controller_quota_window_num="2",
+    ).serving()  # fmt: skip
 
 
 def metrics(broker: BrokerProcess) -> dict[str, float]:
@@ -95,14 +92,11 @@ def test_byte_rates_of_a_client_id(broker: BrokerProcess, apache_tool: Run) -> N
     throttled: list[float] = []
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
-            "client.id": "slow",
-            "group.id": "g",
-            "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 300_000,
+            "bootstrap.servers": broker.bootstrap, "client.id": "slow", "group.id": "g",
+            "auto.offset.reset": "earliest", "fetch.message.max.bytes": 300_000,
             "throttle_cb": lambda event: throttled.append(event.throttle_time),
         }
-    )
+    )  # fmt: skip
     consumer.subscribe(["t"])
     seen, first, last = 0, 0.0, 0.0
     deadline = time.monotonic() + 60

@@ -3,7 +3,8 @@
 A step that does too much does so on each of three brokers, under every such load.  A machine that
 is slow for a moment makes any step long that runs just then, and the probe of the machine does not
 see every such moment: it has missed ten milliseconds.  So the load is run twice, and no step may be
-too long in both.
+too long in both.  A fast machine may report none above 2 ms; `run` fails where the loop is not
+watched.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ async def test_no_step_is_longer_than_20_ms(load: str, tmp_path: Path) -> None:
     plan = Plan((load,), Load(seconds=3, partitions=150), warm=False)
     said: list[str] = []
     runs = [await run(plan, tmp_path / str(number), said.append) for number in range(2)]
-    for found in runs:
-        ((title, steps),) = found.items()
-        assert steps, f"{title}: steps above 2 ms are told"
     in_both = set.intersection(*(set(too_long(found)) for found in runs))
     told = json.dumps([as_json(found) for found in runs], indent=1)
     assert in_both == set(), "\n".join([*said, told])

@@ -104,14 +104,11 @@ async def observe(program: Program, folder: Path, ask: Callable[[int], str]) -> 
 async def test_every_mbean_has_its_series(tmp_path: Path, apache_tool: object) -> None:
     jmx = free_ports(40)[-1]  # the first ones will be the cluster's
     flags = (
-        "-Xmx400m",
-        "-XX:+UseSerialGC",
-        f"-Dcom.sun.management.jmxremote.port={jmx}",
+        "-Xmx400m", "-XX:+UseSerialGC", f"-Dcom.sun.management.jmxremote.port={jmx}",
         f"-Dcom.sun.management.jmxremote.rmi.port={jmx}",
         "-Dcom.sun.management.jmxremote.authenticate=false",
-        "-Dcom.sun.management.jmxremote.ssl=false",
-        "-Djava.rmi.server.hostname=127.0.0.1",
-    )
+        "-Dcom.sun.management.jmxremote.ssl=false", "-Djava.rmi.server.hostname=127.0.0.1",
+    )  # fmt: skip
 
     def listed(_: int) -> str:
         url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{jmx}/jmxrmi"

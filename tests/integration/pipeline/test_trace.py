@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
     free = free_ports(30)
     port = next(p for p in free if {p + 1, p + 2} <= set(free))
     try:
-        run("up", "--detach", f"--port={port}", f"--dir={folder}")
+        run("up", "--detach", "--no-proxies", f"--port={port}", f"--dir={folder}")
         yield folder, port
     finally:
         run("down", f"--dir={folder}")
@@ -41,15 +41,17 @@ def test_one_produce_from_socket_to_socket(cluster: tuple[Path, int]) -> None:
     done = run("trace", f"--dir={cluster[0]}", "--topic=traced")
     steps = re.findall(r"^ *(\d+) us  broker (\d)  (\S+) +(.*)$", done.stdout, re.MULTILINE)
     names = [name for _, _, name, _ in steps]
+    said = f"following the next Produce request, a record to traced at 127.0.0.1:{cluster[1]},"
+    assert done.stderr.startswith(said)
     assert names == ["processor", "handler", "log", "purgatory", "HW", "response", "times"]
     assert len({broker for _, broker, _, _ in steps}) == 1, "the leader's"
     moments = [int(us) for us, _, _, _ in steps]
     assert moments == sorted(moments)
-    said = {name: text for _, _, name, text in steps}
-    assert "'highwater-trace'" in said["processor"]
-    assert re.search(r"offset 0 appended; LEO 1, HW 0, ISR \[", said["log"])
-    assert re.search(r"HW 0 -> 1 by broker \d's fetch", said["HW"])
-    times = {n: int(us) for n, us in re.findall(r"([a-z ]+?) (\d+)(?:,| \()", said["times"])}
+    told = {name: text for _, _, name, text in steps}
+    assert "'highwater-trace'" in told["processor"]
+    assert re.search(r"offset 0 appended; LEO 1, HW 0, ISR \[", told["log"])
+    assert re.search(r"HW 0 -> 1 by broker \d's fetch", told["HW"])
+    times = {n: int(us) for n, us in re.findall(r"([a-z ]+?) (\d+)(?:,| \()", told["times"])}
     total = times.pop(" total")
     assert sum(times.values()) == pytest.approx(total, abs=4)
 

@@ -16,7 +16,17 @@ from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaProducer
 
 from highwater.child_processes import Pid
 from highwater.cluster.ports import free_ports
@@ -24,6 +34,9 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
+HELPFUL = (
+    "up", "down", "status", "fault", "demo", "chaos", "verify", "report", "sim", "bench",
+)  # fmt: skip
 Up = tuple[Path, list[str]]
 
 
@@ -89,6 +102,8 @@ def test_up_detached_status_down_and_up_again_on_the_same_ports(up: Up) -> None:
     assert all(member["listening"] for member in members.values())
     assert [members[f"broker-{n}"]["metrics"] for n in (1, 2)] == addresses
     assert all(f"metrics {address}" in status.stdout for address in addresses)
+
+    assert json.loads(run("status", f"--dir={folder}", "--json=-").stdout)["members"] == members
 
     again = run("up", *options)
     assert again.returncode == 1
@@ -186,7 +201,7 @@ def test_a_bad_fault_file_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_help_and_an_example_for_every_command() -> None:
     assert run("--help").returncode == 0
-    for command in ("up", "down", "status", "demo", "chaos", "verify", "report", "sim", "bench"):
+    for command in HELPFUL:
         done = run(command, "--help")
         assert done.returncode == 0, done.stderr
         assert f"highwater {command}" in done.stdout.split("Options:")[0].split("Example", 1)[1]
@@ -238,3 +253,38 @@ def test_broker_properties_on_the_command_line(up: Up) -> None:
     wrong = run("up", *options, "--set", "num.partitions")
     assert wrong.returncode == 2
     assert "'num.partitions' is not NAME=VALUE" in wrong.stderr
+
+
+def test_a_secured_cluster_with_the_files_of_its_clients(up: Up) -> None:
+    folder, options = up
+    done = run("up", "--detach", "--secure", *options)
+    assert done.returncode == 0, done.stderr
+
+    def client(user: str) -> AdminClient:
+        lines = (folder / "secure" / f"{user}.conf").read_text().splitlines()
+        return AdminClient(dict(line.split("=", 1) for line in lines))
+
+    admin, alice = client("admin"), client("alice")
+    assert f"127.0.0.1:{options[1].partition('=')[2]}" in done.stdout
+    with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
+        alice.create_topics([NewTopic("letters", 1, 2)])["letters"].result(30)
+    admin.create_topics([NewTopic("letters", 1, 2)])["letters"].result(30)
+    assert "letters" not in alice.list_topics(timeout=10).topics
+    rule = AclBinding(
+        ResourceType.TOPIC, "letters", ResourcePatternType.LITERAL, "User:alice", "*",
+        AclOperation.WRITE, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    admin.create_acls([rule])[rule].result(30)
+    eventually(
+        lambda: "letters" in alice.list_topics(timeout=10).topics,
+        "every broker follows: alice sees her topic",
+        within_s=20,
+    )
+    python = json.loads((folder / "secure" / "alice.json").read_text())
+    producer = KafkaProducer(**python, acks="all")
+    assert producer.send("letters", b"a").get(30).offset == 0
+    producer.close()
+    assert (folder / "secure").stat().st_mode & 0o077 == 0
+    password = json.loads((folder / "secure" / "users.json").read_text())["alice"]
+    written = [p for p in folder.rglob("*.log") if password in p.read_text(errors="replace")]
+    assert written == []

@@ -1,4 +1,4 @@
-"""The fixture's answers to a test: it refuses misspelled names, and the first group can come after
+"""A background cluster's answers: it refuses misspelled names, and the first group can come after
 the first fault."""
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from highwater.child_processes import StartError
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog, read_lines
+from tests.background import BackgroundCluster
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -104,38 +104,36 @@ MEMBERS = "no member 'brokr-2': there are zookeeper, broker-1, broker-2, broker-
     ],
 )
 def test_what_cannot_be_is_one_line_at_once(
-    highwater_cluster: BackgroundCluster, ask: Ask, said: str
+    background: BackgroundCluster, ask: Ask, said: str
 ) -> None:
     began = time.monotonic()
     with pytest.raises(ClusterError) as error:
-        ask(highwater_cluster)
+        ask(background)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert time.monotonic() - began < 30, "it was asked again, though no retry mends it"
 
 
 @pytest.mark.parametrize("verb", ["kill", "stop", "pause", "resume"])
-def test_who_is_dead_is_not_taken_away_again(
-    highwater_cluster: BackgroundCluster, verb: str
-) -> None:
-    highwater_cluster.kill(2)
+def test_who_is_dead_is_not_taken_away_again(background: BackgroundCluster, verb: str) -> None:
+    background.kill(2)
     with pytest.raises(ClusterError) as error:
-        getattr(highwater_cluster, verb)(2)
+        getattr(background, verb)(2)
     assert str(error.value) == "broker-2 does not run; what runs is zookeeper, broker-1, broker-3"
 
 
-def test_a_topic_that_exists_otherwise_is_refused(highwater_cluster: BackgroundCluster) -> None:
-    highwater_cluster.create_topic("three", partitions=3)
-    highwater_cluster.create_topic("three", partitions=3)
+def test_a_topic_that_exists_otherwise_is_refused(background: BackgroundCluster) -> None:
+    background.create_topic("three", partitions=3)
+    background.create_topic("three", partitions=3)
     with pytest.raises(ClusterError, match="three exists with 3 partitions"):
-        highwater_cluster.create_topic("three", partitions=2)
+        background.create_topic("three", partitions=2)
 
 
 def test_when_a_process_was_down_or_stood_still_is_written_down(
-    highwater_cluster: BackgroundCluster, tmp_path: Path
+    background: BackgroundCluster, tmp_path: Path
 ) -> None:
     """A report draws these times, exact to the moment, beside the registration."""
-    cluster = highwater_cluster
+    cluster = background
     lives = cluster.cluster.lives
     log = LineLog(tmp_path / "processes.jsonl")
     lives.write_to(log)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
@@ -18,30 +18,19 @@ from pathlib import Path
 import pytest
 
 from highwater.cluster.ports import free_ports
+from highwater.cluster.serving import view
 from highwater.verdict import spark_submit
+from tests.integration.process.building import ROOT, run
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
-
-ROOT = Path(__file__).parents[3]
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, env=clean, capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and, by a path alone, the packages that it depends on."""
     folder = tmp_path_factory.mktemp("installed")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
-    (wheel,) = folder.glob("*.whl")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
     where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder)
@@ -56,8 +45,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_owns_one_name(installed: Path) -> None:
-    with zipfile.ZipFile(next(installed.glob("*.whl"))) as archive:
+def test_it_owns_one_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"highwater"}
 
@@ -66,6 +55,17 @@ def test_it_owns_one_name(installed: Path) -> None:
 def test_entry_points_take_no_module_of_the_users(installed: Path, module: str) -> None:
     python = installed / "venv" / "bin" / "python"
     assert "--help" in run(python, "-m", module, "--help", cwd=installed)
+
+
+def test_ours_decode_with_the_copy_in_the_wheel_or_not_at_all(installed: Path) -> None:
+    python = installed / "venv" / "bin" / "python"
+    decoding = "import highwater.kafka.wire.messages, kafka; print(kafka.__path__[0])"
+    where = run(python, "-I", "-c", decoding, cwd=installed).strip()
+    assert where.endswith("/highwater/_vendor/python/kafka")
+    assert str(installed) in where
+    late = "import kafka, highwater.kafka.wire"  # the environment's own
+    refused = subprocess.run([python, "-I", "-c", late], capture_output=True, text=True)
+    assert "run Highwater in a process of its own" in refused.stderr
 
 
 def test_up_status_and_down(installed: Path) -> None:
@@ -101,6 +101,23 @@ def test_up_status_and_down(installed: Path) -> None:
         run(*highwater, "down", "--dir", cluster, cwd=installed)
 
 
+@pytest.mark.compose
+@pytest.mark.slow
+def test_containers_run_from_the_package(installed: Path, tmp_path: Path) -> None:
+    stand_ins = (ROOT / ".env").read_text() if (ROOT / ".env").exists() else ""
+    settings = dict(re.findall(r"^(\w+)=(.*)$", stand_ins, re.MULTILINE))
+    settings |= {"CLUSTER": f"highwater-installed-{os.getpid()}", "HIGHWATER_CACHE": str(tmp_path)}
+    ports = free_ports(3)
+    settings |= {f"BROKER_{number}_PORT": str(port) for number, port in enumerate(ports, 1)}
+    highwater = (installed / "venv" / "bin" / "python", "-m", "highwater.cli.main")
+    compose = ("--runtime", "compose")
+    try:
+        run(*highwater, "up", *compose, "--detach", cwd=installed, **settings)
+        assert [sorted(view("127.0.0.1", port).brokers) for port in ports] == [[1, 2, 3]] * 3
+    finally:
+        run(*highwater, "down", *compose, "--delete", cwd=installed, **settings)
+
+
 def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:
     python = installed / "venv" / "bin" / "python"
     names = "import highwater, pathlib; p = pathlib.Path(highwater.__file__).parent / 'spark'; "
@@ -129,19 +146,19 @@ def test_spark_submit_runs_the_job_of_the_package(installed: Path, tmp_path: Pat
 
 def test_pytest_knows_the_fixture(installed: Path) -> None:
     python = installed / "venv" / "bin" / "python"
-    assert "highwater_cluster" in run(
-        python, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", cwd=installed
-    )
+    told = run(python, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", cwd=installed)
+    assert re.search(r"^kafka -- .*highwater/pytest_plugin", told, re.MULTILINE)
 
 
 FAILOVER = """
 from pathlib import Path
 
 
-def test_a_leader_dies(highwater_cluster):
+def test_a_leader_dies(kafka, topic, chaos):
     assert Path("broker").is_dir()
-    highwater_cluster.create_topic("orders", partitions=1)
-    highwater_cluster.kill(highwater_cluster.leader_of("orders", 0))
+    orders = topic("orders")
+    with chaos.kill(kafka.leader(orders)):
+        kafka.wait.leader_changed(orders)
 """
 
 

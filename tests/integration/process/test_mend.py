@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.chaos.faults.model import Fault
-from highwater.chaos.faults.stage import Stage
-from highwater.chaos.faults.verbs import VERBS
 from highwater.cluster.ask import brokers_known
+from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.stage import Stage
+from highwater.cluster.faults.verbs import VERBS
 from highwater.cluster.process_cluster import Settings, process_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 async def test_a_member_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
     async with process_cluster(Settings(tmp_path / "cluster", brokers=1)) as cluster:
         nobody = cast("Any", None)
-        stage = Stage(cluster, nobody, nobody, nobody, [], random.Random(1))
+        stage = Stage(cluster, nobody, random.Random(1))
         await cluster.kill("broker-1")
         stage.down.add("broker-1")
         await cluster.start("broker-1", ready=False)

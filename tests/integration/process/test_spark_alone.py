@@ -111,7 +111,7 @@ def test_a_bare_clone_finds_a_planted_loss_and_ends_with_1(
     assert done.returncode == 1, done.stdout + done.stderr
     assert " INFO " not in done.stderr
     assert len(done.stderr.splitlines()) < 10, done.stderr
-    assert "24 of 24" in done.stdout
+    assert "26 of 26" in done.stdout
     assert "invalid  (checked by spark)" in done.stdout
     by_spark = json.loads((run / "verdict.json").read_text())
     by_duckdb = runner.run(run, "duckdb", lambda line: None)
@@ -145,7 +145,7 @@ def test_an_executor_that_is_killed_costs_no_verdict(
         killed = 0
         assert child.stdout is not None
         for line in child.stdout:
-            if not killed and re.search(r" of 24 ", line):
+            if not killed and re.search(r" of 26 ", line):
                 executor = executors_of(child.pid)[0]
                 executor.kill()
                 executor.wait(30)

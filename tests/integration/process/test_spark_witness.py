@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.verdict import runner
 from highwater.verdict.history import HistoryWriter
+from tests.background import BackgroundCluster
 
 pytestmark = [
     pytest.mark.integration,
@@ -54,11 +54,9 @@ def read(bootstrap: str, writer: HistoryWriter) -> None:
     consumer.close()
 
 
-def test_spark_reads_the_cluster_itself(
-    highwater_cluster: BackgroundCluster, tmp_path: Path
-) -> None:
-    bootstrap = highwater_cluster.bootstrap_servers
-    highwater_cluster.create_topic(TOPIC, partitions=3)
+def test_spark_reads_the_cluster_itself(background: BackgroundCluster, tmp_path: Path) -> None:
+    bootstrap = background.bootstrap_servers
+    background.create_topic(TOPIC, partitions=3)
     folder = RunFolder(tmp_path)
     folder.create()
     topics = [TopicInfo(TOPIC, 3, 3, 2)]

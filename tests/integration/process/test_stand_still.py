@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from highwater.chaos.faults.engine import Engine
-from highwater.chaos.faults.model import parse
-from highwater.chaos.faults.stage import Stage
+from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.child_processes import Pid
 from highwater.cluster.ask import brokers_known
+from highwater.cluster.faults.model import parse
 from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
 from highwater.verdict.history import LineLog, read_lines
 
@@ -32,7 +32,9 @@ async def test_all_stand_still_and_go_on(tmp_path: Path) -> None:
     try:
         async with process_cluster(Settings(tmp_path / "cluster", brokers=2)) as cluster:
             nobody = cast("Any", None)
-            stage = Stage(cluster, nobody, nobody, nobody, [], random.Random(1))
+            stage = ChaosStage(
+                cluster, nobody, random.Random(1), deaths=nobody, workload=nobody, topics=[]
+            )
             stage.clients = lambda: [Pid.of(client.pid)]
             engine = Engine(stage, LineLog(tmp_path / "faults.jsonl"), lambda _: None)
             await engine.run(parse([{"name": "stand_still", "for": 0.5}]), 0)

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.chaos.witnesses import disk_reader as disk
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.links.link_rules import Action, Rule
 from highwater.kafka.types import TopicPartition as Tp
+from tests.background import BackgroundCluster
 from tests.integration import reading
 from tests.integration.robustness.rig import metadata
 from tests.waiting import eventually
@@ -46,9 +46,9 @@ def values(n: int, prefix: str = "v") -> list[str]:
 
 
 def test_a_killed_leader_is_replaced_and_comes_back_on_its_port(
-    highwater_cluster: BackgroundCluster,
+    background: BackgroundCluster,
 ) -> None:
-    cluster = highwater_cluster
+    cluster = background
     cluster.create_topic("killed")
     assert produce(cluster, "killed", values(100)) == values(100)
     leader = cluster.leader_of("killed", 0)
@@ -62,8 +62,8 @@ def test_a_killed_leader_is_replaced_and_comes_back_on_its_port(
     assert read_all(cluster, "killed") == values(100) + values(10, "w")
 
 
-def test_stop_is_clean_and_hands_leadership_over(highwater_cluster: BackgroundCluster) -> None:
-    cluster = highwater_cluster
+def test_stop_is_clean_and_hands_leadership_over(background: BackgroundCluster) -> None:
+    cluster = background
     cluster.create_topic("stopped")
     assert len(produce(cluster, "stopped", values(20))) == 20
     leader = cluster.leader_of("stopped", 0)
@@ -72,9 +72,9 @@ def test_stop_is_clean_and_hands_leadership_over(highwater_cluster: BackgroundCl
     assert read_all(cluster, "stopped") == values(20)
 
 
-def test_a_topic_is_made_once_every_broker_knows_it(highwater_cluster: BackgroundCluster) -> None:
+def test_a_topic_is_made_once_every_broker_knows_it(background: BackgroundCluster) -> None:
     """So the other brokers know the leaders, even if the controller is killed next."""
-    cluster = highwater_cluster
+    cluster = background
     links = cluster.cluster.links
     assert links is not None
     unaware = next(n for n in cluster.cluster.brokers if n != cluster.controller())
@@ -93,8 +93,8 @@ def test_a_topic_is_made_once_every_broker_knows_it(highwater_cluster: Backgroun
     assert metadata(cluster.cluster.address(unaware), ["known"]).topics[0].partitions
 
 
-def test_a_paused_follower_leaves_the_isr_and_returns(highwater_cluster: BackgroundCluster) -> None:
-    cluster = highwater_cluster
+def test_a_paused_follower_leaves_the_isr_and_returns(background: BackgroundCluster) -> None:
+    cluster = background
     cluster.create_topic("paused")
     follower = next(n for n in cluster.isr_of("paused", 0) if n != cluster.leader_of("paused", 0))
     cluster.pause(follower)
@@ -106,9 +106,9 @@ def test_a_paused_follower_leaves_the_isr_and_returns(highwater_cluster: Backgro
 
 
 def test_a_cut_between_two_brokers_leaves_clients_alone(
-    highwater_cluster: BackgroundCluster,
+    background: BackgroundCluster,
 ) -> None:
-    cluster = highwater_cluster
+    cluster = background
     cluster.create_topic("cut")
     leader = cluster.leader_of("cut", 0)
     follower = next(n for n in cluster.isr_of("cut", 0) if n != leader)
@@ -122,9 +122,9 @@ def test_a_cut_between_two_brokers_leaves_clients_alone(
 
 
 def test_the_isr_is_known_though_the_leader_is_cut_off_from_the_controller(
-    highwater_cluster: BackgroundCluster,
+    background: BackgroundCluster,
 ) -> None:
-    cluster = highwater_cluster
+    cluster = background
     first = next(iter(cluster.cluster.brokers))  # the first broker that the client asks
     if cluster.controller() == first:
         cluster.restart(first)
@@ -145,8 +145,8 @@ def test_the_isr_is_known_though_the_leader_is_cut_off_from_the_controller(
     assert read_all(cluster, topic) == values(20)
 
 
-def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCluster) -> None:
-    cluster = highwater_cluster
+def test_kill_of_the_whole_cluster_loses_nothing(background: BackgroundCluster) -> None:
+    cluster = background
     cluster.create_topic("everything")
     acked: list[str] = []
     for turn in range(3):
@@ -160,9 +160,9 @@ def test_kill_of_the_whole_cluster_loses_nothing(highwater_cluster: BackgroundCl
 
 
 def test_segments_and_epochs_are_read_from_a_brokers_disk(
-    highwater_cluster: BackgroundCluster,
+    background: BackgroundCluster,
 ) -> None:
-    cluster = highwater_cluster
+    cluster = background
     cluster.create_topic("disk")
     assert len(produce(cluster, "disk", values(50))) == 50
     leader = cluster.leader_of("disk", 0)

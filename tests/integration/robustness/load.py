@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater.cluster.background import BackgroundCluster
+from tests.background import BackgroundCluster
 from tests.integration.robustness.rig import metadata
 from tests.waiting import eventually
 
@@ -26,13 +26,10 @@ class Load:
         self._sent = 0
         self._producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 1,
-                "batch.size": 20_000,
-                "log_level": 0,
+                "bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 1,
+                "batch.size": 20_000, "log_level": 0,
             }
-        )
+        )  # fmt: skip
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from highwater.child_processes import Child
 from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.ports import free_ports
-from highwater.cluster.programs import Highwater
+from highwater.cluster.programs import Highwater, Program
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.header import request_header, response_body_position
@@ -70,6 +70,7 @@ class BrokerProcess:
             **{name.replace("_", "."): value for name, value in properties.items()},
         }
         self.child: Child | None = None
+        self.program: Program = Highwater()
 
     @property
     def address(self) -> Address:
@@ -80,16 +81,13 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> BrokerProcess:
-        program = Highwater()
+        program = self.program
         path = self.folder / "server.properties"
         path.write_text("".join(f"{k}={v}\n" for k, v in self.properties.items()))
         self.child = Child(
-            f"broker-{self.number}",
-            program.command(path, "test"),
-            output=self.folder / "output.log",
-            cwd=self.folder,
-            env=program.environment(),
-        )
+            f"broker-{self.number}", program.command(path, "test"),
+            output=self.folder / "output.log", cwd=self.folder, env=program.environment(),
+        )  # fmt: skip
         return self
 
     def serving(self) -> BrokerProcess:
@@ -99,7 +97,8 @@ class BrokerProcess:
 
         def ready() -> bool:
             assert self.running, f"it has ended:\n{self.output}"
-            return f"started broker {self.number} " in self.output
+            known = f"started broker {self.number} ", f"[KafkaServer id={self.number}] started"
+            return any(line in self.output for line in known)
 
         eventually(ready, "the broker serves", lambda: self.output)
         return self

@@ -17,10 +17,10 @@ from confluent_kafka.admin import (
     NewPartitions,
 )
 
-from highwater.cluster.background import BackgroundCluster
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import ProduceRequest
 from highwater.kafka.wire.records import Record, build_batch
+from tests.background import BackgroundCluster
 from tests.integration.robustness.rig import Address, call, metadata
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -81,8 +81,8 @@ def produce_everywhere(brokers: Sequence[Address], size: int) -> dict[int, str]:
     return errors
 
 
-def test_what_was_answered_is_so_on_every_broker(highwater_cluster: BackgroundCluster) -> None:
-    cluster = highwater_cluster
+def test_what_was_answered_is_so_on_every_broker(background: BackgroundCluster) -> None:
+    cluster = background
     cluster.create_topic(NOISE, partitions=6)
     cluster.create_topic(TOPIC, partitions=3)
     brokers = addresses(cluster)

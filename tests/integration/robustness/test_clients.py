@@ -179,13 +179,9 @@ def fetch() -> messages.FetchRequest:
         partition=0, fetch_offset=0, partition_max_bytes=50 << 20
     )
     return request(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=50 << 20,
-        isolation_level=0,
+        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=50 << 20, isolation_level=0,
         topics=[request.FetchTopic(topic=TOPIC, partitions=[partition])],
-    )
+    )  # fmt: skip
 
 
 def produce(broker: BrokerProcess, batch: bytes) -> None:

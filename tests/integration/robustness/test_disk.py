@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.cluster.background import BackgroundCluster
+from tests.background import BackgroundCluster
 from tests.integration.robustness.load import (
     PARTITIONS,
     TOPIC,

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from highwater.cluster.background import BackgroundCluster
 from highwater.kafka.wire import messages
+from tests.background import BackgroundCluster
 from tests.integration.robustness.load import (
     PARTITIONS,
     TOPIC,

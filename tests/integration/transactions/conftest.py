@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.cluster.background import BackgroundCluster
+from tests.background import BackgroundCluster
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.cluster import apache
-from highwater.cluster.background import BackgroundCluster
 from highwater.cluster.process_cluster import Settings
+from tests.background import BackgroundCluster
 from tests.integration.transactions.test_transactions import (
     PARTITIONS,
     WITHIN_S,
@@ -27,14 +27,13 @@ from tests.integration.transactions.test_transactions import (
 )
 
 pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.apache,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-]
+    pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(300),
+]  # fmt: skip
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 STATE = "__transaction_state"
 APACHE = 1
+TURNS = 3
+"""Each kind coordinates after the other."""
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_coordinators_and_leaders_of_both_kinds(mixed: BackgroundCluster, apache
     producer.init_transactions(WITHIN_S)
     committed: list[str] = []
     coordinators: dict[bool, None] = {}
-    for turn in range(4):
+    for turn in range(TURNS):
         for n in range(4):
             name = f"{turn}.{n}"
             if transact(producer, "mixed", name, commit=n != 2):
@@ -93,13 +92,13 @@ def test_coordinators_and_leaders_of_both_kinds(mixed: BackgroundCluster, apache
                 f"{topic} in sync",
             )
     assert coordinators.keys() == {True, False}, "both kinds coordinated"
-    found = read(mixed, "mixed", len(committed) * PARTITIONS + 4)
+    found = read(mixed, "mixed", len(committed) * PARTITIONS + TURNS)
     for partition in range(PARTITIONS):
         assert [v for p, v in found if p == partition and "over" not in v] == committed
-    assert [v for _, v in found if "over" in v] == [f"{turn}.over" for turn in range(4)]
+    assert [v for _, v in found if "over" in v] == [f"{turn}.over" for turn in range(TURNS)]
     mixed.stop(2)
     states = dumped(mixed, apache_tool, f"{STATE}-0/*.log", "--transaction-log-decoder")
     assert re.search(r"transactionalId=mixed", states)
     assert re.search(r"state=PrepareCommit.*state=CompleteCommit", states, re.DOTALL)
     aborted = dumped(mixed, apache_tool, "mixed-0/*.txnindex")
-    assert len(re.findall(r"producerId: \d+", aborted)) == 4, aborted
+    assert len(re.findall(r"producerId: \d+", aborted)) == TURNS, aborted

@@ -21,17 +21,14 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 
 from highwater.broker.coordinator.shard import partition_for
-from highwater.cluster.background import BackgroundCluster
-from highwater.cluster.maven import Artifact, fetch_jars
-from highwater.cluster.zookeeper_process import cache_dir, find_java
+from highwater.cluster.zookeeper_process import find_java
+from highwater.maven import Artifact, cache_dir, fetch_jars
+from tests.background import BackgroundCluster
 from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader
 
 pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.slow,
-    pytest.mark.apache,
-    pytest.mark.timeout(240),
-]
+    pytest.mark.integration, pytest.mark.slow, pytest.mark.apache, pytest.mark.timeout(240),
+]  # fmt: skip
 VERSION = "3.9.2"
 ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka-streams", VERSION),

@@ -19,8 +19,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from highwater.broker.coordinator.shard import partition_for
-from highwater.cluster.background import BackgroundCluster
 from tests import waiting
+from tests.background import BackgroundCluster
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 3
@@ -246,16 +246,11 @@ def test_javas_copier_copies_exactly_once_while_brokers_die(
         source.poll(0)
     assert source.flush(WITHIN_S) == 0
     arguments = {
-        "--broker-list": cluster.bootstrap_servers,
-        "--input-topic": "copy-in",
-        "--input-partition": "0",
-        "--output-topic": "copy-out",
-        "--max-messages": "-1",
-        "--consumer-group": "copier",
-        "--transaction-size": "20",
-        "--transaction-timeout": "10000",
+        "--broker-list": cluster.bootstrap_servers, "--input-topic": "copy-in",
+        "--input-partition": "0", "--output-topic": "copy-out", "--max-messages": "-1",
+        "--consumer-group": "copier", "--transaction-size": "20", "--transaction-timeout": "10000",
         "--transactional-id": "copier",
-    }
+    }  # fmt: skip
     words = [word for pair in arguments.items() for word in pair]
     with dying(
         cluster,

@@ -57,7 +57,7 @@ class Lab:
         self.orders: list[Order] = []
         self.questions: list[Question] = []
         self.pauses = 0
-        self.before_write: Callable[[], None] | None = None
+        self.before_write: Callable[[], object] | None = None
         self.settings = settings or Settings(
             broker_id=BrokerId(1), auto_leader_rebalance_enable=False
         )
@@ -70,7 +70,7 @@ class Lab:
         self.session = 0
         self.epoch_version = 0
 
-    # ---- the world outside
+    # ---- the world outside; `settle` lets the controller see it
 
     def make(self, path: str) -> None:
         parts = path.strip("/").split("/")
@@ -82,42 +82,49 @@ class Lab:
     def write(self, op: ZkOp) -> Any:
         return self.zk.write(self.tool, op)
 
-    def start(self, broker: int, port: int = 9092) -> None:
+    def start(self, broker: int, port: int = 9092) -> Lab:
         session = self.sessions[broker] = self.zk.open_session(6_000).id
         data = znodes.encode_broker(
             [Endpoint("PLAINTEXT", "PLAINTEXT", f"b{broker}", port)], None, 0
         )
         self.zk.write(session, Create(znodes.broker_path(broker), data, ephemeral=True))
+        return self
 
-    def kill(self, broker: int) -> None:
+    def kill(self, broker: int) -> Lab:
         self.zk.end_session(self.sessions.pop(broker))
+        return self
 
-    def bounce(self, broker: int) -> None:
+    def bounce(self, broker: int) -> Lab:
         """Gone and back before the controller has looked."""
         self.kill(broker)
         self.start(broker)
+        return self
 
-    def create_topic(self, name: str, *replicas: tuple[int, ...]) -> None:
+    def create_topic(self, name: str, *replicas: tuple[int, ...]) -> Lab:
         partitions = {p: ReplicaAssignment(ids(*r)) for p, r in enumerate(replicas)}
         data = znodes.encode_topic(TopicState(partitions))
         self.write(Create(znodes.topic_path(name), data))
+        return self
 
-    def add_partitions(self, name: str, *replicas: tuple[int, ...]) -> None:
+    def add_partitions(self, name: str, *replicas: tuple[int, ...]) -> Lab:
         known = self.topic(name)
         first = len(known.partitions)
         for p, r in enumerate(replicas):
             known.partitions[first + p] = ReplicaAssignment(ids(*r))
         self.write(SetData(znodes.topic_path(name), znodes.encode_topic(known)))
+        return self
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str) -> Lab:
         self.write(Create(znodes.delete_topic_path(name)))
+        return self
 
-    def configure(self, kind: str, name: str, **config: str) -> None:
+    def configure(self, kind: str, name: str, **config: str) -> Lab:
         dotted = {k.replace("_", "."): v for k, v in config.items()}
         self.make(f"/config/{kind}")
         self.write(Create(znodes.config_path(kind, name), znodes.encode_config(dotted)))
+        return self
 
-    def leader_writes_isr(self, partition: TopicPartition, *isr: int, notify: bool = True) -> None:
+    def leader_writes_isr(self, partition: TopicPartition, *isr: int, notify: bool = True) -> Lab:
         """Writes as the leader does: conditionally, and with a notification."""
         now = self.state(partition)
         new = now._replace(isr=ids(*isr))
@@ -126,6 +133,7 @@ class Lab:
         if notify:
             data = znodes.encode_isr_change([partition])
             self.write(Create(znodes.ISR_CHANGE_PREFIX, data, sequential=True))
+        return self
 
     # ---- the contents of ZooKeeper
 

@@ -75,14 +75,9 @@ class Member:
             _, stat = await zk.create(path, data, ephemeral=True)
             self.epoch = stat.czxid
             self.candidate = Candidate(
-                self.cluster.config,
-                self.world,
-                self.broker_id,
-                lambda: self.epoch,
-                zk,
-                listener_of=PLAINTEXT,
-                inter_broker_listener=PLAINTEXT,
-            )
+                self.cluster.config, self.world, self.broker_id, lambda: self.epoch, zk,
+                listener_of=PLAINTEXT, inter_broker_listener=PLAINTEXT,
+            )  # fmt: skip
             await self.candidate.run()
             nursery.cancel_scope.cancel()
 

@@ -36,12 +36,9 @@ def test_with_racks() -> None:
 
 
 @given(
-    brokers=st.integers(1, 8),
-    racks=st.integers(0, 4),
-    factor=st.integers(1, 8),
-    partitions=st.integers(1, 40),
-    seed=st.integers(0, 999),
-)
+    brokers=st.integers(1, 8), racks=st.integers(0, 4), factor=st.integers(1, 8),
+    partitions=st.integers(1, 40), seed=st.integers(0, 999),
+)  # fmt: skip
 def test_replicas_differ_and_are_spread(
     brokers: int, racks: int, factor: int, partitions: int, seed: int
 ) -> None:

@@ -7,12 +7,10 @@ a test starts it.  In place of the controller a few lines (`Controller`) record 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
-import pytest
 import trio
 
 from highwater.base.event_loop import monotonic_ms
@@ -24,6 +22,7 @@ from highwater.broker.handlers import update_metadata
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.membership.registration import make_paths
 from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.replica.partition_states import decode_leader_and_isr
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
@@ -40,6 +39,9 @@ from highwater.kafka.wire.codec import (
     encode_response,
 )
 from highwater.kafka.wire.controller_messages import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -48,6 +50,8 @@ from highwater.kafka.wire.controller_messages import (
 )
 from highwater.world.api import ZooKeeper
 from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from tests.running import Body, running_in
+from tests.waiting import at_once
 
 
 @dataclass
@@ -235,41 +239,64 @@ class Asker:
         return znodes.decode_config(data)
 
 
-Body = Callable[[Asker], Awaitable[None]]
-Run = Callable[..., None]
+class Led:
+    """Broker 1, whose controller is the test; broker 2 is the other replica of these topics."""
+
+    topics: ClassVar[tuple[str, ...]]
+
+    def __init__(self, b: Asker) -> None:
+        self.b: Any = b
+        self.epoch = 0
+
+    async def role(self, leader: int, isr: tuple[int, ...] = (1,)) -> None:
+        self.epoch += 1
+        state = LeaderAndIsrPartitionState(
+            partition_index=0, controller_epoch=1, leader=leader, leader_epoch=self.epoch,
+            isr=list(isr), partition_epoch=self.epoch, replicas=[1, 2], adding_replicas=[],
+            removing_replicas=[], is_new=self.epoch == 1,
+        )  # fmt: skip
+        request = LeaderAndIsrRequest(
+            controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
+            ungrouped_partition_states=[],
+            topic_states=[
+                LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])
+                for topic in self.topics
+            ],
+        )  # fmt: skip
+        update = at_once(decode_leader_and_isr(request))
+        errors = await self.b.services.replicas.leader_and_isr(update, lambda: None)
+        assert set(errors.values()) == {ErrorCode.NONE}
 
 
-@pytest.fixture
-def in_broker() -> Run:
-    """Runs a test's body beside three live brokers in the metadata; `config` is broker 1's."""
+def run_in_broker(body: Body, **config: Any) -> None:
+    """Runs it with a broker beside three live ones in the metadata; `config` is the broker's."""
+    given: dict[str, Any] = {"broker_id": 1, "log_dirs": ("/data",)} | config
 
-    def run(body: Body, **config: Any) -> None:
-        given: dict[str, Any] = {"broker_id": 1, "log_dirs": ("/data",)} | config
+    async def main(kernel: Kernel) -> None:
+        simulation = Simulation(kernel)
+        world = simulation.start(simulation.add_host("machine"))
+        failures: list[BaseException] = []
 
-        async def main(kernel: Kernel) -> None:
-            simulation = Simulation(kernel)
-            world = simulation.start(simulation.add_host("machine"))
-            failures: list[BaseException] = []
+        async def program() -> None:
+            try:
+                async with world.zookeeper(ZOOKEEPER, 4000, 4000) as zk:
+                    await make_paths(zk)
+                    asker = Asker(Config(**given), world, zk)
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(asker.services.purgatories.run)
+                        await asker.update_metadata({})
+                        with trio.fail_after(3600):
+                            await body(asker)
+                        nursery.cancel_scope.cancel()
+            except BaseException as error:
+                failures.append(error)
+                raise
 
-            async def program() -> None:
-                try:
-                    async with world.zookeeper(ZOOKEEPER, 4000, 4000) as zk:
-                        await make_paths(zk)
-                        asker = Asker(Config(**given), world, zk)
-                        async with trio.open_nursery() as nursery:
-                            nursery.start_soon(asker.services.purgatories.run)
-                            await asker.update_metadata({})
-                            with trio.fail_after(3600):
-                                await body(asker)
-                            nursery.cancel_scope.cancel()
-                except BaseException as error:
-                    failures.append(error)
-                    raise
+        await world.process.run(program)
+        if failures:
+            raise failures[0]
 
-            await world.process.run(program)
-            if failures:
-                raise failures[0]
+    run_simulation(1, main)
 
-        run_simulation(1, main)
 
-    return run
+in_broker = running_in(run_in_broker)

@@ -12,6 +12,7 @@ from highwater.kafka.wire.codec import encode_response
 from highwater.kafka.wire.header import parse_request_header, response_header
 from highwater.kafka.wire.messages import MetadataResponse
 from highwater.world.api import Connection
+from tests.unit.broker.handlers.conftest import in_broker
 
 
 async def _frame(connection: Connection) -> bytes:
@@ -38,24 +39,22 @@ async def _name_another_topic(connection: Connection) -> None:
     connection.send([len(answer).to_bytes(4) + answer])
 
 
-def test_an_answer_that_cannot_be_compared_ends_no_broker(
-    in_broker: Any, caplog: pytest.LogCaptureFixture
+@in_broker()
+async def test_an_answer_that_cannot_be_compared_ends_no_broker(
+    b: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(b: Any) -> None:
-        await b.update_metadata({}, {1: None, 2: None}, host="machine")
-        listener = await b.services.world.network.listen("machine", 9092)
-        settled = trio.Event()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(b.services.agreement.run)
-            asking = b.services.agreement.begin(about_topics({"t": (0,)}), 10_000, settled.set)
-            assert not asking.over
-            await _name_another_topic(await listener.accept())
-            with trio.fail_after(1):  # less than the patience with a broker that says nothing
-                await settled.wait()
-            assert asking.over
-            later = b.services.agreement.begin(about_topics({"t": ()}), 1000, lambda: None)
-            assert not later.over, "it goes on asking"
-            nursery.cancel_scope.cancel()
-        assert "broker 2 is not waited for" in caplog.text
-
-    in_broker(body)
+    await b.update_metadata({}, {1: None, 2: None}, host="machine")
+    listener = await b.services.world.network.listen("machine", 9092)
+    settled = trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(b.services.agreement.run)
+        asking = b.services.agreement.begin(about_topics({"t": (0,)}), 10_000, settled.set)
+        assert not asking.over
+        await _name_another_topic(await listener.accept())
+        with trio.fail_after(1):  # less than the patience with a broker that says nothing
+            await settled.wait()
+        assert asking.over
+        later = b.services.agreement.begin(about_topics({"t": ()}), 1000, lambda: None)
+        assert not later.over, "it goes on asking"
+        nursery.cancel_scope.cancel()
+    assert "broker 2 is not waited for" in caplog.text

@@ -22,6 +22,7 @@ from highwater.kafka.wire.messages import (
     DeleteTopicsRequest,
     DescribeClientQuotasRequest,
 )
+from tests.unit.broker.handlers.conftest import in_broker
 
 _Entry = AlterClientQuotasRequest.EntryData
 
@@ -58,73 +59,64 @@ async def described(b: Any, *components: tuple[str, int, str | None], strict: bo
     }
 
 
-def test_quotas_are_set_described_and_taken_away(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        alice, both = {"user": "alice/x"}, {"user": "alice/x", "client-id": "c 1"}
-        assert await alter(b, alice, producer_byte_rate=1000, request_percentage=12.5) == "NONE"
-        assert await alter(b, both, consumer_byte_rate=5) == "NONE"
-        assert await alter(b, {"user": None}, consumer_byte_rate=7) == "NONE"
-        assert await alter(b, {"client-id": "c"}, controller_mutation_rate=0.5) == "NONE"
-        assert await alter(b, {"ip": "10.0.0.1"}, connection_creation_rate=9) == "NONE"
-        a, ab = (("user", "alice/x"),), (("user", "alice/x"), ("client-id", "c 1"))
-        everything = await described(b)
-        assert everything == {
-            a: {"producer_byte_rate": 1000, "request_percentage": 12.5},
-            ab: {"consumer_byte_rate": 5},
-            (("user", None),): {"consumer_byte_rate": 7},
-            (("client-id", "c"),): {"controller_mutation_rate": 0.5},
-            (("ip", "10.0.0.1"),): {"connection_creation_rate": 9},
-        }
-        assert set(await described(b, ("user", 0, "alice/x"))) == {a, ab}
-        assert set(await described(b, ("user", 0, "alice/x"), strict=True)) == {a}
-        assert set(await described(b, ("user", 1, None))) == {(("user", None),)}
-        assert set(await described(b, ("user", 2, None), ("client-id", 2, None))) == {ab}
-        assert set(await described(b, ("ip", 2, None))) == {(("ip", "10.0.0.1"),)}
-        assert await alter(b, alice, producer_byte_rate=None) == "NONE"
-        assert (await described(b))[a] == {"request_percentage": 12.5}
-        assert await b.zk.children("/config/users/alice%2Fx/clients") == ["c%201"]
-
-    in_broker(body)
+@in_broker()
+async def test_quotas_are_set_described_and_taken_away(b: Any) -> None:
+    alice, both = {"user": "alice/x"}, {"user": "alice/x", "client-id": "c 1"}
+    assert await alter(b, alice, producer_byte_rate=1000, request_percentage=12.5) == "NONE"
+    assert await alter(b, both, consumer_byte_rate=5) == "NONE"
+    assert await alter(b, {"user": None}, consumer_byte_rate=7) == "NONE"
+    assert await alter(b, {"client-id": "c"}, controller_mutation_rate=0.5) == "NONE"
+    assert await alter(b, {"ip": "10.0.0.1"}, connection_creation_rate=9) == "NONE"
+    a, ab = (("user", "alice/x"),), (("user", "alice/x"), ("client-id", "c 1"))
+    everything = await described(b)
+    assert everything == {
+        a: {"producer_byte_rate": 1000, "request_percentage": 12.5},
+        ab: {"consumer_byte_rate": 5},
+        (("user", None),): {"consumer_byte_rate": 7},
+        (("client-id", "c"),): {"controller_mutation_rate": 0.5},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 9},
+    }
+    assert set(await described(b, ("user", 0, "alice/x"))) == {a, ab}
+    assert set(await described(b, ("user", 0, "alice/x"), strict=True)) == {a}
+    assert set(await described(b, ("user", 1, None))) == {(("user", None),)}
+    assert set(await described(b, ("user", 2, None), ("client-id", 2, None))) == {ab}
+    assert set(await described(b, ("ip", 2, None))) == {(("ip", "10.0.0.1"),)}
+    assert await alter(b, alice, producer_byte_rate=None) == "NONE"
+    assert (await described(b))[a] == {"request_percentage": 12.5}
+    assert await b.zk.children("/config/users/alice%2Fx/clients") == ["c%201"]
 
 
-def test_what_is_no_quota_is_refused_and_changes_nothing(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        user: dict[str, str | None] = {"user": "u"}
-        assert await alter(b, user, producer_byte_rate=1.5) == "INVALID_REQUEST"
-        assert await alter(b, user, bytes=1) == "INVALID_REQUEST"
-        assert await alter(b, user, connection_creation_rate=1) == "INVALID_REQUEST"
-        assert await alter(b, {"ip": "nowhere"}, connection_creation_rate=1) == "INVALID_REQUEST"
-        assert await alter(b, {"ip": "::1", "user": "u"}) == "INVALID_REQUEST"
-        assert await alter(b, {"group": "u"}) == "INVALID_REQUEST"
-        assert await alter(b, {}) == "INVALID_REQUEST"
-        assert await alter(b, user, validate_only=True, producer_byte_rate=1) == "NONE"
-        assert await described(b) == {}
-        assert await described(b, ("user", 2, None), ("user", 2, None)) == "INVALID_REQUEST"
-        assert await described(b, ("user", 2, None), ("ip", 2, None)) == "INVALID_REQUEST"
-        assert await described(b, ("group", 2, None)) == "UNSUPPORTED_VERSION"
-
-    in_broker(body)
+@in_broker()
+async def test_what_is_no_quota_is_refused_and_changes_nothing(b: Any) -> None:
+    user: dict[str, str | None] = {"user": "u"}
+    assert await alter(b, user, producer_byte_rate=1.5) == "INVALID_REQUEST"
+    assert await alter(b, user, bytes=1) == "INVALID_REQUEST"
+    assert await alter(b, user, connection_creation_rate=1) == "INVALID_REQUEST"
+    assert await alter(b, {"ip": "nowhere"}, connection_creation_rate=1) == "INVALID_REQUEST"
+    assert await alter(b, {"ip": "::1", "user": "u"}) == "INVALID_REQUEST"
+    assert await alter(b, {"group": "u"}) == "INVALID_REQUEST"
+    assert await alter(b, {}) == "INVALID_REQUEST"
+    assert await alter(b, user, validate_only=True, producer_byte_rate=1) == "NONE"
+    assert await described(b) == {}
+    assert await described(b, ("user", 2, None), ("user", 2, None)) == "INVALID_REQUEST"
+    assert await described(b, ("user", 2, None), ("ip", 2, None)) == "INVALID_REQUEST"
+    assert await described(b, ("group", 2, None)) == "UNSUPPORTED_VERSION"
 
 
-def test_every_broker_follows(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        seen: dict[str, dict[str, str]] = {}
-        watcher = DynamicConfigWatcher(
-            b.zk,
-            TopicConfigs(lambda topic, config: None),
-            lambda path, config: seen.update({path: dict(config)}),
-        )
-        await alter(b, {"user": "u", "client-id": None}, producer_byte_rate=10)
-        await watcher.load()
-        assert seen == {
-            "users/u": {},
-            f"users/u/clients/{DEFAULT}": {"producer_byte_rate": "10"},
-        }
-        await alter(b, {"user": "u"}, request_percentage=1)
-        await watcher._execute(await watcher._changes(watched=False))
-        assert seen["users/u"] == {"request_percentage": "1.0"}
-
-    in_broker(body)
+@in_broker()
+async def test_every_broker_follows(b: Any) -> None:
+    seen: dict[str, dict[str, str]] = {}
+    watcher = DynamicConfigWatcher(
+        b.zk,
+        TopicConfigs(lambda topic, config: None),
+        lambda path, config: seen.update({path: dict(config)}),
+    )
+    await alter(b, {"user": "u", "client-id": None}, producer_byte_rate=10)
+    await watcher.load()
+    assert seen == {"users/u": {}, f"users/u/clients/{DEFAULT}": {"producer_byte_rate": "10"}}
+    await alter(b, {"user": "u"}, request_percentage=1)
+    await watcher.changes._execute(await watcher.changes._names(watched=False))
+    assert seen["users/u"] == {"request_percentage": "1.0"}
 
 
 def topics(*partitions: int) -> CreateTopicsRequest:
@@ -138,26 +130,24 @@ def topics(*partitions: int) -> CreateTopicsRequest:
     )
 
 
-def test_controller_mutations_have_a_quota(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        quotas = b.services.quotas
-        quotas.configured(Entity("ANONYMOUS", None), {"controller_mutation_rate": "1"})
-        answer = await b.ask(create_topics, 6, topics(15, 1))
-        assert [ErrorCode(t.error_code).name for t in answer.topics] == [
-            "REQUEST_TIMED_OUT", "THROTTLING_QUOTA_EXCEEDED",
-        ]  # fmt: skip
-        assert 3900 < answer.throttle_time_ms <= 4000, "15 of a burst of 11"
-        assert await b.stored_topic("t1") is None
-        await b.update_metadata({"t0": dict.fromkeys(range(15), 1)})
-        answer = await b.ask(delete_topics, 5, DeleteTopicsRequest(topic_names=["t0"]))
-        assert ErrorCode(answer.responses[0].error_code).name == "THROTTLING_QUOTA_EXCEEDED"
-        grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t0", count=17, assignments=None)
-        request = CreatePartitionsRequest(topics=[grow], timeout_ms=0, validate_only=False)
-        answer = await b.ask(create_partitions, 3, request)
-        assert ErrorCode(answer.results[0].error_code).name == "THROTTLING_QUOTA_EXCEEDED"
-        answer = await b.ask(create_partitions, 2, request)  # permissive: done, and throttled
-        assert ErrorCode(answer.results[0].error_code).name == "REQUEST_TIMED_OUT"
-        assert 5900 < answer.throttle_time_ms <= 6000
-        assert len(await b.stored_topic("t0")) == 17
-
-    in_broker(body)
+@in_broker()
+async def test_controller_mutations_have_a_quota(b: Any) -> None:
+    quotas = b.services.quotas
+    quotas.configured(Entity("ANONYMOUS", None), {"controller_mutation_rate": "1"})
+    answer = await b.ask(create_topics, 6, topics(15, 1))
+    assert [ErrorCode(t.error_code).name for t in answer.topics] == [
+        "REQUEST_TIMED_OUT", "THROTTLING_QUOTA_EXCEEDED",
+    ]  # fmt: skip
+    assert 3900 < answer.throttle_time_ms <= 4000, "15 of a burst of 11"
+    assert await b.stored_topic("t1") is None
+    await b.update_metadata({"t0": dict.fromkeys(range(15), 1)})
+    answer = await b.ask(delete_topics, 5, DeleteTopicsRequest(topic_names=["t0"]))
+    assert ErrorCode(answer.responses[0].error_code).name == "THROTTLING_QUOTA_EXCEEDED"
+    grow = CreatePartitionsRequest.CreatePartitionsTopic(name="t0", count=17, assignments=None)
+    request = CreatePartitionsRequest(topics=[grow], timeout_ms=0, validate_only=False)
+    answer = await b.ask(create_partitions, 3, request)
+    assert ErrorCode(answer.results[0].error_code).name == "THROTTLING_QUOTA_EXCEEDED"
+    answer = await b.ask(create_partitions, 2, request)  # permissive: done, and throttled
+    assert ErrorCode(answer.results[0].error_code).name == "REQUEST_TIMED_OUT"
+    assert 5900 < answer.throttle_time_ms <= 6000
+    assert len(await b.stored_topic("t0")) == 17

@@ -16,6 +16,7 @@ from highwater.kafka.wire.codec import (
     encode_response,
     request_class,
 )
+from tests.unit.broker.handlers.conftest import in_broker
 
 RAW = {0, 1}
 """Produce and Fetch read and write their bytes themselves."""
@@ -48,35 +49,31 @@ def versions(module: ModuleType) -> range:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_answers(in_broker: Any, module: ModuleType) -> None:
-    async def body(b: Any) -> None:
-        await b.services.logs.load("the-cluster", 1)
-        for version in versions(module):
-            answer = await b.ask(module, version, example(module.API.key, version))
-            assert answer is not None, version
-
-    in_broker(body)
+@in_broker()
+async def test_answers(b: Any, module: ModuleType) -> None:
+    await b.services.logs.load("the-cluster", 1)
+    for version in versions(module):
+        answer = await b.ask(module, version, example(module.API.key, version))
+        assert answer is not None, version
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_errors(in_broker: Any, module: ModuleType) -> None:
+@in_broker()
+async def test_errors(b: Any, module: ModuleType) -> None:
     make = getattr(module, "error_response", None)
     if make is None:
         pytest.skip("the error is at each part, or at the top: the pool makes it")
 
-    async def body(b: Any) -> None:
-        key = module.API.key
-        for version in versions(module):
-            body = bytes(encode_request(example(key, version), version))
-            request = decode_request(key, version, body)
-            reply = make(b.context(module, version), request, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if reply.parts is not None:
-                encoded = b"".join(reply.parts)
-            else:
-                encoded = bytes(encode_response(reply.message, version))
-            decode_response(key, version, encoded)
-
-    in_broker(body)
+    key = module.API.key
+    for version in versions(module):
+        body = bytes(encode_request(example(key, version), version))
+        request = decode_request(key, version, body)
+        reply = make(b.context(module, version), request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if reply.parts is not None:
+            encoded = b"".join(reply.parts)
+        else:
+            encoded = bytes(encode_response(reply.message, version))
+        decode_response(key, version, encoded)
 
 
 def test_one_module_for_each_api() -> None:

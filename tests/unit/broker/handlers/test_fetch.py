@@ -20,6 +20,7 @@ from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
 from highwater.kafka.wire.records import Record, build_batch
+from tests.unit.broker.handlers.conftest import in_broker
 
 TPS = [TopicPartition("t", number) for number in range(7)]
 BATCH = bytes(build_batch([Record(b"k", b"v", 1, ())]))
@@ -108,59 +109,53 @@ async def running(b: Any, nursery: trio.Nursery) -> None:
     nursery.start_soon(b.services.purgatories.run)
 
 
-def test_what_is_appended_between_two_turns_is_in_the_answer(
-    in_broker: Any, monkeypatch: pytest.MonkeyPatch
+@in_broker()
+async def test_what_is_appended_between_two_turns_is_in_the_answer(
+    b: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(b: Any) -> None:
-        await lead_all(b)
+    await lead_all(b)
+    read = reads_of(b, monkeypatch)
+    fetching = Fetching(b)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetching.run, request())
+        while len(read) < 2:
+            await trio.lowlevel.checkpoint()
+        assert len(read) < len(TPS)
+        append(b, TPS[0])  # which was read in the first turn
+    assert fetching.bytes == len(BATCH)
+    assert read.count(TPS[0]) == 2
+
+
+@in_broker()
+async def test_only_what_has_news_is_read_again(b: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await lead_all(b)
+    fetching = Fetching(b)
+    async with trio.open_nursery() as nursery:
+        await running(b, nursery)
+        await fetching.run(request(min_bytes=2 * len(BATCH)))
         read = reads_of(b, monkeypatch)
-        fetching = Fetching(b)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(fetching.run, request())
-            while len(read) < 2:
-                await trio.lowlevel.checkpoint()
-            assert len(read) < len(TPS)
-            append(b, TPS[0])  # which was read in the first turn
+        append(b, TPS[3])
+        await trio.sleep(0.1)
+        assert fetching.answer is None
+        append(b, TPS[5])
+        await trio.sleep(0.1)
+        assert fetching.bytes == 2 * len(BATCH)
+        assert set(read) == {TPS[3], TPS[5]}
+        nursery.cancel_scope.cancel()
+
+
+@in_broker()
+async def test_bytes_that_were_found_are_not_answered_by_one_who_leads_no_more(b: Any) -> None:
+    await lead_all(b)
+    fetching = Fetching(b)
+    async with trio.open_nursery() as nursery:
+        await running(b, nursery)
+        append(b, TPS[0])
+        await fetching.run(request(min_bytes=2 * len(BATCH)))
+        assert fetching.answer is None
+        b.services.replicas.partitions[TPS[0]].make_follower(state(leader=2, epoch=1))
+        append(b, TPS[1])
+        await trio.sleep(0.1)
         assert fetching.bytes == len(BATCH)
-        assert read.count(TPS[0]) == 2
-
-    in_broker(body)
-
-
-def test_only_what_has_news_is_read_again(in_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(b: Any) -> None:
-        await lead_all(b)
-        fetching = Fetching(b)
-        async with trio.open_nursery() as nursery:
-            await running(b, nursery)
-            await fetching.run(request(min_bytes=2 * len(BATCH)))
-            read = reads_of(b, monkeypatch)
-            append(b, TPS[3])
-            await trio.sleep(0.1)
-            assert fetching.answer is None
-            append(b, TPS[5])
-            await trio.sleep(0.1)
-            assert fetching.bytes == 2 * len(BATCH)
-            assert set(read) == {TPS[3], TPS[5]}
-            nursery.cancel_scope.cancel()
-
-    in_broker(body)
-
-
-def test_bytes_that_were_found_are_not_answered_by_one_who_leads_no_more(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        await lead_all(b)
-        fetching = Fetching(b)
-        async with trio.open_nursery() as nursery:
-            await running(b, nursery)
-            append(b, TPS[0])
-            await fetching.run(request(min_bytes=2 * len(BATCH)))
-            assert fetching.answer is None
-            b.services.replicas.partitions[TPS[0]].make_follower(state(leader=2, epoch=1))
-            append(b, TPS[1])
-            await trio.sleep(0.1)
-            assert fetching.bytes == len(BATCH)
-            assert fetching.errors == ("NOT_LEADER_OR_FOLLOWER",)
-            nursery.cancel_scope.cancel()
-
-    in_broker(body)
+        assert fetching.errors == ("NOT_LEADER_OR_FOLLOWER",)
+        nursery.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.messages import ListOffsetsRequest
 from highwater.kafka.wire.records import Record, build_batch
+from tests.unit.broker.handlers.conftest import in_broker
 
 RECORDS = 60
 SEGMENTS_AT_LEAST = 5
@@ -65,24 +66,22 @@ def found(reply: Any) -> list[tuple[str, str, int, int]]:
 
 
 @pytest.mark.parametrize("cold", [0.3, 1.0])
-def test_a_timestamp_is_found_on_the_disk_alone(in_broker: Any, cold: float) -> None:
-    async def body(b: Any) -> None:
-        await lead(b)
-        context = b.context(list_offsets, 7)
-        at_once = list_offsets.handle(context, request())
-        expected = found(at_once)
-        times = [t for t in ASKED if 0 < t <= RECORDS]
-        assert [row for row in expected if row[2] in times] == [
-            ("t", "NONE", time, time - 1) for time in (RECORDS, 1, *times)
-        ]
-        assert expected[-1][:2] == ("other", "UNKNOWN_TOPIC_OR_PARTITION")
+@in_broker(log_segment_bytes=1000)
+async def test_a_timestamp_is_found_on_the_disk_alone(b: Any, cold: float) -> None:
+    await lead(b)
+    context = b.context(list_offsets, 7)
+    at_once = list_offsets.handle(context, request())
+    expected = found(at_once)
+    times = [t for t in ASKED if 0 < t <= RECORDS]
+    assert [row for row in expected if row[2] in times] == [
+        ("t", "NONE", time, time - 1) for time in (RECORDS, 1, *times)
+    ]
+    assert expected[-1][:2] == ("other", "UNKNOWN_TOPIC_OR_PARTITION")
 
-        disk = b.services.world.disk._disk
-        disk.cold = cold
-        reply = list_offsets.handle(context, request())
-        assert inspect.isawaitable(reply), "it did not look whether it had to wait"
-        assert disk.loads == 0
-        assert found(await reply) == expected
-        assert disk.loads >= len(times)
-
-    in_broker(body, log_segment_bytes=1000)
+    disk = b.services.world.disk._disk
+    disk.cold = cold
+    reply = list_offsets.handle(context, request())
+    assert inspect.isawaitable(reply), "it did not look whether it had to wait"
+    assert disk.loads == 0
+    assert found(await reply) == expected
+    assert disk.loads >= len(times)

@@ -20,26 +20,18 @@ from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import batches, build_batch
 from tests.unit.broker.handlers import test_groups as groups
 from tests.unit.broker.handlers import test_transactions as transactions
+from tests.unit.broker.handlers.conftest import in_broker, run_in_broker
 from tests.unit.broker.handlers.test_produce_validation import send
 from tests.unit.broker.handlers.test_records import error_of, lead
 
 
-def test_topics_are_not_created_by_their_names_alone(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        asked = MetadataRequest.MetadataRequestTopic(name="auto")
-        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=True)
-        (topic,) = (await b.ask(metadata, 8, request)).topics
-        assert ErrorCode(topic.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await b.stored_topic("auto") is None
-
-    in_broker(body, auto_create_topics_enable=False)
-
-
-def group_of(in_broker: Any, body: Any, **config: Any) -> None:
-    def with_config(main: Any, **settings: Any) -> None:
-        in_broker(main, **settings | config)
-
-    groups.run(with_config, body)
+@in_broker(auto_create_topics_enable=False)
+async def test_topics_are_not_created_by_their_names_alone(b: Any) -> None:
+    asked = MetadataRequest.MetadataRequestTopic(name="auto")
+    request = MetadataRequest(topics=[asked], allow_auto_topic_creation=True)
+    (topic,) = (await b.ask(metadata, 8, request)).topics
+    assert ErrorCode(topic.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await b.stored_topic("auto") is None
 
 
 @pytest.mark.parametrize(
@@ -47,68 +39,58 @@ def group_of(in_broker: Any, body: Any, **config: Any) -> None:
     [{"group_min_session_timeout_ms": 10_001}, {"group_max_session_timeout_ms": 9_999}],
     ids=["min", "max"],
 )
-def test_a_members_session_has_bounds(in_broker: Any, bounds: dict[str, int]) -> None:
+def test_a_members_session_has_bounds(bounds: dict[str, int]) -> None:
     async def body(node: groups.Node) -> None:
         await node.leads()
         error = ErrorCode((await node.join()).error_code)
         assert error is ErrorCode.INVALID_SESSION_TIMEOUT
 
-    group_of(in_broker, body, **bounds)
+    groups.run(body, **bounds)
 
 
 @pytest.mark.parametrize(("longest", "error"), [(0, "OFFSET_METADATA_TOO_LARGE"), (1, "NONE")])
-def test_metadata_of_offsets_has_a_bound(in_broker: Any, longest: int, error: str) -> None:
+def test_metadata_of_offsets_has_a_bound(longest: int, error: str) -> None:
     async def body(node: groups.Node) -> None:
         await node.leads()
         assert await node.commit(5) == error  # its metadata is of one byte
 
-    group_of(in_broker, body, offset_metadata_max_bytes=longest)
+    groups.run(body, offset_metadata_max_bytes=longest)
 
 
-def test_offsets_are_compressed(in_broker: Any) -> None:
-    async def body(node: groups.Node) -> None:
-        await node.leads()
-        assert await node.commit(5) == "NONE"
-        (segment,) = node.b.services.replicas.partition(groups.TP).leader_log().segments
-        stored = segment.file.read(0, segment.size)
-        assert [h.compression for h in batches(stored)] == [Compression.GZIP]
-
-    group_of(in_broker, body, offsets_topic_compression_codec=1)
+@groups.in_node(offsets_topic_compression_codec=1)
+async def test_offsets_are_compressed(node: groups.Node) -> None:
+    await node.leads()
+    assert await node.commit(5) == "NONE"
+    (segment,) = node.b.services.replicas.partition(groups.TP).leader_log().segments
+    stored = segment.file.read(0, segment.size)
+    assert [h.compression for h in batches(stored)] == [Compression.GZIP]
 
 
-def test_offsets_are_looked_at_in_their_interval(in_broker: Any) -> None:
-    async def body(node: groups.Node) -> None:
-        await node.leads()
-        assert await node.commit(5) == "NONE"
-        await trio.sleep(60 + 29)
-        assert await node.fetch() == ("NONE", 5)
-        await trio.sleep(2)
-        assert await node.fetch() == ("NONE", None)
-
-    group_of(
-        in_broker, body, offsets_retention_minutes=1, offsets_retention_check_interval_ms=90_000
-    )
+@groups.in_node(offsets_retention_minutes=1, offsets_retention_check_interval_ms=90_000)
+async def test_offsets_are_looked_at_in_their_interval(node: groups.Node) -> None:
+    await node.leads()
+    assert await node.commit(5) == "NONE"
+    await trio.sleep(60 + 29)
+    assert await node.fetch() == ("NONE", 5)
+    await trio.sleep(2)
+    assert await node.fetch() == ("NONE", None)
 
 
 @pytest.mark.parametrize(("timeout_ms", "fits"), [(500, True), (501, False)])
-def test_transactions_have_a_longest_time(in_broker: Any, timeout_ms: int, fits: bool) -> None:
-    async def body(b: Any) -> None:
-        with pytest.raises(ApiError) as caught:
-            b.services.transactions.needs_producer_id("t", timeout_ms, None)
-        assert (caught.value.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT) == fits
-
-    in_broker(body, transaction_max_timeout_ms=500)
+@in_broker(transaction_max_timeout_ms=500)
+async def test_transactions_have_a_longest_time(b: Any, timeout_ms: int, fits: bool) -> None:
+    with pytest.raises(ApiError) as caught:
+        b.services.transactions.needs_producer_id("t", timeout_ms, None)
+    assert (caught.value.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT) == fits
 
 
-def test_a_broker_asks_so_often_to_hand_over_its_leaders(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        await b.update_metadata({})
-        began = trio.current_time()
-        await leave_cluster(b.services)  # its controller cannot move all
-        assert b.controller.asked == [(1, 10)] * 3
-        assert trio.current_time() - began == pytest.approx(14)
-
-    in_broker(body, controlled_shutdown_max_retries=2, controlled_shutdown_retry_backoff_ms=7000)
+@in_broker(controlled_shutdown_max_retries=2, controlled_shutdown_retry_backoff_ms=7000)
+async def test_a_broker_asks_so_often_to_hand_over_its_leaders(b: Any) -> None:
+    await b.update_metadata({})
+    began = trio.current_time()
+    await leave_cluster(b.services)  # its controller cannot move all
+    assert b.controller.asked == [(1, 10)] * 3
+    assert trio.current_time() - began == pytest.approx(14)
 
 
 def test_rates_of_replication_are_over_their_own_windows() -> None:
@@ -148,7 +130,7 @@ def test_quotas_are_over_their_own_windows() -> None:
 @pytest.mark.parametrize(
     ("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", 1, 19)]
 )
-def test_a_log_is_compressed_at_its_level(in_broker: Any, codec: str, low: int, high: int) -> None:
+def test_a_log_is_compressed_at_its_level(codec: str, low: int, high: int) -> None:
     words = b"".join(b"%x " % (i * 2654435761 % 2**32 >> 20) for i in range(60_000))
     sizes = []
 
@@ -159,18 +141,11 @@ def test_a_log_is_compressed_at_its_level(in_broker: Any, codec: str, low: int, 
         sizes.append(partition.log.size)
 
     for level in (low, high):
-        in_broker(body, **{f"compression_{codec}_level": level})
+        run_in_broker(body, **{f"compression_{codec}_level": level})
     assert sizes[0] > sizes[1]
 
 
-def transaction_of(in_broker: Any, body: Any, **config: Any) -> None:
-    def with_config(main: Any, **settings: Any) -> None:
-        in_broker(main, **settings | config)
-
-    transactions.play(with_config, body)
-
-
-def test_timed_out_transactions_are_looked_for_in_their_interval(in_broker: Any) -> None:
+def test_timed_out_transactions_are_looked_for_in_their_interval() -> None:
     async def body(node: transactions.Node) -> None:
         await node.leads()
         assert await node.init() == transactions.ME  # its time-out is a minute
@@ -181,11 +156,10 @@ def test_timed_out_transactions_are_looked_for_in_their_interval(in_broker: Any)
         await trio.sleep(2)
         assert known["x"].state.name != "ONGOING"
 
-    interval = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 90_000}
-    transaction_of(in_broker, body, **interval)
+    transactions.run(body, transaction_abort_timed_out_transaction_cleanup_interval_ms=90_000)
 
 
-def test_expired_transactional_ids_are_looked_for_in_their_interval(in_broker: Any) -> None:
+def test_expired_transactional_ids_are_looked_for_in_their_interval() -> None:
     async def body(node: transactions.Node) -> None:
         await node.leads()
         assert await node.init() == transactions.ME
@@ -195,31 +169,30 @@ def test_expired_transactional_ids_are_looked_for_in_their_interval(in_broker: A
         await trio.sleep(2)
         assert "x" not in known
 
-    interval = {"transaction_remove_expired_transaction_cleanup_interval_ms": 90_000}
-    transaction_of(in_broker, body, transactional_id_expiration_ms=1000, **interval)
+    transactions.run(
+        body,
+        transactional_id_expiration_ms=1000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=90_000,
+    )
 
 
-def test_a_coordinator_waits_so_long_for_its_replicas(in_broker: Any) -> None:
-    async def body(node: transactions.Node) -> None:
-        await node.leads(isr=(1, 2))  # broker 2 fetches nothing
-        began = trio.current_time()
-        assert isinstance(await node.init(), str)
-        assert trio.current_time() - began == pytest.approx(7, abs=0.5)
-
-    transaction_of(in_broker, body, request_timeout_ms=7000)
+@transactions.in_node(request_timeout_ms=7000)
+async def test_a_coordinator_waits_so_long_for_its_replicas(node: transactions.Node) -> None:
+    await node.leads(isr=(1, 2))  # broker 2 fetches nothing
+    began = trio.current_time()
+    assert isinstance(await node.init(), str)
+    assert trio.current_time() - began == pytest.approx(7, abs=0.5)
 
 
-def test_high_watermarks_are_written_in_their_interval(in_broker: Any) -> None:
-    async def body(b: Any) -> None:
-        await lead(b)
-        path, disk = "/data/replication-offset-checkpoint", b.services.world.disk
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(b.services.logs.run)
-            await nursery.start(b.services.replicas.run)
-            await trio.sleep(6.9)
-            assert not disk.exists(path)
-            await trio.sleep(0.2)
-            assert disk.exists(path)
-            nursery.cancel_scope.cancel()
-
-    in_broker(body, replica_high_watermark_checkpoint_interval_ms=7000)
+@in_broker(replica_high_watermark_checkpoint_interval_ms=7000)
+async def test_high_watermarks_are_written_in_their_interval(b: Any) -> None:
+    await lead(b)
+    path, disk = "/data/replication-offset-checkpoint", b.services.world.disk
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(b.services.logs.run)
+        await nursery.start(b.services.replicas.run)
+        await trio.sleep(6.9)
+        assert not disk.exists(path)
+        await trio.sleep(0.2)
+        assert disk.exists(path)
+        nursery.cancel_scope.cancel()

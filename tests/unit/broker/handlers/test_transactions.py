@@ -22,16 +22,9 @@ from highwater.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from highwater.broker.replica.partition_states import decode_leader_and_isr
-from highwater.broker.request.paused_work import at_once
 from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.controller_messages import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
-)
 from highwater.kafka.wire.fetch import FetchPartition
 from highwater.kafka.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -48,6 +41,8 @@ from highwater.kafka.wire.messages import (
     WriteTxnMarkersRequest,
 )
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
+from tests.running import Body, running_in
+from tests.unit.broker.handlers.conftest import Led, run_in_broker
 
 TOPICS = ("__transaction_state", "__consumer_offsets", "t")
 STATE, OFFSETS, DATA = (TopicPartition(topic, 0) for topic in TOPICS)
@@ -64,36 +59,8 @@ def name_of(code: int) -> str:
     return ErrorCode(code).name
 
 
-class Node:
-    """Broker 1, whose controller is the test; broker 2 is the other replica of everything."""
-
-    def __init__(self, b: Any) -> None:
-        self.b = b
-        self.epoch = 0
-
-    async def role(self, leader: int, isr: tuple[int, ...] = (1,)) -> None:
-        self.epoch += 1
-        states = [
-            LeaderAndIsrTopicState(
-                topic_name=topic,
-                partition_states=[
-                    LeaderAndIsrPartitionState(
-                        partition_index=0, controller_epoch=1, leader=leader,
-                        leader_epoch=self.epoch, isr=list(isr), partition_epoch=self.epoch,
-                        replicas=[1, 2], adding_replicas=[], removing_replicas=[],
-                        is_new=self.epoch == 1,
-                    )
-                ],
-            )
-            for topic in TOPICS
-        ]  # fmt: skip
-        request = LeaderAndIsrRequest(
-            controller_id=1, controller_epoch=1, broker_epoch=10, live_leaders=[],
-            ungrouped_partition_states=[], topic_states=states,
-        )  # fmt: skip
-        update = at_once(decode_leader_and_isr(request))
-        errors = await self.b.services.replicas.leader_and_isr(update, lambda: None)
-        assert set(errors.values()) == {ErrorCode.NONE}
+class Node(Led):
+    topics = TOPICS
 
     async def leads(self, isr: tuple[int, ...] = (1,)) -> None:
         """The broker leads, and has loaded the partition."""
@@ -213,160 +180,147 @@ class Node:
         return name_of(code) if code else int(partition.committed_offset)
 
 
-def play(in_broker: Any, scenario: Any) -> None:
-    async def body(b: Any) -> None:
+def run(body: Body, **config: Any) -> None:
+    async def main(b: Any) -> None:
         await b.update_metadata({topic: {0: 1} for topic in TOPICS})
         async with trio.open_nursery() as nursery:
             await nursery.start(b.services.groups.run)
             await nursery.start(b.services.transactions.run)
             nursery.start_soon(b.services.completions.run)
-            await scenario(Node(b))
+            await body(Node(b))
             nursery.cancel_scope.cancel()
 
-    in_broker(body, **SETTINGS)
+    run_in_broker(main, **SETTINGS | config)
 
 
-def test_from_init_to_the_end(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        assert await node.init() == "NOT_COORDINATOR"
-        await node.leads()
-        request = FindCoordinatorRequest(key="x", key_type=1)
-        assert (await node.b.ask(find_coordinator, 2, request)).node_id == 1
-        assert await node.describe() == ("TRANSACTIONAL_ID_NOT_FOUND", [])
-        assert await node.init() == ME
-        assert await node.describe() == ("Empty", [])
-        assert await node.send(0) == "INVALID_TXN_STATE"  # the partition was not added
-        assert await node.add() == "NONE"
-        assert await node.send(0) == "NONE"
-        assert await node.send(1) == "NONE"
-        assert await node.describe() == ("Ongoing", ["t"])
-        assert await node.stable_offset() == 0
-        assert await node.end(commit=True) == "NONE"
-        assert await node.describe() == ("PrepareCommit", ["t"])
-        assert await node.mark() == "NONE"
-        assert await node.stable_offset() == 3
-        node.marked(DATA)
-        assert await node.describe() == ("CompleteCommit", [])
-        assert await node.send(2) == "INVALID_TXN_STATE"  # a late answer opens nothing
-        listed = await node.b.ask(
-            list_transactions, 1, ListTransactionsRequest(
-                state_filters=["CompleteCommit", "Odd"], producer_id_filters=[], duration_filter=-1
-            )
-        )  # fmt: skip
-        assert [t.transactional_id for t in listed.transaction_states] == ["x"]
-        assert listed.unknown_state_filters == ["Odd"]
+in_node = running_in(run)
 
-    play(in_broker, scenario)
+
+@in_node()
+async def test_from_init_to_the_end(node: Node) -> None:
+    assert await node.init() == "NOT_COORDINATOR"
+    await node.leads()
+    request = FindCoordinatorRequest(key="x", key_type=1)
+    assert (await node.b.ask(find_coordinator, 2, request)).node_id == 1
+    assert await node.describe() == ("TRANSACTIONAL_ID_NOT_FOUND", [])
+    assert await node.init() == ME
+    assert await node.describe() == ("Empty", [])
+    assert await node.send(0) == "INVALID_TXN_STATE"  # the partition was not added
+    assert await node.add() == "NONE"
+    assert await node.send(0) == "NONE"
+    assert await node.send(1) == "NONE"
+    assert await node.describe() == ("Ongoing", ["t"])
+    assert await node.stable_offset() == 0
+    assert await node.end(commit=True) == "NONE"
+    assert await node.describe() == ("PrepareCommit", ["t"])
+    assert await node.mark() == "NONE"
+    assert await node.stable_offset() == 3
+    node.marked(DATA)
+    assert await node.describe() == ("CompleteCommit", [])
+    assert await node.send(2) == "INVALID_TXN_STATE"  # a late answer opens nothing
+    listed = await node.b.ask(
+        list_transactions, 1, ListTransactionsRequest(
+            state_filters=["CompleteCommit", "Odd"], producer_id_filters=[], duration_filter=-1
+        )
+    )  # fmt: skip
+    assert [t.transactional_id for t in listed.transaction_states] == ["x"]
+    assert listed.unknown_state_filters == ["Odd"]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_errors_that_old_clients_know(in_broker: Any, version: int) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        await node.init()
-        fenced = "INVALID_PRODUCER_EPOCH" if version < 2 else "PRODUCER_FENCED"
-        assert await node.add(version=version) == fenced
-        assert await node.end(commit=True, version=version) == fenced
-        assert await node.init(version=3, expected=ME) == "INVALID_PRODUCER_EPOCH"
-        assert await node.init(version=4, expected=ME) == "PRODUCER_FENCED"
-        assert await node.add((0, 1), "none", version) == "UNKNOWN_TOPIC_OR_PARTITION"
-
-    play(in_broker, scenario)
+@in_node()
+async def test_errors_that_old_clients_know(node: Node, version: int) -> None:
+    await node.leads()
+    await node.init()
+    await node.init()
+    fenced = "INVALID_PRODUCER_EPOCH" if version < 2 else "PRODUCER_FENCED"
+    assert await node.add(version=version) == fenced
+    assert await node.end(commit=True, version=version) == fenced
+    assert await node.init(version=3, expected=ME) == "INVALID_PRODUCER_EPOCH"
+    assert await node.init(version=4, expected=ME) == "PRODUCER_FENCED"
+    assert await node.add((0, 1), "none", version) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_verification_for_other_brokers(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        assert await node.verify() == "TRANSACTION_ABORTABLE"
-        await node.add()
-        assert await node.verify() == "NONE"
-        assert await node.verify((0, 1)) == "PRODUCER_FENCED"
-        await node.role(2)
-        assert await node.verify() == "NOT_COORDINATOR"
-
-    play(in_broker, scenario)
+@in_node()
+async def test_verification_for_other_brokers(node: Node) -> None:
+    await node.leads()
+    await node.init()
+    assert await node.verify() == "TRANSACTION_ABORTABLE"
+    await node.add()
+    assert await node.verify() == "NONE"
+    assert await node.verify((0, 1)) == "PRODUCER_FENCED"
+    await node.role(2)
+    assert await node.verify() == "NOT_COORDINATOR"
 
 
-def test_a_new_coordinator_goes_on_in_the_middle_of_a_commit(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        await node.add()
-        await node.send(0)
-        await node.end(commit=True)
-        await node.role(2)
-        assert await node.end(commit=True) == "NOT_COORDINATOR"
-        await node.leads()
-        assert await node.describe() == ("PrepareCommit", ["t"])
-        assert await node.add() == "CONCURRENT_TRANSACTIONS"
-        assert await node.end(commit=False) == "INVALID_TXN_STATE"
-        assert await node.mark(epoch=node.epoch) == "NONE"
-        assert await node.mark(epoch=1) == "TRANSACTION_COORDINATOR_FENCED"
-        node.marked(DATA)
-        assert await node.describe() == ("CompleteCommit", [])
-
-    play(in_broker, scenario)
+@in_node()
+async def test_a_new_coordinator_goes_on_in_the_middle_of_a_commit(node: Node) -> None:
+    await node.leads()
+    await node.init()
+    await node.add()
+    await node.send(0)
+    await node.end(commit=True)
+    await node.role(2)
+    assert await node.end(commit=True) == "NOT_COORDINATOR"
+    await node.leads()
+    assert await node.describe() == ("PrepareCommit", ["t"])
+    assert await node.add() == "CONCURRENT_TRANSACTIONS"
+    assert await node.end(commit=False) == "INVALID_TXN_STATE"
+    assert await node.mark(epoch=node.epoch) == "NONE"
+    assert await node.mark(epoch=1) == "TRANSACTION_COORDINATOR_FENCED"
+    node.marked(DATA)
+    assert await node.describe() == ("CompleteCommit", [])
 
 
-def test_nothing_is_served_before_the_hw_says_that_it_is_committed(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        await node.role(2)
-        partition = node.b.services.replicas.partition(STATE)
-        partition.host(partition.log, 0, 1)
-        await node.role(1, (1, 2))
-        await trio.sleep(5)
-        assert await node.describe() == ("COORDINATOR_LOAD_IN_PROGRESS", [])
-        listing = ListTransactionsRequest(
-            state_filters=[], producer_id_filters=[], duration_filter=-1
-        )
-        found = await node.b.ask(list_transactions, 1, listing)
-        assert name_of(found.error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
-
-    play(in_broker, scenario)
+@in_node()
+async def test_nothing_is_served_before_the_hw_says_that_it_is_committed(node: Node) -> None:
+    await node.leads()
+    await node.init()
+    await node.role(2)
+    partition = node.b.services.replicas.partition(STATE)
+    partition.host(partition.log, 0, 1)
+    await node.role(1, (1, 2))
+    await trio.sleep(5)
+    assert await node.describe() == ("COORDINATOR_LOAD_IN_PROGRESS", [])
+    listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=-1)
+    found = await node.b.ask(list_transactions, 1, listing)
+    assert name_of(found.error_code) == "COORDINATOR_LOAD_IN_PROGRESS"
 
 
-def test_a_write_that_waits_is_refused_once_another_coordinates(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        await node.add()
-        await node.leads((1, 2))
-        answers: list[str] = []
+@in_node()
+async def test_a_write_that_waits_is_refused_once_another_coordinates(node: Node) -> None:
+    await node.leads()
+    await node.init()
+    await node.add()
+    await node.leads((1, 2))
+    answers: list[str] = []
 
-        async def ends() -> None:
-            answers.append(await node.end(commit=True))
+    async def ends() -> None:
+        answers.append(await node.end(commit=True))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ends)
-            await trio.sleep(0.1)
-            assert answers == [], "replica 2 does not have it"
-            await node.role(2)
-            await trio.sleep(0.1)
-            assert answers == ["NOT_COORDINATOR"]
-
-    play(in_broker, scenario)
-
-
-def test_a_decision_that_is_committed_after_its_answer_is_carried_out(in_broker: Any) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        await node.add()
-        await node.leads((1, 2))
-        transactions, replicas = node.b.services.transactions, node.b.services.replicas
-        assert await node.end(commit=True) == "COORDINATOR_NOT_AVAILABLE"
-        assert not transactions.markers._brokers, "no marker is on its way"
-        end = replicas.partition(STATE).log.log_end_offset
-        replicas.follower_progress(FetchPartition(STATE, -1, end, 0, 1000, -1), 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ends)
         await trio.sleep(0.1)
-        assert await node.describe() == ("PrepareCommit", ["t"])
-        assert [len(b.waiting) for b in transactions.markers._brokers.values()] == [1]
+        assert answers == [], "replica 2 does not have it"
+        await node.role(2)
+        await trio.sleep(0.1)
+        assert answers == ["NOT_COORDINATOR"]
 
-    play(in_broker, scenario)
+
+@in_node()
+async def test_a_decision_that_is_committed_after_its_answer_is_carried_out(node: Node) -> None:
+    await node.leads()
+    await node.init()
+    await node.add()
+    await node.leads((1, 2))
+    transactions, replicas = node.b.services.transactions, node.b.services.replicas
+    assert await node.end(commit=True) == "COORDINATOR_NOT_AVAILABLE"
+    assert not transactions.markers._brokers, "no marker is on its way"
+    end = replicas.partition(STATE).log.log_end_offset
+    replicas.follower_progress(FetchPartition(STATE, -1, end, 0, 1000, -1), 2)
+    await trio.sleep(0.1)
+    assert await node.describe() == ("PrepareCommit", ["t"])
+    assert [len(b.waiting) for b in transactions.markers._brokers.values()] == [1]
 
 
 async def with_offsets(node: Node, offset: int) -> None:
@@ -378,52 +332,48 @@ async def with_offsets(node: Node, offset: int) -> None:
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_offsets_wait_for_the_marker(in_broker: Any, moves: bool) -> None:
-    async def scenario(node: Node) -> None:
-        await node.leads()
-        await node.init()
-        assert await node.commit_offset(7) == "INVALID_TXN_STATE"  # the group was not added
-        await with_offsets(node, 7)
-        assert await node.offset() == "UNSTABLE_OFFSET_COMMIT"
-        if moves:
-            await node.role(2)
-            assert await node.mark(OFFSETS.topic) == "NOT_LEADER_OR_FOLLOWER"
-            await node.leads()
-            assert await node.offset() == "UNSTABLE_OFFSET_COMMIT"
-        assert await node.mark(OFFSETS.topic, commit=False) == "NONE"
-        assert await node.offset() == -1
-        await node.end(commit=False)
-        node.marked(OFFSETS)
-        await with_offsets(node, 8)
-        assert await node.mark(OFFSETS.topic) == "NONE"
-        assert await node.offset() == 8
+@in_node()
+async def test_offsets_wait_for_the_marker(node: Node, moves: bool) -> None:
+    await node.leads()
+    await node.init()
+    assert await node.commit_offset(7) == "INVALID_TXN_STATE"  # the group was not added
+    await with_offsets(node, 7)
+    assert await node.offset() == "UNSTABLE_OFFSET_COMMIT"
+    if moves:
         await node.role(2)
+        assert await node.mark(OFFSETS.topic) == "NOT_LEADER_OR_FOLLOWER"
         await node.leads()
-        assert await node.offset() == 8
-
-    play(in_broker, scenario)
+        assert await node.offset() == "UNSTABLE_OFFSET_COMMIT"
+    assert await node.mark(OFFSETS.topic, commit=False) == "NONE"
+    assert await node.offset() == -1
+    await node.end(commit=False)
+    node.marked(OFFSETS)
+    await with_offsets(node, 8)
+    assert await node.mark(OFFSETS.topic) == "NONE"
+    assert await node.offset() == 8
+    await node.role(2)
+    await node.leads()
+    assert await node.offset() == 8
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_a_later_plain_commit_stays(in_broker: Any, moves: bool) -> None:
-    async def scenario(node: Node) -> None:
+@in_node()
+async def test_a_later_plain_commit_stays(node: Node, moves: bool) -> None:
+    await node.leads()
+    await node.init()
+    await with_offsets(node, 7)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=9, committed_leader_epoch=-1, committed_metadata=""
+    )
+    plain = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        topics=[topic(name="t", partitions=[partition])],
+    )  # fmt: skip
+    found = await node.b.ask(offset_commit, 7, plain)
+    assert not found.topics[0].partitions[0].error_code
+    assert await node.mark(OFFSETS.topic) == "NONE"
+    if moves:
+        await node.role(2)
         await node.leads()
-        await node.init()
-        await with_offsets(node, 7)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        partition = topic.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=9, committed_leader_epoch=-1, committed_metadata=""
-        )
-        plain = OffsetCommitRequest(
-            group_id="g", generation_id_or_member_epoch=-1, member_id="",
-            topics=[topic(name="t", partitions=[partition])],
-        )  # fmt: skip
-        found = await node.b.ask(offset_commit, 7, plain)
-        assert not found.topics[0].partitions[0].error_code
-        assert await node.mark(OFFSETS.topic) == "NONE"
-        if moves:
-            await node.role(2)
-            await node.leads()
-        assert await node.offset() == 9
-
-    play(in_broker, scenario)
+    assert await node.offset() == 9

@@ -54,12 +54,9 @@ def batch(
     """One batch; `producer` is id, epoch, base sequence."""
     producer_id, epoch, sequence = producer or (-1, -1, -1)
     return build_batch(
-        [Record(None, b"v" * size, timestamp + n) for n in range(count)],
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        attributes=attributes,
-    )
+        [Record(None, b"v" * size, timestamp + n) for n in range(count)], producer_id=producer_id,
+        producer_epoch=epoch, base_sequence=sequence, attributes=attributes,
+    )  # fmt: skip
 
 
 @dataclass
@@ -79,15 +76,9 @@ class Logs:
         log_start_offset: int = 0,
     ) -> Log:
         return load_log(
-            self.disk,
-            self.clock,
-            self.folder,
-            TP,
-            config or LogConfig(),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-        )
+            self.disk, self.clock, self.folder, TP, config or LogConfig(), clean=clean,
+            recovery_point=recovery_point, log_start_offset=log_start_offset,
+        )  # fmt: skip
 
 
 def lead(

@@ -29,16 +29,11 @@ from tests.unit.broker.log.conftest import OWN, START_MS, headers_of, lead
 TP = TopicPartition("t", 0)
 FOLDER = "/data"
 CONFIG = Config(
-    broker_id=1,
-    log_dirs=(FOLDER,),
-    log_segment_bytes=500,
-    log_index_interval_bytes=100,
-    log_cleanup_policy="compact",
-    log_cleaner_min_cleanable_ratio=0.0,
-    log_cleaner_delete_retention_ms=0,
-    log_segment_delete_delay_ms=0,
+    broker_id=1, log_dirs=(FOLDER,), log_segment_bytes=500, log_index_interval_bytes=100,
+    log_cleanup_policy="compact", log_cleaner_min_cleanable_ratio=0.0,
+    log_cleaner_delete_retention_ms=0, log_segment_delete_delay_ms=0,
     transaction_partition_verification_enable=False,
-)
+)  # fmt: skip
 Records = list[tuple[int, bytes | None, bytes | None]]
 
 
@@ -134,12 +129,9 @@ async def write(log: Log, cleaner: LogCleaner, manager: LogManager) -> Records:
             )
         if n == 10:
             data = build_batch(
-                [Record(b"k0", b"aborted", START_MS)],
-                producer_id=1,
-                producer_epoch=0,
-                base_sequence=0,
-                attributes=TRANSACTIONAL,
-            )
+                [Record(b"k0", b"aborted", START_MS)], producer_id=1, producer_epoch=0,
+                base_sequence=0, attributes=TRANSACTIONAL,
+            )  # fmt: skip
             lead(log, data, origin=OWN)
             lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
     log.roll()

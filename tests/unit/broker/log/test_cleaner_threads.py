@@ -56,12 +56,9 @@ async def test_a_cleaner_that_is_not_needed_completes_its_log(tmp_path: Path) ->
 
 def test_the_memory_of_a_cleaner(tmp_path: Path) -> None:
     cleaned = Cleaned(
-        str(tmp_path),
-        log_cleaner_threads=2,
-        log_cleaner_dedupe_buffer_size=2 * 100 * ENTRY_BYTES,
-        log_cleaner_io_buffer_load_factor=0.25,
-        log_cleaner_io_buffer_size=4000,
-    )
+        str(tmp_path), log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=2 * 100 * ENTRY_BYTES,
+        log_cleaner_io_buffer_load_factor=0.25, log_cleaner_io_buffer_size=4000,
+    )  # fmt: skip
     cleaned.add([(b"k", b"v")])
     cleaned.all_committed()
     (candidate,) = cleaned.cleaner.candidates()

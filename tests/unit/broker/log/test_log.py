@@ -149,12 +149,9 @@ class Model:
 @settings(max_examples=60, deadline=None)
 @given(
     appends=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 900)), min_size=1, max_size=60),
-    interval=st.sampled_from([0, 200, 4096]),
-    segment_bytes=st.sampled_from([1500, 6000, 1 << 20]),
-    tail=st.sampled_from([2, 10, 2048]),
-    reopen=st.booleans(),
-    data=st.data(),
-)
+    interval=st.sampled_from([0, 200, 4096]), segment_bytes=st.sampled_from([1500, 6000, 1 << 20]),
+    tail=st.sampled_from([2, 10, 2048]), reopen=st.booleans(), data=st.data(),
+)  # fmt: skip
 def test_every_read_is_what_the_batches_say(
     appends: list[tuple[int, int]],
     interval: int,

@@ -41,13 +41,10 @@ class Broker:
         self.clock = FakeClock()
         self.marks: dict[TopicPartition, int] = {}
         self.manager = LogManager(
-            RealDisk(),
-            self.clock,
-            self.folders,
-            self.config,
+            RealDisk(), self.clock, self.folders, self.config,
             on_dir_failure=lambda path, error: self.failed.append(path),
             high_watermark=lambda tp: self.marks.get(tp, 0),
-        )
+        )  # fmt: skip
 
     async def load(self, cluster: str = "c1", broker_id: int = 1) -> LogManager:
         await self.manager.load(cluster, broker_id)
@@ -251,13 +248,10 @@ async def test_what_is_done_now_and_then(
     tmp_path: Path, virtual_time: trio.testing.MockClock
 ) -> None:
     broker = Broker(
-        tmp_path,
-        log_retention_ms=1000,
-        log_segment_bytes=len(batch(1)),
-        log_segment_delete_delay_ms=1000,
-        log_retention_check_interval_ms=10_000,
+        tmp_path, log_retention_ms=1000, log_segment_bytes=len(batch(1)),
+        log_segment_delete_delay_ms=1000, log_retention_check_interval_ms=10_000,
         log_flush_offset_checkpoint_interval_ms=5_000,
-    )
+    )  # fmt: skip
     manager = await broker.load()
     log = manager.get_or_create(A, manager.default_config)
     async with running(manager):

@@ -27,14 +27,10 @@ class Machine:
         self.simulation = Simulation(kernel)
         self.host = self.simulation.add_host("h")
         self.config = Config(
-            broker_id=1,
-            log_dirs=(FOLDER,),
-            log_segment_bytes=600,
-            log_index_interval_bytes=100,
-            log_segment_delete_delay_ms=100,
-            log_flush_offset_checkpoint_interval_ms=200,
+            broker_id=1, log_dirs=(FOLDER,), log_segment_bytes=600, log_index_interval_bytes=100,
+            log_segment_delete_delay_ms=100, log_flush_offset_checkpoint_interval_ms=200,
             producer_id_expiration_ms=2**60,
-        )
+        )  # fmt: skip
         self.durable: dict[TopicPartition, bytes] = dict.fromkeys(TPS, b"")
         self.all: dict[TopicPartition, bytes] = dict.fromkeys(TPS, b"")
         self.epoch = 0

@@ -203,11 +203,7 @@ def test_truncating_a_marker_opens_the_transaction_again(logs: Logs) -> None:
 _long = st.integers(0, 2**62)
 _entries = st.builds(
     lambda pid, epoch, coordinator, time, txn, first, delta, offset, has: ProducerEntry(
-        pid,
-        epoch,
-        coordinator,
-        time,
-        txn,
+        pid, epoch, coordinator, time, txn,
         (Batch(first, add_to_sequence(first, delta), offset, offset + delta, time),) if has else (),
         offset + delta if has else -1,
     ),
@@ -220,7 +216,7 @@ _entries = st.builds(
     st.integers(0, 1000),
     _long,
     st.booleans(),
-)
+)  # fmt: skip
 
 
 @settings(deadline=None)

@@ -14,12 +14,9 @@ from highwater.broker.metadata.metadata_cache import (
     MetadataCache,
 )
 from highwater.broker.metadata.metadata_encoding import (
-    CLUSTER_OPERATIONS,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
 )
 from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate, decode_update
-from highwater.broker.request.paused_work import at_once
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import NO_BROKER, BrokerId, TopicPartition
 from highwater.kafka.wire.codec import decode_request, decode_response, encode_request
@@ -30,6 +27,7 @@ from highwater.kafka.wire.controller_messages import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from tests.waiting import at_once
 
 METADATA, UPDATE_METADATA = 3, 6
 VERSIONS = range(13)
@@ -75,10 +73,16 @@ def through_bytes(request: Any, version: int) -> MetadataUpdate:
     return at_once(decode_update(message))
 
 
+def apply(
+    cache: MetadataCache, update: MetadataUpdate, now_ms: int | None = None
+) -> list[TopicPartition]:
+    return at_once(cache.apply(update, now_ms))
+
+
 @pytest.fixture
 def cache() -> MetadataCache:
     cache = MetadataCache(BrokerId(1), "the-cluster")
-    cache.apply(update({"t": [state(0, 1, [1, 2]), state(1, 2, [2, 3])], "u": [state(0, 3, [3])]}))
+    apply(cache, update({"t": [state(0, 1, [1, 2]), state(1, 2, [2, 3])], "u": [state(0, 3, [3])]}))
     return cache
 
 
@@ -140,7 +144,7 @@ def test_unknown_and_illegal_names(cache: MetadataCache, version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_dead_leader_and_missing_listener(cache: MetadataCache, version: int) -> None:
-    cache.apply(update({}, [broker(1, "A", "B"), broker(3, "A")]))
+    apply(cache, update({}, [broker(1, "A", "B"), broker(3, "A")]))
     by_a = answer(cache, version, ("t", "u"), "A")
     assert [p.error_code for p in by_a.topics[0].partitions][1] == ErrorCode.LEADER_NOT_AVAILABLE
     assert by_a.topics[0].partitions[1].leader_id == -1
@@ -151,7 +155,7 @@ def test_dead_leader_and_missing_listener(cache: MetadataCache, version: int) ->
 
 
 def test_v0_leaves_dead_replicas_out(cache: MetadataCache) -> None:
-    cache.apply(update({}, [broker(1), broker(2)]))
+    apply(cache, update({}, [broker(1), broker(2)]))
     partition = answer(cache, 0, ("t",)).topics[0].partitions[0]
     assert partition.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
     assert list(partition.replica_nodes) == [1, 2]
@@ -160,7 +164,7 @@ def test_v0_leaves_dead_replicas_out(cache: MetadataCache) -> None:
 
 def test_offline_replicas_and_racks(cache: MetadataCache) -> None:
     brokers = [broker(1, rack="r1"), broker(2), broker(3)]
-    cache.apply(update({"t": [state(0, 1, [1], offline_replicas=[3])]}, brokers))
+    apply(cache, update({"t": [state(0, 1, [1], offline_replicas=[3])]}, brokers))
     found = answer(cache, 12, ("t",))
     assert list(found.topics[0].partitions[0].offline_replicas) == [3]
     assert [b.rack for b in found.brokers] == ["r1", None, None]
@@ -168,10 +172,10 @@ def test_offline_replicas_and_racks(cache: MetadataCache) -> None:
 
 @pytest.mark.parametrize("version", range(8, 13))
 def test_authorized_operations(cache: MetadataCache, version: int) -> None:
-    body = cache.answer(version, "PLAINTEXT", ("t",), topic_operations=True,
-                        cluster_operations=True)  # fmt: skip
-    topic = TOPIC_OPERATIONS.to_bytes(4, "big")
-    cluster = CLUSTER_OPERATIONS.to_bytes(4, "big")
+    body = cache.answer(version, "PLAINTEXT", ("t",), topic_operations=0xDF8,
+                        cluster_operations=0x1FA0)  # fmt: skip
+    topic = (0xDF8).to_bytes(4, "big")
+    cluster = (0x1FA0).to_bytes(4, "big")
     assert topic in body
     assert (cluster in body) == (version <= 10)
     plain = cache.answer(version, "PLAINTEXT", ("t",))
@@ -181,7 +185,7 @@ def test_authorized_operations(cache: MetadataCache, version: int) -> None:
 
 def test_updates_are_incremental(cache: MetadataCache) -> None:
     before = answer(cache, 12, None)
-    cache.apply(update({"t": [state(1, 3, [3])]}, controller=2))
+    apply(cache, update({"t": [state(1, 3, [3])]}, controller=2))
     after = answer(cache, 12, None)
     assert before.topics[0].partitions[1].leader_id == 2
     assert after.topics[0].partitions[1].leader_id == 3
@@ -194,18 +198,18 @@ def test_only_the_named_topic_is_encoded_again(cache: MetadataCache) -> None:
     cache.answer(12, "PLAINTEXT", None)
     parts = cache._encoded[12, "PLAINTEXT"]._parts
     kept = parts["u"]
-    cache.apply(update({"t": [state(1, 3, [3])]}))
+    apply(cache, update({"t": [state(1, 3, [3])]}))
     assert "t" not in parts
     cache.answer(12, "PLAINTEXT", None)
     assert parts["u"] is kept
-    cache.apply(update({}, [broker(1)]))
+    apply(cache, update({}, [broker(1)]))
     assert not cache._encoded, "who is alive changes every topic's errors"
 
 
 def test_same_question_same_bytes(cache: MetadataCache) -> None:
     first = cache.answer(12, "PLAINTEXT", ("t",))
     assert cache.answer(12, "PLAINTEXT", ("t",)) is first
-    cache.apply(update({}))
+    apply(cache, update({}))
     assert cache.answer(12, "PLAINTEXT", ("t",)) == first
     for i in range(1000):
         cache.answer(12, "PLAINTEXT", (f"no-{i}",))
@@ -213,16 +217,16 @@ def test_same_question_same_bytes(cache: MetadataCache) -> None:
 
 
 def test_deletion(cache: MetadataCache) -> None:
-    deleted = cache.apply(update({"t": [state(0, -2, []), state(1, -2, [])]}))
+    deleted = apply(cache, update({"t": [state(0, -2, []), state(1, -2, [])]}))
     assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert not cache.has_topic("t")
     assert len(cache) == 1
-    assert cache.apply(update({"gone": [state(0, -2, [])]})) == [TopicPartition("gone", 0)]
+    assert apply(cache, update({"gone": [state(0, -2, [])]})) == [TopicPartition("gone", 0)]
     assert not cache.has_topic("gone")
 
 
 def test_no_controller(cache: MetadataCache) -> None:
-    cache.apply(update({}, controller=-1))
+    apply(cache, update({}, controller=-1))
     assert answer(cache, 1, ()).controller_id == -1
 
 
@@ -237,7 +241,7 @@ def test_old_versions_of_update_metadata() -> None:
             live_brokers=[_with_v0(broker(1))],
         )  # fmt: skip
         cache = MetadataCache(BrokerId(1))
-        cache.apply(through_bytes(request, version))
+        apply(cache, through_bytes(request, version))
         assert cache.leader_of(TopicPartition("t", 0)) == 1, version
         endpoint = cache.endpoint_of(1, "PLAINTEXT")
         assert endpoint is not None, version
@@ -264,20 +268,20 @@ def test_a_leader_that_is_announced_is_waited_for(cache: MetadataCache) -> None:
     cache.expect(t1, 6, 200)
     assert cache.doubted(None, 100) == ["t"]
     assert cache.doubted(("u",), 100) == []
-    cache.apply(update({"t": [state(0, 2, [2], leader_epoch=6)]}))
+    apply(cache, update({"t": [state(0, 2, [2], leader_epoch=6)]}))
     assert cache.doubted(None, 200) == ["t"]
-    cache.apply(update({"t": [state(1, 2, [2], leader_epoch=5)]}))
+    apply(cache, update({"t": [state(1, 2, [2], leader_epoch=5)]}))
     assert cache.doubted(None, 200) == ["t"], "that was older"
     assert cache.doubted(None, 200 + DOUBT_MS) == []
-    cache.apply(update({"t": [state(1, 2, [2], leader_epoch=7)]}))
+    apply(cache, update({"t": [state(1, 2, [2], leader_epoch=7)]}))
     assert cache.doubted(None, 200) == []
     cache.expect(t0, 8, 300)
-    cache.apply(update({"t": [state(0, -2, []), state(1, -2, [])]}))
+    apply(cache, update({"t": [state(0, -2, []), state(1, -2, [])]}))
     assert cache.doubted(None, 300) == [], "deleted"
 
 
 def test_a_broker_that_goes_is_named_a_little_longer(cache: MetadataCache) -> None:
-    cache.apply(update({"t": [state(1, 3, [3])]}, [broker(1), broker(3)]), 1000)
+    apply(cache, update({"t": [state(1, 3, [3])]}, [broker(1), broker(3)]), 1000)
 
     def named(now_ms: int) -> list[int]:
         body = cache.answer(12, "PLAINTEXT", ("t",), now_ms=now_ms)
@@ -287,10 +291,10 @@ def test_a_broker_that_goes_is_named_a_little_longer(cache: MetadataCache) -> No
     assert not cache.is_alive(2)
     assert list(cache.brokers()) == [1, 3]
     assert named(1000 + GONE_NAMED_MS) == [1, 3]
-    cache.apply(update({}, [broker(1), broker(2), broker(3)]), 7000)
-    cache.apply(update({}, [broker(1), broker(2)]), 8000)
+    apply(cache, update({}, [broker(1), broker(2), broker(3)]), 7000)
+    apply(cache, update({}, [broker(1), broker(2)]), 8000)
     assert named(8000) == [1, 2, 3]
-    cache.apply(update({}, [broker(1), broker(2), broker(3)]), 9000)
+    apply(cache, update({}, [broker(1), broker(2), broker(3)]), 9000)
     assert named(9000) == [1, 2, 3], "once, though it was gone"
 
 
@@ -305,11 +309,11 @@ def test_a_leader_is_in_doubt_until_there_is_news(cache: MetadataCache) -> None:
     assert cache.doubted(None, 100 + DOUBT_AGAIN_MS) == ["t"]
     cache.doubt(3, 20_000)
     assert cache.doubted(None, 20_000) == ["u"]
-    cache.apply(update({"u": [state(0, 2, [2])]}))
+    apply(cache, update({"u": [state(0, 2, [2])]}))
     assert cache.doubted(None, 20_000) == [], "another leads"
     cache.doubt(2, 30_000)
     assert cache.doubted(None, 30_000) == ["t", "u"]
-    cache.apply(update({}, [broker(1), broker(3)]))
+    apply(cache, update({}, [broker(1), broker(3)]))
     assert cache.doubted(None, 30_000) == [], "the controller knows that it is gone"
 
 
@@ -318,7 +322,7 @@ def test_a_large_update_is_applied_in_steps(cache: MetadataCache) -> None:
     A topic is there whole or not at all: to clients, partitions that an answer lacks do not exist.
     """
     many = {t: [state(i, 1, [1]) for i in range(STEP + 50)] for t in ("a", "b")}
-    steps = cache.steps(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), None)
+    steps = cache.apply(update({**many, "t": [state(0, -2, []), state(1, -2, [])]}), None)
     sizes = []
     deleted: list[TopicPartition] = []
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 import trio
 
-from highwater.broker.context import Api, Context, Handler
+from highwater.broker.context import OPEN, Api, Context, Handler
 from highwater.broker.network.handler_pool import ErrorResponse, HandlerEntry
 from highwater.broker.network.socket_server import SocketServer
 from highwater.broker.quota.quota_manager import Quotas
@@ -72,7 +72,7 @@ class Wait(DelayedOperation):
 class Client:
     """Raw bytes to one listener."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
         self.stream = stream
         self._data = bytearray()
 
@@ -137,31 +137,30 @@ def entry(
     raw: bool = True,
     error_response: ErrorResponse | None = None,
 ) -> HandlerEntry:
-    api = Api(key, f"Api{key}", versions, raw=raw)
+    api = Api(key, f"Api{key}", versions, OPEN, raw=raw)
     return HandlerEntry(api, cast("Handler", handle), error_response)
 
 
 @asynccontextmanager
 async def serving(
-    network: RealNetwork | PlainNetwork, *entries: HandlerEntry, **config: Any
+    network: RealNetwork | PlainNetwork,
+    *entries: HandlerEntry,
+    tls: Any = None,
+    sasl: Any = None,
+    **config: Any,
 ) -> AsyncIterator[Serving]:
     world = SimpleNamespace(network=network, clock=RealClock())
     purgatories = Purgatories()
     config.setdefault("listeners", "PLAINTEXT://127.0.0.1:0")
     given = Config(**config)
     services = SimpleNamespace(
-        config=given,
-        metrics=Metrics(),
-        purgatories=purgatories,
-        completions=CompletionSink(purgatories),
-        quotas=Quotas(given),
-    )
+        config=given, metrics=Metrics(), purgatories=purgatories,
+        completions=CompletionSink(purgatories), quotas=Quotas(given), authorizer=None,
+    )  # fmt: skip
     server = SocketServer(
-        given,
-        cast("Any", world),
-        {e.api.key: e for e in entries},
-        cast("Any", services),
-    )
+        given, cast("Any", world), {e.api.key: e for e in entries}, cast("Any", services),
+        tls or {}, sasl or {},
+    )  # fmt: skip
     running = Serving(server, await server.bind())
     services.completions.hold, services.completions.go = server.hold, server.go
     async with trio.open_nursery() as nursery:

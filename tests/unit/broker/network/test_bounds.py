@@ -108,22 +108,6 @@ async def test_waiting_handlers_leave_the_others_free_up_to_their_number(network
             assert (await client.receive())[1] == b"<wait>"
 
 
-async def test_a_throttled_client_is_muted_after_its_answer(network: Net) -> None:
-    def handle(ctx: Context, body: memoryview) -> Reply:
-        return Response(parts=[b"ok"], throttle_ms=80 if bytes(body) == b"slow" else 0)
-
-    async with serving(network, entry(handle)) as s:
-        client = await s.connect()
-        start = trio.current_time()
-        await client.call(b"slow")
-        assert trio.current_time() - start < 0.07
-        await client.call(b"")
-        assert trio.current_time() - start >= 0.079
-        metrics = s.services.metrics.by_name()["Fetch"]
-        assert metrics.throttle.count == 1
-        assert metrics.total.sum_ns < 70_000_000
-
-
 async def test_idle_connections_are_closed_but_not_waiting_ones(network: Net) -> None:
     op = Wait()
     async with serving(

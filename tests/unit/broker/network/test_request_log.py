@@ -62,12 +62,9 @@ async def test_a_line_has_what_kafkas_has(caplog: pytest.LogCaptureFixture) -> N
         "clientInformation",
     ]  # fmt: skip
     assert line["requestHeader"] == {
-        "requestApiKey": 0,
-        "requestApiVersion": 9,
-        "correlationId": 99,
-        "clientId": "test",
+        "requestApiKey": 0, "requestApiVersion": 9, "correlationId": 99, "clientId": "test",
         "requestApiKeyName": "PRODUCE",
-    }
+    }  # fmt: skip
     assert line["request"] == {
         "transactionalId": None,
         "acks": 0,

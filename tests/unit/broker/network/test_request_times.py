@@ -123,6 +123,8 @@ async def check(
         assert sum(api.total.sum_ns for api in apis_measured) == sum(f[-1] - f[0] for f in finished)
         converted = [api.conversions for api in apis_measured]
         bodies = [body for of_one in clients for body in of_one]
+        local = sum(api.local.sum_ns for api in apis_measured)
+        assert local >= 1_000_000 * bodies.count(b"slow")
         assert sum(c.sum_ns for c in converted) == 7_000_000 * bodies.count(b"convert")
 
 
@@ -160,124 +162,76 @@ def test_long_steps_are_told_by_name_and_forgotten_after_two_windows() -> None:
     assert steps.over_limit == {"handler Metadata": 1}, "a counter keeps what it counted"
 
 
+class Meter:
+    """The time, and how much of it was not the task's own; as `loop_steps.Stolen`, too."""
+
+    def __init__(self) -> None:
+        self.time, self.count = 1, 0
+
+    def cpu(self) -> int:
+        return 1
+
+    def now(self) -> bytes:
+        return b"%d" % self.count
+
+    def since(self, before: bytes) -> int:
+        return self.count - int(before)
+
+
+def measured(meter: Meter, *costs: tuple[int, int], **told: Any) -> LoopSteps:
+    """A task whose steps take and count so much; the last one is a handler's as well."""
+    steps = LoopSteps()
+
+    async def work() -> None:
+        await trio.lowlevel.checkpoint()
+        for took, counted in costs:
+            meter.time += took
+            meter.count += counted
+            if (took, counted) == costs[-1]:
+                steps.note("handler", took)
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work, name="task")
+
+    trio.run(main, instruments=[StepInstrument(steps, lambda: meter.time, **told)])
+    return steps
+
+
 def test_the_instrument_sees_a_task_that_keeps_the_loop() -> None:
-    steps, now = LoopSteps(), 1
-
-    async def hogging() -> None:
-        nonlocal now
-        await trio.lowlevel.checkpoint()
-        now += LONG_NS + 1
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hogging, name="hog")
-
-    trio.run(main, instruments=[StepInstrument(steps, lambda: now)])
-    assert list(steps.longest()) == ["hog"]
+    assert measured(Meter(), (LONG_NS + 1, 0)).longest() == {
+        "handler": LONG_NS + 1,
+        "task": LONG_NS + 1,
+    }
 
 
-def test_time_without_a_cpu_is_no_part_of_a_step() -> None:
-    steps, now, waited = LoopSteps(), 1, 0
-
-    async def hogging() -> None:
-        nonlocal now, waited
-        await trio.lowlevel.checkpoint()
-        now += LONG_NS + NOTED_NS
-        waited += NOTED_NS + 1
-        await trio.lowlevel.checkpoint()
-        now += LONG_NS + NOTED_NS
-        steps.note("handler Metadata", LONG_NS + NOTED_NS)
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hogging, name="hog")
-
-    trio.run(main, instruments=[StepInstrument(steps, lambda: now, lambda: waited)])
-    assert steps.waited == {"hog": 1}, "long because something else ran"
-    assert steps.over_limit == {"hog": 1, "handler Metadata": 1}, "and the next one by itself"
-    assert steps.longest() == {"hog": LONG_NS + NOTED_NS, "handler Metadata": LONG_NS + NOTED_NS}
-
-
-def test_what_a_hypervisor_takes_is_no_part_of_a_step() -> None:
-    steps, now, stolen = LoopSteps(), 1, 0
-
-    async def computing() -> None:
-        nonlocal now, stolen
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        stolen += LONG_NS + NOTED_NS
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        stolen += LONG_NS - NOTED_NS
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(computing, name="computer")
-
-    class Hypervisor:
-        def cpu(self) -> int:
-            return 1
-
-        def now(self) -> bytes:
-            return b"%d" % stolen
-
-        def since(self, before: bytes) -> int:
-            return stolen - int(before)
-
-    instrument = StepInstrument(steps, lambda: now, stolen=Hypervisor())
-    trio.run(main, instruments=[instrument])
-    assert steps.waited == {"computer": 1}
-    assert steps.over_limit == {"computer": 1}, "what is left of the second one is too long"
-    assert steps.longest() == {"computer": LONG_NS + NOTED_NS}
-
-
-def test_a_step_whose_system_call_waits_is_counted_apart() -> None:
-    steps, now, used = LoopSteps(), 1, 0
-
-    async def writing() -> None:
-        nonlocal now, used
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        used += NOTED_NS
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        used += LONG_NS + 1
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(writing, name="writer")
-
-    trio.run(main, instruments=[StepInstrument(steps, lambda: now, lambda: 0, lambda: used)])
-    assert steps.blocked == {"writer": 1}
-    assert steps.over_limit == {"writer": 1}
-    assert steps.longest() == {"writer": 2 * LONG_NS}, "everybody waited for so long all the same"
-
-
-def test_a_step_that_is_long_by_calls_on_files_is_counted_apart() -> None:
-    """Such a step does compute: the kernel looks for memory."""
-    steps, now, calls = LoopSteps(), 1, 0
-
-    async def writing() -> None:
-        nonlocal now, calls
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        calls += LONG_NS + 1
-        await trio.lowlevel.checkpoint()
-        now += 2 * LONG_NS
-        calls += LONG_NS - 1
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(writing, name="writer")
-
-    trio.run(main, instruments=[StepInstrument(steps, lambda: now, calls_ns=lambda: calls)])
-    assert steps.blocked == {"writer": 1}
-    assert steps.over_limit == {"writer": 1}, "what is left of the second one is too long"
+@pytest.mark.parametrize(
+    ("meter", "took", "first", "second", "apart", "longest"),
+    [
+        # without a CPU
+        ("cpu_wait_ns", LONG_NS + NOTED_NS, NOTED_NS + 1, 0, "waited", LONG_NS + NOTED_NS),
+        # a hypervisor had taken it
+        ("stolen", 2 * LONG_NS, LONG_NS + NOTED_NS, LONG_NS - NOTED_NS, "waited",
+         LONG_NS + NOTED_NS),
+        # in a system call that waits: everybody waited for so long all the same
+        ("cpu_ns", 2 * LONG_NS, NOTED_NS, LONG_NS + 1, "blocked", 2 * LONG_NS),
+        # in calls on files that compute: the kernel looks for memory
+        ("calls_ns", 2 * LONG_NS, LONG_NS + 1, LONG_NS - 1, "blocked", 2 * LONG_NS),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_steps_own_is_counted_apart(
+    meter: str, took: int, first: int, second: int, apart: str, longest: int
+) -> None:
+    """The first step is long because of it alone, the second one by itself."""
+    meters = Meter()
+    told: dict[str, Any] = {meter: lambda: meters.count}
+    if meter == "stolen":
+        told = {"stolen": meters}
+    steps = measured(meters, (took, first), (took, second), **told)
+    assert getattr(steps, apart) == {"task": 1}
+    assert steps.over_limit == {"task": 1, "handler": 1}
+    assert steps.longest() == {"task": longest, "handler": longest}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from highwater.broker.context import Context, Delayed, Plane, Reply
+from highwater.broker.context import Context, Delayed, Reply
 from highwater.broker.network.socket_server import BindError, SocketServer
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -274,34 +274,6 @@ async def test_the_clients_software_is_known_after_api_versions(network: Net) ->
 
 def answer_18(ctx: Context, request: Any) -> Reply:
     return Response(parts=[b""])
-
-
-async def test_times_add_up_exactly(network: Net) -> None:
-    requests = []
-
-    async def handle(ctx: Context, body: memoryview) -> Reply:
-        await trio.sleep(0.001)
-        return echo(ctx, body)
-
-    async with serving(network, entry(handle), entry(echo, key=9)) as s:
-        on_sent = s.server.on_sent
-
-        def spy(request: Any, now: int) -> None:
-            requests.append((request, now))
-            on_sent(request, now)
-
-        for processor in s.server.planes[Plane.DATA].processors:
-            processor._on_sent = spy
-        client = await s.connect()
-        for key in (1, 9, 1):
-            await client.call(b"", key=key)
-    assert len(requests) == 3
-    for r, sent in requests:
-        stamps = [r.received, r.taken, r.handled, r.ready, r.taken_back, sent]
-        assert stamps == sorted(stamps)
-        assert stamps[0] > 0
-    local = [r.handled - r.taken for r, _ in requests]
-    assert local[0] > 1_000_000 > local[1]
 
 
 async def test_drain_answers_what_was_read_and_accepts_no_more(network: Net) -> None:

@@ -30,15 +30,9 @@ from highwater.kafka.wire.messages import HeartbeatResponse, MetadataResponse
 from highwater.kafka.wire.produce import PartitionResult, produce_response
 
 ORDER = (
-    Entity("u", "c"),
-    Entity("u", DEFAULT),
-    Entity("u", None),
-    Entity(DEFAULT, "c"),
-    Entity(DEFAULT, DEFAULT),
-    Entity(DEFAULT, None),
-    Entity(None, "c"),
-    Entity(None, DEFAULT),
-)
+    Entity("u", "c"), Entity("u", DEFAULT), Entity("u", None), Entity(DEFAULT, "c"),
+    Entity(DEFAULT, DEFAULT), Entity(DEFAULT, None), Entity(None, "c"), Entity(None, DEFAULT),
+)  # fmt: skip
 
 
 @given(st.sets(st.sampled_from(range(len(ORDER)))))

@@ -14,7 +14,6 @@ from highwater.broker.replica.partition_states import (
     decode_leader_and_isr,
     decode_stop_replica,
 )
-from highwater.broker.request.paused_work import at_once
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.codec import decode_request, encode_request
 from highwater.kafka.wire.controller_messages import (
@@ -26,6 +25,7 @@ from highwater.kafka.wire.controller_messages import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from tests.waiting import at_once
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -47,10 +47,8 @@ def test_who_is_alone_in_the_isr_leads_on_in_another_epoch() -> None:
 def test_a_bounce_that_a_controller_saw_is_not_handled_again() -> None:
     lab = Lab(1, 2, 3)
     topics(lab)
-    lab.bounce(3)
-    lab.settle()
-    lab.leader_writes_isr(tp(), 1, 2, 3)
-    lab.settle()
+    lab.bounce(3).settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3).settle()
     before = lab.state(tp())
     lab.elect()
     assert lab.state(tp()) == before
@@ -97,8 +95,7 @@ def test_a_dead_member_is_waited_for_where_the_other_one_bounced() -> None:
     lab.elect()
     assert lab.state(tp())[1::2][:1] == (-1,)
     assert lab.state(tp()).isr == ids(2)
-    lab.start(2)
-    lab.settle()
+    lab.start(2).settle()
     assert lab.state(tp()).leader == 2
 
 

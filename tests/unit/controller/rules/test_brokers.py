@@ -38,8 +38,7 @@ def lab_with_topic(*replicas: tuple[int, ...]) -> Lab:
 
 def test_a_dead_leader_is_replaced_from_the_isr() -> None:
     lab = lab_with_topic((1, 2, 3))
-    lab.kill(1)
-    orders = lab.settle()
+    orders = lab.kill(1).settle()
     # once by the election, once more as the dead replica is taken out: no longer in the ISR then
     assert lab.state(tp()) == (1, 2, 1, ids(2, 3), 1)
     assert leader_and_isr(orders, 2)[tp()].state.leader == 2
@@ -52,8 +51,7 @@ def test_a_dead_leader_is_replaced_from_the_isr() -> None:
 def test_the_election_sees_an_isr_that_the_leader_changed_unnoticed() -> None:
     lab = lab_with_topic((1, 2, 3))
     lab.leader_writes_isr(tp(), 1, 3, notify=False)
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     assert lab.state(tp()).leader == 3
     assert lab.state(tp()).isr == ids(3)
 
@@ -68,8 +66,7 @@ def test_the_election_gives_way_to_a_write_of_the_leader_in_between() -> None:
 
 def test_a_dead_follower_leaves_the_isr() -> None:
     lab = lab_with_topic((1, 2, 3))
-    lab.kill(3)
-    orders = lab.settle()
+    orders = lab.kill(3).settle()
     assert lab.state(tp()) == (1, 1, 1, ids(1, 2), 1)
     assert leader_and_isr(orders, 1)[tp()].state.isr == ids(1, 2)
     assert leader_and_isr(orders, 2)[tp()].state.leader_epoch == 1
@@ -77,10 +74,8 @@ def test_a_dead_follower_leaves_the_isr() -> None:
 
 def test_a_follower_that_is_out_of_the_isr_costs_no_write() -> None:
     lab = lab_with_topic((1, 2, 3))
-    lab.leader_writes_isr(tp(), 1, 2)
-    lab.settle()
-    lab.kill(3)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2).settle()
+    lab.kill(3).settle()
     assert lab.state(tp()) == (1, 1, 0, ids(1, 2), 1)
 
 
@@ -94,16 +89,13 @@ def test_the_removal_of_a_follower_sees_a_write_of_the_leader_in_between() -> No
 
 def test_the_last_member_stays_in_the_isr_without_leading() -> None:
     lab = lab_with_topic((1, 2))
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    orders = lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    orders = lab.kill(1).settle()
     assert lab.state(tp()).leader == -1
     assert lab.state(tp()).isr == ids(1)
     assert lab.machine.state.partition_phases[tp()] is PartitionPhase.OFFLINE
     assert metadata(orders, 2)[tp()].state.leader == -1
-    lab.start(1)
-    lab.settle()
+    lab.start(1).settle()
     assert lab.state(tp()).leader == 1
     assert lab.machine.state.partition_phases[tp()] is PartitionPhase.ONLINE
 
@@ -111,10 +103,8 @@ def test_the_last_member_stays_in_the_isr_without_leading() -> None:
 def test_unclean_election_by_topic_configuration() -> None:
     lab = lab_with_topic((1, 2))
     lab.configure("topics", "t", unclean_leader_election_enable="true")
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    lab.kill(1).settle()
     assert lab.state(tp())[1:4] == (2, 1, ids(2))
     assert lab.machine.state.unclean_elections == 1
 
@@ -122,10 +112,8 @@ def test_unclean_election_by_topic_configuration() -> None:
 def test_unclean_election_by_the_clusters_default() -> None:
     lab = lab_with_topic((1, 2))
     lab.configure("brokers", "<default>", unclean_leader_election_enable="true")
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    lab.kill(1).settle()
     assert lab.state(tp()).leader == 2
 
 
@@ -140,19 +128,15 @@ def test_a_topics_own_setting_goes_before_the_brokers() -> None:
     lab.create_topic("t", (2, 1))
     lab.elect()
     lab.configure("topics", "t", unclean_leader_election_enable="false")
-    lab.leader_writes_isr(tp(), 2)
-    lab.settle()
-    lab.kill(2)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 2).settle()
+    lab.kill(2).settle()
     assert lab.state(tp()).leader == -1
 
 
 def test_unclean_election_that_is_enabled_later() -> None:
     lab = lab_with_topic((1, 2), (2, 1))
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    lab.kill(1).settle()
     lab.configure("topics", "t", unclean_leader_election_enable="true")
     lab.do(UncleanElectionEnabled("other"))
     assert lab.state(tp()).leader == -1
@@ -162,10 +146,8 @@ def test_unclean_election_that_is_enabled_later() -> None:
 
 def test_unclean_election_that_is_enabled_for_the_cluster_later() -> None:
     lab = lab_with_topic((1, 2), (2, 1))
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    lab.kill(1).settle()
     lab.do(UncleanElectionEnabled(None))
     assert lab.state(tp()).leader == -1, "nothing is set"
     lab.configure("brokers", "<default>", unclean_leader_election_enable="true")
@@ -175,8 +157,7 @@ def test_unclean_election_that_is_enabled_for_the_cluster_later() -> None:
 
 def test_a_started_broker_is_told_everything() -> None:
     lab = lab_with_topic((1, 2), (2, 3))
-    lab.start(4)
-    orders = lab.settle()
+    orders = lab.start(4).settle()
     assert AddBroker(lab.machine.state.brokers[BrokerId(4)]) in orders
     assert set(metadata(orders, 4)) == {tp(), tp(partition=1)}
     assert live_sent(orders, 1) == [[1, 2, 3, 4]]
@@ -185,10 +166,8 @@ def test_a_started_broker_is_told_everything() -> None:
 
 def test_a_returned_broker_follows_before_it_is_in_the_isr() -> None:
     lab = lab_with_topic((1, 2, 3))
-    lab.kill(1)
-    lab.settle()
-    lab.start(1)
-    orders = lab.settle()
+    lab.kill(1).settle()
+    orders = lab.start(1).settle()
     sent = leader_and_isr(orders, 1)[tp()]
     assert (sent.state.leader, sent.state.isr, sent.is_new) == (2, ids(2, 3), False)
     assert lab.state(tp()).leader == 2
@@ -197,8 +176,7 @@ def test_a_returned_broker_follows_before_it_is_in_the_isr() -> None:
 def test_a_bounce_is_a_failure_and_a_start() -> None:
     lab = lab_with_topic((1, 2, 3))
     old = lab.machine.state.brokers[B1].epoch
-    lab.bounce(1)
-    orders = lab.settle()
+    orders = lab.bounce(1).settle()
     new = lab.machine.state.brokers[B1].epoch
     assert new > old
     assert lab.state(tp())[1:4] == (2, 1, ids(2, 3))
@@ -211,8 +189,7 @@ def test_a_bounce_is_a_failure_and_a_start() -> None:
 
 def test_a_failure_without_any_replica_is_told_all_the_same() -> None:
     lab = lab_with_topic((1, 2))
-    lab.kill(3)
-    orders = lab.settle()
+    orders = lab.kill(3).settle()
     assert live_sent(orders, 1) == [[1, 2]]
     assert [o for o in orders if isinstance(o, Watched)][-1].brokers[0].id == 1
 
@@ -249,8 +226,7 @@ def test_lost_log_directories() -> None:
 def test_answers_of_an_earlier_life_say_nothing() -> None:
     lab = lab_with_topic((1, 2))
     old = lab.machine.state.brokers[B1].epoch
-    lab.bounce(1)
-    lab.settle()
+    lab.bounce(1).settle()
     orders = lab.do(LeaderAndIsrAnswered(B1, old, 0, {tp(): ErrorCode.KAFKA_STORAGE_ERROR}))
     assert orders == []
     assert lab.machine.state.is_online(B1, tp())
@@ -277,8 +253,7 @@ def test_a_broker_that_fell_behind_gets_everything_anew() -> None:
 
 def test_a_broker_that_fell_behind_is_told_to_delete_again() -> None:
     lab = lab_with_topic((1, 2))
-    lab.delete_topic("t")
-    lab.settle()
+    lab.delete_topic("t").settle()
     orders = lab.do(ChannelOverflowed(B2))
     (stop,) = [o for o in orders if isinstance(o, SendStopReplica)]
     assert [(p.tp, p.delete) for p in stop.partitions] == [(tp(), True)]
@@ -303,8 +278,7 @@ def test_within_one_batch_new_and_delete_are_not_forgotten() -> None:
 def test_a_thousand_leaderships_move_with_few_requests() -> None:
     lab = lab_with_topic(*[(1, 2, 3)] * 1000)
     asked = len(lab.questions)
-    lab.kill(1)
-    orders = lab.settle()
+    orders = lab.kill(1).settle()
     assert all(lab.state(tp(partition=p)).leader == 2 for p in range(1000))
     assert sent_count(orders, SendLeaderAndIsr) <= 4
     assert sent_count(orders, SendUpdateMetadata) <= 3
@@ -315,8 +289,7 @@ def test_others_have_their_turn_while_thousands_of_leaderships_move() -> None:
     """No step touches more than AT_ONCE partitions."""
     lab = lab_with_topic(*[(1, 2, 3)] * 4 * AT_ONCE)
     before = lab.pauses
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     killed = lab.pauses - before
     assert killed >= 6 * 4, "elections: chosen, encoded, answered; replicas: read, taken out, told"
     lab.elect()

@@ -26,12 +26,9 @@ def lab_led_by_2() -> Lab:
     lab = Lab(1, 2, 3)
     lab.create_topic("t", (1, 2, 3))
     lab.elect()
-    lab.kill(1)
-    lab.settle()
-    lab.start(1)
-    lab.settle()
-    lab.leader_writes_isr(tp(), 2, 3, 1)
-    lab.settle()
+    lab.kill(1).settle()
+    lab.start(1).settle()
+    lab.leader_writes_isr(tp(), 2, 3, 1).settle()
     assert lab.state(tp()).leader == 2
     return lab
 
@@ -56,8 +53,7 @@ def test_preferred_election_on_request() -> None:
 
 def test_the_preferred_replica_must_be_in_sync() -> None:
     lab = lab_led_by_2()
-    lab.leader_writes_isr(tp(), 2, 3)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 2, 3).settle()
     answer = elect(lab, 0)
     assert isinstance(answer, dict)
     assert answer[tp()][0] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -66,8 +62,7 @@ def test_the_preferred_replica_must_be_in_sync() -> None:
 
 def test_elections_of_what_is_not_there() -> None:
     lab = lab_led_by_2()
-    lab.delete_topic("t")
-    lab.settle()
+    lab.delete_topic("t").settle()
     (reply,) = [
         o for o in lab.do(ElectLeaders(1, (tp("x"), tp()), unclean=False)) if isinstance(o, Reply)
     ]
@@ -82,10 +77,8 @@ def test_unclean_election_on_request() -> None:
     lab = Lab(1, 2)
     lab.create_topic("t", (1, 2), (2, 1))
     lab.elect()
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
+    lab.kill(1).settle()
     assert lab.state(tp()).leader == -1
     assert elect(lab, 0, 1, unclean=True) == {
         tp(): (ErrorCode.NONE, None),
@@ -98,8 +91,7 @@ def test_an_unclean_election_needs_somebody_alive() -> None:
     lab = Lab(1, 2)
     lab.create_topic("t", (2,))
     lab.elect()
-    lab.kill(2)
-    lab.settle()
+    lab.kill(2).settle()
     answer = elect(lab, 0, unclean=True)
     assert isinstance(answer, dict)
     assert answer[tp()][0] is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
@@ -166,8 +158,7 @@ def test_a_broker_that_shuts_down_gets_no_new_leaderships() -> None:
     lab.do(ControlledShutdown(5, B2, ANY_EPOCH))
     lab.leader_writes_isr(tp(), 1, 2)  # it still fetches, and is back in the ISR
     lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     assert lab.state(tp()).leader == -1
 
 
@@ -175,8 +166,7 @@ def test_what_cannot_move_is_told() -> None:
     lab = Lab(1, 2)
     lab.create_topic("t", (1, 2))
     lab.elect()
-    lab.leader_writes_isr(tp(), 1)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1).settle()
     orders = lab.do(ControlledShutdown(5, B1, ANY_EPOCH))
     assert orders[-1] == Reply(5, [tp()])
     assert lab.state(tp()).leader == 1
@@ -200,8 +190,7 @@ def test_isr_changes_are_told_to_all() -> None:
     lab.create_topic("t", (1, 2, 3), (2, 3, 1))
     lab.elect()
     lab.leader_writes_isr(tp(), 1, 2)
-    lab.leader_writes_isr(tp(partition=1), 2, 3)
-    orders = lab.settle()
+    orders = lab.leader_writes_isr(tp(partition=1), 2, 3).settle()
     assert metadata(orders, 3)[tp()].state.isr == ids(1, 2)
     assert metadata(orders, 1)[tp(partition=1)].state.zk_version == 1
     assert lab.machine.state.leadership[tp()].isr == ids(1, 2)

@@ -63,12 +63,9 @@ def test_a_pending_preferred_election_is_held() -> None:
     lab = Lab(1, 2)
     lab.create_topic("t", (1, 2))
     lab.elect()
-    lab.kill(1)
-    lab.settle()
-    lab.start(1)
-    lab.settle()
-    lab.leader_writes_isr(tp(), 2, 1)
-    lab.settle()
+    lab.kill(1).settle()
+    lab.start(1).settle()
+    lab.leader_writes_isr(tp(), 2, 1).settle()
     path = znodes.PREFERRED_REPLICA_ELECTION
     lab.write(Create(path, znodes.encode_preferred_replica_election([tp()])))
     lab.elect()
@@ -104,8 +101,7 @@ def test_a_state_of_a_later_controller_is_not_touched() -> None:
     lab.elect()
     later = lab.state(tp())._replace(controller_epoch=ControllerEpoch(9))
     lab.write(SetData(znodes.state_path(tp()), znodes.encode_partition_state(later)))
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     assert lab.state(tp()).leader == 1
 
 
@@ -128,16 +124,14 @@ def test_gauges() -> None:
     lab.create_topic("t", (1, 2), (2, 1), (3,))
     lab.elect()
     lab.kill(3)
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     found = gauges(lab.machine.state)
     assert found["OfflinePartitionsCount"] == 1
     assert found["PreferredReplicaImbalanceCount"] == 2
     assert found["GlobalTopicCount"] == 1
     assert found["GlobalPartitionCount"] == 3
     assert found["ActiveBrokerCount"] == 1
-    lab.delete_topic("t")
-    lab.settle()
+    lab.delete_topic("t").settle()
     found = gauges(lab.machine.state)
     assert found["TopicsToDeleteCount"] == 1
     assert found["ReplicasToDeleteCount"] == 5

@@ -70,12 +70,10 @@ def test_new_replicas_and_fewer() -> None:
     assert not leader_and_isr(lab.orders, 2)[tp()].is_new
     assert leader_and_isr(lab.orders, 1)[tp()].assignment == moving
 
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False).settle()
     assert lab.topic("t").partitions[0] == moving  # one is missing yet
     lab.orders.clear()
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4, 5, notify=False)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4, 5, notify=False).settle()
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(4, 5))
     assert lab.state(tp()).leader == 4
     assert set(lab.state(tp()).isr) == {4, 5}
@@ -90,8 +88,7 @@ def test_new_replicas_and_fewer() -> None:
 def test_the_leader_stays_where_it_is_in_the_target() -> None:
     lab = lab_with_topic()
     alter(lab, 1, 4)
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4).settle()
     assert lab.state(tp()).leader == 1
     assert set(lab.state(tp()).isr) == {1, 4}
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(1, 4))
@@ -128,8 +125,7 @@ def test_targets_that_are_refused() -> None:
     assert alter(lab, 1, 1)[0] is bad
     assert alter(lab, -1, 1)[0] is bad
     assert alter(lab, 1, 9)[0] is bad
-    lab.kill(3)
-    lab.settle()
+    lab.kill(3).settle()
     assert alter(lab, 3, 2, 1) == OK  # it is not added, so it may be away
     (reply,) = lab.do(AlterReassignments(1, {tp("x"): ids(1)}))
     assert isinstance(reply, Reply)
@@ -142,8 +138,7 @@ def test_a_controller_that_takes_over_goes_on() -> None:
     orders = lab.elect()
     assert list(lab.machine.state.reassigning) == [tp()]
     assert leader_and_isr(orders, 4)[tp()].is_new
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4, 5, notify=False)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4, 5, notify=False).settle()
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(4, 5))
 
 
@@ -159,11 +154,9 @@ def test_a_controller_that_takes_over_finishes_what_is_complete() -> None:
 def test_goes_on_when_a_new_replica_returns() -> None:
     lab = lab_with_topic()
     alter(lab, 1, 4)
-    lab.bounce(4)
-    orders = lab.settle()
+    orders = lab.bounce(4).settle()
     assert tp() in leader_and_isr(orders, 4)
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False).settle()
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(1, 4))
 
 
@@ -192,8 +185,7 @@ def test_through_the_znode_of_older_tools() -> None:
     lab.settle()
     data = lab.zk.get(lab.tool, znodes.REASSIGN_PARTITIONS, False)[0]
     assert znodes.decode_reassign_partitions(data) == {tp(): ids(4, 1, 2)}
-    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4, notify=False).settle()
     assert not lab.exists(znodes.REASSIGN_PARTITIONS)
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(4, 1, 2))
     again = znodes.encode_reassign_partitions({tp(): ids(1, 2, 4)})

@@ -146,8 +146,7 @@ def test_leaders_move_within_the_isr() -> None:
 def test_nothing_is_taken_that_nobody_else_can_have() -> None:
     lab = lab_with_topic((2, 1), (2,))
     lab.leader_writes_isr(tp(), 2)
-    lab.configure("topics", "t", unclean_leader_election_enable="true")
-    lab.settle()
+    lab.configure("topics", "t", unclean_leader_election_enable="true").settle()
     lab.do(Suspected(B2))
     assert lab.state(tp())[1:4] == (2, 0, ids(2))
     assert lab.state(tp(partition=1))[1:4] == (2, 0, ids(2))
@@ -158,8 +157,7 @@ def test_a_suspected_leaders_address_is_told() -> None:
     """A suspected leader may answer again, and a follower that did not know its address would wait
     for ever (simulation, seed 541 of --transactions)."""
     lab = lab_with_topic((2, 1))
-    lab.leader_writes_isr(tp(), 2)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 2).settle()
     lab.do(Suspected(B2))
     lab.bounce(1)
     sent = [o for o in lab.settle() if isinstance(o, SendLeaderAndIsr) and o.broker_id == B1]
@@ -169,8 +167,7 @@ def test_a_suspected_leaders_address_is_told() -> None:
 
 def test_an_isr_that_grew_unnoticed_is_seen() -> None:
     lab = lab_with_topic((2, 1))
-    lab.leader_writes_isr(tp(), 2)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 2).settle()
     lab.leader_writes_isr(tp(), 2, 1, notify=False)
     lab.do(Suspected(B2))
     assert lab.state(tp())[1:4] == (1, 1, ids(1))
@@ -192,8 +189,7 @@ def test_a_suspect_that_answers_is_sent_everything() -> None:
 def test_its_registration_goes() -> None:
     lab = lab_with_topic((2, 1, 3), (2,))
     lab.do(Suspected(B2))
-    lab.kill(2)
-    lab.settle()
+    lab.kill(2).settle()
     assert lab.state(tp())[1:4] == (1, 1, ids(1, 3))
     assert lab.state(tp(partition=1)).leader == -1
     assert lab.machine.state.partition_phases[tp(partition=1)] is PartitionPhase.OFFLINE
@@ -204,8 +200,7 @@ def test_its_registration_goes() -> None:
 def test_its_registration_is_replaced() -> None:
     lab = lab_with_topic((2, 1, 3), (2,))
     lab.do(Suspected(B2))
-    lab.bounce(2)
-    orders = lab.settle()
+    orders = lab.bounce(2).settle()
     assert set(leader_and_isr(orders, 2)) == {tp(), tp(partition=1)}
     assert lab.state(tp(partition=1)).leader == 2
     assert lab.state(tp()).leader == 1
@@ -215,8 +210,7 @@ def test_another_broker_dies_meanwhile() -> None:
     lab = lab_with_topic((2,), (3, 2), (3, 1))
     lab.configure("topics", "t", unclean_leader_election_enable="true")
     lab.do(Suspected(B2))
-    lab.kill(3)
-    lab.settle()
+    lab.kill(3).settle()
     assert lab.state(tp())[1:4] == (2, 0, ids(2))  # still its own
     assert lab.machine.state.partition_phases[tp()] is PartitionPhase.ONLINE
     assert lab.state(tp(partition=2)).leader == 1
@@ -227,11 +221,9 @@ def test_another_broker_dies_meanwhile() -> None:
 def test_no_unclean_election_while_a_member_of_the_isr_may_be_alive() -> None:
     lab = lab_with_topic((3, 2, 1))
     lab.configure("topics", "t", unclean_leader_election_enable="true")
-    lab.leader_writes_isr(tp(), 3, 2)
-    lab.settle()
+    lab.leader_writes_isr(tp(), 3, 2).settle()
     lab.machine.state.suspected[B2] = lab.machine.state.brokers.pop(B2)
-    lab.kill(3)
-    lab.settle()
+    lab.kill(3).settle()
     assert lab.state(tp()).leader == -1
     lab.do(Recovered(B2))
     assert lab.state(tp()).leader == 2
@@ -239,13 +231,11 @@ def test_no_unclean_election_while_a_member_of_the_isr_may_be_alive() -> None:
 
 def test_what_waited_moves_when_another_member_returns() -> None:
     lab = lab_with_topic((2, 1))
-    lab.kill(1)
-    lab.settle()
+    lab.kill(1).settle()
     lab.do(Suspected(B2))
     assert lab.state(tp()).leader == 2
     lab.leader_writes_isr(tp(), 2, 1, notify=False)
-    lab.start(1)
-    lab.settle()
+    lab.start(1).settle()
     assert lab.state(tp())[1] == 1
 
 

@@ -35,8 +35,7 @@ def assert_gone(lab: Lab) -> None:
 
 def test_deleted_when_all_replicas_say_so() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    orders = lab.settle()
+    orders = lab.delete_topic("t").settle()
     assert metadata(orders, 3)[tp()].state.leader == -2
     assert set(stopped(orders, 2, delete=True)) == {tp(), tp(partition=1)}
     assert stopped(orders, 3, delete=True) == [tp(partition=1)]
@@ -48,22 +47,18 @@ def test_deleted_when_all_replicas_say_so() -> None:
 
 def test_the_replicas_are_stopped_before_they_are_deleted() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    orders = lab.settle()
+    orders = lab.delete_topic("t").settle()
     assert set(stopped(orders, 2, delete=False)) == {tp(), tp(partition=1)}
 
 
 def test_waits_for_a_replica_that_is_away() -> None:
     lab = lab_with_topic()
-    lab.kill(3)
-    lab.settle()
-    lab.delete_topic("t")
-    orders = lab.settle()
+    lab.kill(3).settle()
+    orders = lab.delete_topic("t").settle()
     lab.answer_stop_replicas(orders)
     assert lab.exists(znodes.topic_path("t"))
     assert lab.machine.state.ineligible_for_deletion == {"t"}
-    lab.start(3)
-    orders = lab.settle()
+    orders = lab.start(3).settle()
     assert stopped(orders, 3, delete=True) == [tp(partition=1)]
     assert stopped(orders, 1, delete=True) == []  # it has answered so already
     lab.answer_stop_replicas(orders)
@@ -72,14 +67,11 @@ def test_waits_for_a_replica_that_is_away() -> None:
 
 def test_a_broker_that_fails_meanwhile() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    orders = lab.settle()
-    lab.kill(2)
-    lab.settle()
+    orders = lab.delete_topic("t").settle()
+    lab.kill(2).settle()
     lab.answer_stop_replicas([o for o in orders if getattr(o, "broker_id", 2) != 2])
     assert lab.exists(znodes.topic_path("t"))
-    lab.start(2)
-    orders = lab.settle()
+    orders = lab.start(2).settle()
     assert set(stopped(orders, 2, delete=True)) == {tp(), tp(partition=1)}
     lab.answer_stop_replicas(orders)
     assert_gone(lab)
@@ -87,8 +79,7 @@ def test_a_broker_that_fails_meanwhile() -> None:
 
 def test_an_error_is_tried_again_when_the_broker_returns() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    orders = lab.settle()
+    orders = lab.delete_topic("t").settle()
     lab.answer_stop_replicas(orders, error=ErrorCode.KAFKA_STORAGE_ERROR)
     assert lab.exists(znodes.topic_path("t"))
     for broker in (1, 2, 3):
@@ -99,8 +90,7 @@ def test_an_error_is_tried_again_when_the_broker_returns() -> None:
 
 def test_a_controller_that_takes_over_goes_on() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    lab.settle()
+    lab.delete_topic("t").settle()
     orders = lab.elect()
     assert set(stopped(orders, 2, delete=True)) == {tp(), tp(partition=1)}
     lab.answer_stop_replicas(orders)
@@ -109,13 +99,11 @@ def test_a_controller_that_takes_over_goes_on() -> None:
 
 def test_a_controller_that_takes_over_while_a_replica_is_away() -> None:
     lab = lab_with_topic()
-    lab.kill(3)
-    lab.settle()
+    lab.kill(3).settle()
     lab.delete_topic("t")
     lab.answer_stop_replicas(lab.elect())
     assert lab.exists(znodes.topic_path("t"))
-    lab.start(3)
-    first = lab.settle()
+    first = lab.start(3).settle()
     lab.answer_stop_replicas(first)
     assert_gone(lab)
 
@@ -124,8 +112,7 @@ def test_a_topic_can_be_created_again() -> None:
     lab = lab_with_topic()
     lab.delete_topic("t")
     lab.answer_stop_replicas(lab.settle())
-    lab.create_topic("t", (3, 1))
-    lab.settle()
+    lab.create_topic("t", (3, 1)).settle()
     assert lab.state(tp())[1:4] == (3, 0, ids(3, 1))
 
 
@@ -133,8 +120,7 @@ def test_waits_for_a_reassignment() -> None:
     lab = lab_with_topic()
     lab.do(AlterReassignments(1, {tp(): ids(1, 3)}))
     lab.settle()
-    lab.delete_topic("t")
-    orders = lab.settle()
+    orders = lab.delete_topic("t").settle()
     assert stopped(orders, 2, delete=True) == []
     lab.leader_writes_isr(tp(), 1, 2, 3)
     lab.answer_stop_replicas(lab.settle())
@@ -143,8 +129,7 @@ def test_waits_for_a_reassignment() -> None:
 
 def test_a_topic_that_does_not_exist() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("nobody")
-    lab.settle()
+    lab.delete_topic("nobody").settle()
     assert not lab.exists(znodes.delete_topic_path("nobody"))
 
 
@@ -166,8 +151,7 @@ def test_deletion_can_be_forbidden(before: bool) -> None:
         lab.delete_topic("t")
     lab.elect()
     if not before:
-        lab.delete_topic("t")
-        lab.settle()
+        lab.delete_topic("t").settle()
     assert not lab.exists(znodes.delete_topic_path("t"))
     assert lab.exists(znodes.topic_path("t"))
     assert not stopped(lab.orders, 1, delete=True)
@@ -175,9 +159,7 @@ def test_deletion_can_be_forbidden(before: bool) -> None:
 
 def test_broker_failure_does_not_elect_for_a_topic_that_goes() -> None:
     lab = lab_with_topic()
-    lab.delete_topic("t")
-    lab.settle()
-    lab.kill(1)
-    lab.settle()
+    lab.delete_topic("t").settle()
+    lab.kill(1).settle()
     assert lab.state(tp("other")).leader == 2
     assert lab.machine.state.ineligible_for_deletion == {"t"}

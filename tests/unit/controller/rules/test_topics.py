@@ -13,8 +13,7 @@ from tests.unit.controller.lab import Lab, ids, leader_and_isr, metadata, sent_c
 def test_a_new_topic_gets_its_first_leaders() -> None:
     lab = Lab(1, 2, 3)
     lab.elect()
-    lab.create_topic("t", (1, 2, 3), (2, 3, 1))
-    orders = lab.settle()
+    orders = lab.create_topic("t", (1, 2, 3), (2, 3, 1)).settle()
     assert lab.state(tp()) == (1, 1, 0, ids(1, 2, 3), 0)
     assert lab.state(tp(partition=1)) == (1, 2, 0, ids(2, 3, 1), 0)
     for broker in (1, 2, 3):
@@ -28,8 +27,7 @@ def test_a_thousand_partitions_are_few_requests() -> None:
     lab = Lab(1, 2, 3)
     lab.elect()
     before = len(lab.questions)
-    lab.create_topic("t", *[(1, 2, 3)] * 1000)
-    orders = lab.settle()
+    orders = lab.create_topic("t", *[(1, 2, 3)] * 1000).settle()
     assert sent_count(orders, SendLeaderAndIsr) == 3
     assert sent_count(orders, SendUpdateMetadata) == 1
     writes = [q for q in lab.questions[before:] if isinstance(q, WriteZk)]
@@ -40,21 +38,17 @@ def test_a_thousand_partitions_are_few_requests() -> None:
 def test_only_live_replicas_are_in_the_first_isr() -> None:
     lab = Lab(1, 2, 3)
     lab.elect()
-    lab.kill(2)
-    lab.settle()
-    lab.create_topic("t", (2, 1, 3))
-    lab.settle()
+    lab.kill(2).settle()
+    lab.create_topic("t", (2, 1, 3)).settle()
     assert lab.state(tp())[:4] == (1, 1, 0, ids(1, 3))
 
 
 def test_without_a_live_replica_it_waits_for_one() -> None:
     lab = Lab(1, 2, 3)
     lab.elect()
-    lab.create_topic("t", (4,))
-    lab.settle()
+    lab.create_topic("t", (4,)).settle()
     assert lab.machine.state.partition_phases[tp()] is PartitionPhase.NEW
-    lab.start(4)
-    orders = lab.settle()
+    orders = lab.start(4).settle()
     assert lab.state(tp())[:4] == (1, 4, 0, ids(4))
     assert tp() in leader_and_isr(orders, 4)
 
@@ -88,26 +82,20 @@ def test_a_partition_znode_without_state_is_completed() -> None:
 def test_partitions_are_added() -> None:
     lab = Lab(1, 2, 3)
     lab.elect()
-    lab.create_topic("t", (1, 2))
-    lab.settle()
-    lab.add_partitions("t", (2, 3), (3, 1))
-    orders = lab.settle()
+    lab.create_topic("t", (1, 2)).settle()
+    orders = lab.add_partitions("t", (2, 3), (3, 1)).settle()
     assert lab.state(tp(partition=2))[:4] == (1, 3, 0, ids(3, 1))
     assert set(leader_and_isr(orders, 3)) == {tp(partition=1), tp(partition=2)}
-    lab.add_partitions("t", (1,))
-    lab.settle()
+    lab.add_partitions("t", (1,)).settle()
     assert lab.state(tp(partition=3)).leader == 1
 
 
 def test_partitions_added_to_a_topic_that_goes_are_taken_back() -> None:
     lab = Lab(1, 2)
     lab.elect()
-    lab.create_topic("t", (1, 2))
-    lab.settle()
-    lab.delete_topic("t")
-    lab.settle()
-    lab.add_partitions("t", (2, 1))
-    lab.settle()
+    lab.create_topic("t", (1, 2)).settle()
+    lab.delete_topic("t").settle()
+    lab.add_partitions("t", (2, 1)).settle()
     assert list(lab.topic("t").partitions) == [0]
 
 
@@ -115,8 +103,7 @@ def test_a_topic_whose_znode_does_not_parse_is_left_alone() -> None:
     lab = Lab(1)
     lab.elect()
     lab.write(Create(znodes.topic_path("bad"), b"{"))
-    lab.create_topic("good", (1,))
-    lab.settle()
+    lab.create_topic("good", (1,)).settle()
     assert lab.state(tp("good")).leader == 1
     assert "bad" not in lab.machine.state.topics
 
@@ -124,8 +111,7 @@ def test_a_topic_whose_znode_does_not_parse_is_left_alone() -> None:
 def test_a_topic_that_is_removed_by_hand_is_forgotten() -> None:
     lab = Lab(1)
     lab.elect()
-    lab.create_topic("t", (1,))
-    lab.settle()
+    lab.create_topic("t", (1,)).settle()
     for path in (
         znodes.state_path(tp()),
         znodes.partition_path(tp()),
@@ -137,6 +123,5 @@ def test_a_topic_that_is_removed_by_hand_is_forgotten() -> None:
     state = lab.machine.state
     assert state.topics == set()
     assert [state.leadership, state.replica_phases, state.assignments] == [{}, {}, {}]
-    lab.create_topic("t", (1,))
-    lab.settle()
+    lab.create_topic("t", (1,)).settle()
     assert lab.state(tp()).leader == 1

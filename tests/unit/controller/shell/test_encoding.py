@@ -90,14 +90,10 @@ def test_what_tells_of_many_partitions_is_several_requests(count: int, requests:
 @pytest.mark.parametrize(
     ("sizes", "requests"),
     [
-        ([], [0]),
-        ([1000], [1000]),
-        ([1500], [1500]),
-        ([600, 400, 1], [1000, 1]),
-        ([600, 401], [600, 401]),
-        ([3, 1500, 2, 998], [3, 1500, 1000]),
+        ([], [0]), ([1000], [1000]), ([1500], [1500]), ([600, 400, 1], [1000, 1]),
+        ([600, 401], [600, 401]), ([3, 1500, 2, 998], [3, 1500, 1000]),
     ],
-)
+)  # fmt: skip
 def test_the_metadata_of_a_topic_is_in_one_request(sizes: list[int], requests: list[int]) -> None:
     tps = [TopicPartition(f"t{t}", n) for n in range(1500) for t, s in enumerate(sizes) if n < s]
     known = tuple(MetadataPartition(tp, STATE, ISR, ()) for tp in tps)

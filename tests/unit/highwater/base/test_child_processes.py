@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -15,14 +16,13 @@ import pytest
 
 from highwater.child_processes import Child, Pid, StartError, kill_listed
 from highwater.cluster import zookeeper_process as zookeeper
+from highwater.cluster.port_shares import SETTING, share_of_ports
 from highwater.cluster.ports import (
-    SETTING,
     PortInUse,
     free_ports,
     is_free,
     port_range,
     require_free,
-    share_of_ports,
 )
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
@@ -142,3 +142,15 @@ def test_a_setting_without_jars_is_refused_and_one_with_jars_wins(tmp_path: Path
     found = zookeeper.find_jars({"HIGHWATER_ZOOKEEPER_HOME": str(tmp_path)})
     assert found.class_path.count(os.pathsep) == 2
     assert str(tmp_path) in found.where
+
+
+def test_without_maven_pyspark_has_zookeeper_and_else_both_remedies_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path))
+    nothing = {"PATH": str(tmp_path)}
+    if importlib.util.find_spec("pyspark"):
+        assert "PySpark" in zookeeper.find_jars(nothing).where
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(StartError, match=r"no mvn: install Maven .*set HIGHWATER_ZOOKEEPER_HOME"):
+        zookeeper.find_jars(nothing)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from highwater.base.event_loop import in_turns, monotonic_ms
+from highwater.base.event_loop import in_steps, in_turns, monotonic_ms
 
 
 class Steps(trio.abc.Instrument):
@@ -26,6 +28,17 @@ async def test_others_run_after_every_few_items(at_once: int, wanted: int) -> No
     trio.lowlevel.add_instrument(steps)
     found = [item async for item in in_turns("abc", at_once)]
     assert (found, steps.count) == (["a", "b", "c"], wanted)
+
+
+async def test_others_run_at_each_pause() -> None:
+    def work() -> Generator[None, None, str]:
+        yield
+        yield
+        return "done"
+
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    assert (await in_steps(work()), steps.count) == ("done", 2)
 
 
 async def test_the_clock_is_trios(autojump_clock: MockClock) -> None:

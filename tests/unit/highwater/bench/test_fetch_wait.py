@@ -10,13 +10,9 @@ from highwater.bench.figures.rows import Row
 
 def test_the_partitions_limit_lies_around_min_bytes() -> None:
     assert list(around([1, 10])) == [
-        Limits(MIB, MIB - 1),
-        Limits(MIB, MIB),
-        Limits(MIB, 2 * MIB),
-        Limits(10 * MIB, 10 * MIB - 1),
-        Limits(10 * MIB, 10 * MIB),
-        Limits(10 * MIB, 20 * MIB),
-    ]
+        Limits(MIB, MIB - 1), Limits(MIB, MIB), Limits(MIB, 2 * MIB),
+        Limits(10 * MIB, 10 * MIB - 1), Limits(10 * MIB, 10 * MIB), Limits(10 * MIB, 20 * MIB),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

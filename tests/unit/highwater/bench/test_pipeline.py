@@ -1,10 +1,7 @@
-"""The pipeline's benchmarks: their requests, their counts, and their verdicts."""
+"""The pipeline's benchmarks: their requests and their counts."""
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
-
-from highwater.bench import control_plane, overload, purgatory
 from highwater.bench.figures.rows import rows_text
 from highwater.bench.loads.many_producers import produce_frame
 from highwater.bench.loads.pipeline_load import percentile
@@ -33,40 +30,6 @@ def test_percentiles_are_samples() -> None:
     samples = [float(n) for n in range(100)]
     assert (percentile(samples, 0.5), percentile(samples, 0.99)) == (50, 99)
     assert percentile([7.0], 0.99) == 7
-
-
-def test_arms_are_compared_at_p99_and_drawn() -> None:
-    found = {
-        control_plane.SEPARATE: control_plane.Found([1.0, 2.0, 3.0], [5.0], [500]),
-        control_plane.SHARED: control_plane.Found([300.0, 90.0], [900.0], [500], never=1),
-    }
-    assert control_plane.times_apart(found) == 100
-    assert control_plane.times_apart({control_plane.SHARED: found[control_plane.SHARED]}) is None
-    assert "500" in control_plane.table(found)
-    drawn = ElementTree.fromstring(control_plane.plot(found))
-    assert len(drawn.findall("{http://www.w3.org/2000/svg}polyline")) == 2
-
-
-def held(**changes: object) -> bool:
-    values: dict[str, object] = {
-        "idle_mib": 30.0, "peaks_mib": [40.0, 200.0], "before_ms": 5.0, "after_ms": 8.0,
-    }  # fmt: skip
-    return overload.Found(overload.Plan(), **{**values, **changes}).holds  # type: ignore[arg-type]
-
-
-def test_an_overload_holds_only_where_memory_data_and_service_do() -> None:
-    assert held()
-    limit = 30 + 128 + 16 + overload.ALLOWANCE_MIB
-    assert not held(peaks_mib=[40.0, limit + 1.0])
-    assert not held(missing=1)
-    assert not held(after_ms=16.0)
-
-
-def test_every_delayed_operation_of_the_benchmark_ends_once() -> None:
-    (found,) = purgatory.run([1000], 1, lambda line: None)
-    assert found.pending == 1000
-    assert min(found.insert_us, found.complete_us, found.expire_us, found.bytes_each) > 0
-    assert "1,000" in purgatory.table([found])
 
 
 def test_tables_are_aligned() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from highwater.cluster.compose_cluster import ComposeCluster, compose_file
+from highwater.cluster.compose_cluster import ComposeCluster
+from highwater.cluster.compose_files import compose_file
 from highwater.cluster.interface import exceptions_in
 from highwater.kafka.config.sources import property_of_variable
 

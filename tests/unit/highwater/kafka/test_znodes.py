@@ -30,8 +30,6 @@ def test_paths() -> None:
     assert znodes.state_path(TP) == "/brokers/topics/t/partitions/0/state"
     assert znodes.broker_path(7) == "/brokers/ids/7"
     assert znodes.config_path("topics", "t") == "/config/topics/t"
-    assert znodes.acl_path("Topic", "t") == "/kafka-acl/Topic/t"
-    assert znodes.acl_path("Topic", "t", "prefixed") == "/kafka-acl-extended/prefixed/Topic/t"
 
 
 def test_partition_state_is_kafkas_json() -> None:
@@ -94,14 +92,9 @@ def test_broker_registration() -> None:
     value = json.loads(data)
     assert value == {
         "listener_security_protocol_map": {"CONTROLLER": "SSL", "PLAINTEXT": "PLAINTEXT"},
-        "endpoints": ["CONTROLLER://h:9090", "PLAINTEXT://[::1]:9092"],
-        "jmx_port": -1,
-        "host": "::1",
-        "port": 9092,
-        "timestamp": "17",
-        "version": 4,
-        "rack": "r1",
-    }
+        "endpoints": ["CONTROLLER://h:9090", "PLAINTEXT://[::1]:9092"], "jmx_port": -1,
+        "host": "::1", "port": 9092, "timestamp": "17", "version": 4, "rack": "r1",
+    }  # fmt: skip
     info = znodes.decode_broker(BrokerId(1), data, BrokerEpoch(99))
     assert (info.endpoints, info.rack, info.epoch) == (endpoints, "r1", 99)
     without = json.loads(znodes.encode_broker(endpoints[:1], None, 17))
@@ -167,12 +160,9 @@ def test_configuration() -> None:
     assert znodes.decode_config_change(v1) == "topics/t"
 
 
-def test_producer_ids_features_acls() -> None:
+def test_producer_ids() -> None:
     block = znodes.ProducerIdBlock(BrokerId(1), 0, 999)
     data = znodes.encode_producer_id_block(block)
     assert data == b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
     assert znodes.decode_producer_id_block(data) == block
     assert znodes.decode_producer_id_block(b"") is None
-    assert znodes.encode_feature() == b'{"features":{},"version":1,"status":0}'
-    acl = {"principal": "User:a", "permissionType": "Allow", "operation": "Read", "host": "*"}
-    assert znodes.decode_acls(znodes.encode_acls([acl])) == [acl]

@@ -89,11 +89,3 @@ def test_why_a_run_is_undecided(tmp_path: Path) -> None:
 def test_a_story_begins_with_its_subject(finding: dict[str, Any], said: str) -> None:
     nothing = {"topic": "t", "partition": 0, "offset": None, "value": None}
     assert story({**nothing, **finding}) == said
-
-
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
-def test_every_plant_is_told_in_one_line(tmp_path: Path, plant: Plant) -> None:
-    told = headline(tmp_path, plant)
-    assert told
-    assert "\n" not in told
-    assert not plant.violations or told.startswith(("record ", "t00-")), told

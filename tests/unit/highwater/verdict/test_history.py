@@ -100,16 +100,12 @@ def test_value_describes_itself_and_damage_is_seen() -> None:
 @pytest.mark.parametrize(
     ("error", "attempts", "acks", "expected"),
     [
-        ("REQUEST_TIMED_OUT", 1, -1, "info"),
-        ("_MSG_TIMED_OUT", 1, -1, "info"),
-        ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", 1, -1, "info"),
-        ("NOT_ENOUGH_REPLICAS", 1, -1, "fail"),
-        ("NOT_ENOUGH_REPLICAS", 2, -1, "info"),
-        ("NOT_LEADER_OR_FOLLOWER", 1, 1, "fail"),
-        ("NOT_LEADER_OR_FOLLOWER", 1, -1, "info"),
-        ("MESSAGE_TOO_LARGE", 1, -1, "fail"),
+        ("REQUEST_TIMED_OUT", 1, -1, "info"), ("_MSG_TIMED_OUT", 1, -1, "info"),
+        ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", 1, -1, "info"), ("NOT_ENOUGH_REPLICAS", 1, -1, "fail"),
+        ("NOT_ENOUGH_REPLICAS", 2, -1, "info"), ("NOT_LEADER_OR_FOLLOWER", 1, 1, "fail"),
+        ("NOT_LEADER_OR_FOLLOWER", 1, -1, "info"), ("MESSAGE_TOO_LARGE", 1, -1, "fail"),
     ],
-)
+)  # fmt: skip
 def test_only_proof_is_a_failure(error: str, attempts: int, acks: int, expected: str) -> None:
     assert ending_of(error, attempts=attempts, acks=acks) == expected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -18,21 +18,12 @@ from tests.planted.story import write
 
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _java() -> Iterator[None]:
-    """One Java for all tests here: a session in it starts quickly, and Spark's own settings do."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv(
-            "PYSPARK_SUBMIT_ARGS",
-            "--master local[2] --driver-java-options -XX:TieredStopAtLevel=1"
-            " --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
-            " pyspark-shell",
-        )
-        yield
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("java"),
+]
 
 
 @pytest.fixture
@@ -61,7 +52,7 @@ def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     assert (verdict["verdict"], verdict["engine"]) == ("valid", "spark")
     assert set(verdict["spark"]["phases"]) == {"session", "read", "views", "checks"}
     said = told.out.splitlines()
-    assert sum(" of 24  " in line for line in said) == 24
+    assert sum(" of 26  " in line for line in said) == 26
     table = ["valid  (checked by spark)", *lines(by_duckdb)[1:]]
     begin = said.index(table[0])
     assert said[begin : begin + len(table)] == table

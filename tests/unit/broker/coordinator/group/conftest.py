@@ -69,17 +69,11 @@ class Table:
         """The answer, if it came at once."""
         self.ids += 1
         values: dict[str, Any] = {
-            "member_id": member_id,
-            "instance_id": None,
-            "client_id": "c",
-            "client_host": "/h",
-            "rebalance_timeout_ms": 60_000,
-            "session_timeout_ms": 10_000,
-            "protocol_type": "consumer",
-            "protocols": (("range", SUBSCRIPTION),),
-            "new_id": f"m{self.ids}",
-            "needs_known_id": False,
-        }
+            "member_id": member_id, "instance_id": None, "client_id": "c", "client_host": "/h",
+            "rebalance_timeout_ms": 60_000, "session_timeout_ms": 10_000,
+            "protocol_type": "consumer", "protocols": (("range", SUBSCRIPTION),),
+            "new_id": f"m{self.ids}", "needs_known_id": False,
+        }  # fmt: skip
         self.do(self.steps.join(Join(**{**values, **changed}), ticket, self.now))
         return self.answers.get(ticket)
 

@@ -45,12 +45,9 @@ from tests.unit.broker.log.conftest import OWN, START_MS, FakeClock, check_index
 
 TP = TopicPartition("compacted", 0)
 COMPACT = LogConfig(
-    cleanup_policy="compact",
-    segment_bytes=600,
-    index_interval_bytes=100,
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=1000,
-)
+    cleanup_policy="compact", segment_bytes=600, index_interval_bytes=100,
+    min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000,
+)  # fmt: skip
 Item = tuple[bytes | None, bytes | None]
 Kept = tuple[int, bytes | None, bytes | None]
 
@@ -63,13 +60,9 @@ class Cleaned:
         self.config = Config(log_dirs=(folder,), **properties)  # type: ignore[arg-type]
         self.failures: list[OSError] = []
         self.logs = LogManager(
-            self.disk,
-            self.clock,
-            [folder],
-            self.config,
-            lambda _, e: self.failures.append(e),
+            self.disk, self.clock, [folder], self.config, lambda _, e: self.failures.append(e),
             lambda tp: self.log.high_watermark,
-        )
+        )  # fmt: skip
         self.log = self.logs.get_or_create(TP, config)
         self.log.config = config
         self.cleaner = LogCleaner(self.logs, self.disk, self.clock, self.config)
@@ -156,12 +149,9 @@ async def test_records_without_a_key_go(cleaned: Cleaned) -> None:
 
 async def test_a_batch_keeps_offsets_and_producer_when_it_loses_records(cleaned: Cleaned) -> None:
     cleaned.add(
-        [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")],
-        producer_id=7,
-        producer_epoch=3,
-        base_sequence=5,
-        compression=Compression.LZ4,
-    )
+        [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], producer_id=7, producer_epoch=3,
+        base_sequence=5, compression=Compression.LZ4,
+    )  # fmt: skip
     cleaned.add([(b"b", b"2")])
     cleaned.all_committed()
     await cleaned.clean()

@@ -31,11 +31,8 @@ def test_without_another_side_there_are_two_columns() -> None:
     rows = [Row("errors", "", (0,)), Row("CPU", "s", (1.5, 2.5))]
     text = section("Kills", "highwater bench failover", "today", rows, "-")
     assert text.splitlines()[-4:] == [
-        "| what | Highwater |",
-        "|---|---|",
-        "| errors | 0 |",
-        "| CPU, s | 2.0 (1.5-2.5 of 2) |",
-    ]
+        "| what | Highwater |", "|---|---|", "| errors | 0 |", "| CPU, s | 2.0 (1.5-2.5 of 2) |",
+    ]  # fmt: skip
 
 
 def test_a_section_is_replaced_where_it_stands() -> None:

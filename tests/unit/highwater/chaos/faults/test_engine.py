@@ -11,9 +11,9 @@ import trio
 import trio.testing
 
 from highwater.chaos.faults.engine import FELT_S, Engine
-from highwater.chaos.faults.model import Fault
-from highwater.chaos.faults.stage import Stage
-from highwater.chaos.faults.verbs import VERBS
+from highwater.chaos.faults.workload_verbs import ChaosStage
+from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.verbs import VERBS
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
 from highwater.verdict.history import LineLog, read_lines
 
@@ -33,12 +33,23 @@ class Members:
         return True
 
 
+def a_stage(members: Members) -> ChaosStage:
+    nobody = cast("Any", None)
+    return ChaosStage(
+        cast("Any", members),
+        nobody,
+        random.Random(1),
+        deaths=nobody,
+        workload=nobody,
+        topics=[],
+    )
+
+
 async def outcome(fault: Fault, folder: Path, after_s: float) -> tuple[float, list[dict[str, Any]]]:
     """The duration of this fault's schedule, and its record, if traffic comes after so many
     seconds."""
     members = Members()
-    nobody = cast("Any", None)
-    stage = Stage(cast("Any", members), nobody, nobody, nobody, [], random.Random(1))
+    stage = a_stage(members)
     engine = Engine(stage, LineLog(folder / "faults.jsonl"), lambda _: None)
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
@@ -68,8 +79,8 @@ async def test_a_fault_lasts_until_it_has_met_somebody(
 
 
 async def test_a_release_tells_what_a_connection_has_taken_along(autojump_clock: object) -> None:
-    members, nobody = Members(), cast("Any", None)
-    stage = Stage(cast("Any", members), nobody, nobody, nobody, [], random.Random(1))
+    members = Members()
+    stage = a_stage(members)
     shrink = Rule(Action.HOLD, "setData", matched=1)
     stage.rules["shrink"] = members.links.add(shrink)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.witnesses.znode_watch import PartitionState
+from highwater.cluster.faults.znode_watch import PartitionState
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 from highwater.verdict.history import LineLog, read_lines
@@ -18,14 +18,10 @@ def batch(base: int, *values: str, epoch: int = 0, producer: int = -1, sequence:
     records = [Record(b"k", value.encode(), 1000) for value in values]
     return bytes(
         build_batch(
-            records,
-            base_offset=base,
-            partition_leader_epoch=epoch,
-            producer_id=producer,
-            producer_epoch=0 if producer >= 0 else -1,
-            base_sequence=sequence,
+            records, base_offset=base, partition_leader_epoch=epoch, producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1, base_sequence=sequence,
         )
-    )
+    )  # fmt: skip
 
 
 def write(folder: Path, base: int, *batches: bytes) -> Path:

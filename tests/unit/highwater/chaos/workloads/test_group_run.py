@@ -53,12 +53,9 @@ def test_javas_lines(tmp_path: Path) -> None:
     _write_down(io.BytesIO(text.encode()), one)
     found = [(line["f"], line["type"], line.get("offset")) for line in lines_of(one.out)]
     assert found == [
-        ("assign", "ok", None),
-        ("assigned_all", "ok", None),
-        ("poll", "ok", 7),
-        ("commit", "ok", 8),
-        ("commit", "info", 9),
-    ]
+        ("assign", "ok", None), ("assigned_all", "ok", None), ("poll", "ok", 7),
+        ("commit", "ok", 8), ("commit", "info", 9),
+    ]  # fmt: skip
 
 
 def test_one_history_of_all_members(tmp_path: Path) -> None:

@@ -17,13 +17,20 @@ SAFE, LOSSY = Topic("safe", 3), Topic("lossy", 1, expect_loss=True)
 
 
 def spec(folder: Path) -> Spec:
-    return Spec("r", 7, "127.0.0.1:9092", str(folder / "history.jsonl"), SAFE, LOSSY)
+    return Spec(
+        run="r",
+        seed=7,
+        bootstrap="127.0.0.1:9092",
+        history=str(folder / "history.jsonl"),
+        safe=SAFE,
+        lossy=LOSSY,
+    )
 
 
 def recorded(folder: Path, use: Any) -> list[dict[str, Any]]:
     """The lines that `use(recorder)` leaves."""
     writer = HistoryWriter(folder / "history.jsonl", run="r", seed=7)
-    use(Recorder(spec(folder), writer))
+    use(Recorder(spec(folder), writer, [SAFE, LOSSY]))
     writer.close()
     return list(read_lines(folder / "history.jsonl"))
 
@@ -77,14 +84,8 @@ def test_polls(tmp_path: Path) -> None:
 
     lines = recorded(tmp_path, use)
     assert [line["type"] for line in lines] == [
-        "invoke",
-        "ok",
-        "ok",
-        "invoke",
-        "ok",
-        "invoke",
-        "info",
-    ]
+        "invoke", "ok", "ok", "invoke", "ok", "invoke", "info",
+    ]  # fmt: skip
     assert [line["offset"] for line in lines[1:3]] == [4, 5]
     assert lines[4]["n"] == 0
     assert "partition" not in lines[4]

@@ -43,6 +43,20 @@ async def test_heal_without_names_opens_everything() -> None:
     assert links.cuts == []
 
 
+def test_a_direction_cut_twice_is_open_when_both_are_taken_back() -> None:
+    links = Links()
+    links.cut(A, B)
+    links.cut(A, B)
+    links.take_back(A, B)
+    assert links.cuts == [(A, B)]
+    links.take_back(A, B)
+    assert links.cuts == []
+    links.take_back(A, B)  # healed meanwhile by somebody else
+    assert links.cuts == []
+    links.cut(A, B)
+    assert links.cuts == [(A, B)]
+
+
 def test_rule_takes_what_it_says_and_no_more() -> None:
     links = Links()
     rule = links.add(Rule(Action.HOLD, "setData", source=A, path=r"/partitions/0/state$"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from highwater.cluster.links.link_rules import Action, Links, Rule, Side
 from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.links.slowness import Slowness
 from highwater.cluster.ports import free_ports
 from highwater.kafka.wire.header import request_header
 
@@ -206,3 +208,82 @@ async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the
                 await wait_all_tasks_blocked(0.01)
         assert (again.matched, again.arrived) == (1, 0)
         nursery.cancel_scope.cancel()
+
+
+async def test_latency_delays_requests_in_flight_together_each_way() -> None:
+    links = Links()
+    slow = Slowness(latency_s=0.3)
+    async with proxied(links) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        assert await call(stream, METADATA, 1, "my-app") == 1
+        links.slow(slow, ("clients", "broker-1"), ("broker-1", "clients"))
+        began = trio.current_time()
+        for number in range(2, 8):
+            await stream.send_all(request(METADATA, number, "my-app"))
+        answers = [struct.unpack(">i", (await read_frame(stream))[4:])[0] for _ in range(2, 8)]
+        took = trio.current_time() - began
+        assert answers == [2, 3, 4, 5, 6, 7]
+        assert 0.6 <= took < 6 * 0.3, "as long as one after the other"
+        assert slow.slowed == 12
+        links.quicken(slow)
+        began = trio.current_time()
+        assert await call(stream, METADATA, 8, "my-app") == 8
+        assert trio.current_time() - began < 0.3
+
+
+async def test_latency_of_one_source_leaves_others_alone() -> None:
+    links = Links()
+    slow = Slowness(latency_s=30)
+    links.slow(slow, ("broker-2", "broker-1"))
+    async with proxied(links) as port:
+        peer = await trio.open_tcp_stream("127.0.0.1", port)
+        await peer.send_all(request(FETCH, 1, "broker-2-fetcher-0"))
+        other = await trio.open_tcp_stream("127.0.0.1", port)
+        with trio.fail_after(20):
+            assert await call(other, METADATA, 8, "my-app") == 8
+            while not slow.slowed:
+                await trio.sleep(0.001)
+
+
+@pytest.mark.parametrize("how", [{"latency_s": 300.0}, {"bytes_per_s": 0.001}])
+async def test_what_was_held_up_goes_on_when_the_links_are_healed(how: dict[str, Any]) -> None:
+    links, slow = Links(), Slowness(**how)
+    links.slow(slow, ("clients", "broker-1"))
+    async with proxied(links) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(request(METADATA, 1, "my-app"))
+        with trio.fail_after(20):
+            while not slow.slowed:
+                await trio.sleep(0.001)
+            await wait_all_tasks_blocked()
+            links.heal_all()
+            await read_frame(stream)
+
+
+async def test_bandwidth_spreads_the_bytes() -> None:
+    links = Links()
+    async with proxied(links) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        assert await call(stream, METADATA, 1, "my-app") == 1
+        frame = request(METADATA, 2, "my-app" + "." * 1000)
+        links.slow(Slowness(bytes_per_s=2 * len(frame)), ("clients", "broker-1"))
+        began = trio.current_time()
+        await stream.send_all(frame)
+        await read_frame(stream)
+        assert trio.current_time() - began >= 0.5
+
+
+async def test_reset_ends_the_connections_of_one_pair_at_both_ends() -> None:
+    links = Links()
+    async with proxied(links) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        other = await trio.open_tcp_stream("127.0.0.1", port)
+        assert await call(stream, METADATA, 1, "my-app") == 1
+        assert await call(other, METADATA, 2, "broker-2-fetcher-0") == 2
+        assert links.reset(("clients", "broker-1"), ("broker-1", "clients")) == 1
+        with pytest.raises(trio.BrokenResourceError) as caught:
+            await read_frame(stream)
+        assert isinstance(caught.value.__cause__, ConnectionResetError)
+        assert await call(other, METADATA, 3, "broker-2-fetcher-0") == 3
+        assert links.reset(("clients", "broker-1")) == 0
+    assert not links.live

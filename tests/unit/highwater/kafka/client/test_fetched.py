@@ -11,15 +11,12 @@ from highwater.kafka.wire.records import TRANSACTIONAL, Marker, Record, build_ba
 def batch(offset: int, *values: bytes, producer: int = -1, transactional: bool = False) -> bytes:
     return bytes(
         build_batch(
-            [Record(None, value, 1000) for value in values],
-            base_offset=offset,
-            partition_leader_epoch=3,
-            producer_id=producer,
-            producer_epoch=0 if producer >= 0 else -1,
-            base_sequence=10 if producer >= 0 else -1,
+            [Record(None, value, 1000) for value in values], base_offset=offset,
+            partition_leader_epoch=3, producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1, base_sequence=10 if producer >= 0 else -1,
             attributes=TRANSACTIONAL if transactional else 0,
         )
-    )
+    )  # fmt: skip
 
 
 def marker(offset: int, producer: int, *, commit: bool) -> bytes:

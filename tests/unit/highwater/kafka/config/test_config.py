@@ -39,11 +39,8 @@ broker.rack   r\\u0041\\=1
 empty=
 """
     assert parse_properties(text) == {
-        "broker.id": "3",
-        "log.dirs": "/a,/b",
-        "broker.rack": "rA=1",
-        "empty": "",
-    }
+        "broker.id": "3", "log.dirs": "/a,/b", "broker.rack": "rA=1", "empty": "",
+    }  # fmt: skip
 
 
 def test_types() -> None:
@@ -146,6 +143,8 @@ def test_unknown_properties_are_kept_and_warned_of_without_their_values() -> Non
     loaded = load([("f", ZK + "my.own.password=hunter2\n")])
     assert loaded.warnings == ("my.own.password: unknown property, ignored",)
     assert loaded.config.originals["my.own.password"] == "hunter2"
+    (typed,) = load([("f", ZK + "num.partitons=4\n")]).warnings
+    assert typed == "num.partitons: unknown property, ignored; did you mean num.partitions?"
     assert "hunter2" not in repr(loaded.config)
     assert shown("ssl.key.password", "hunter2") == "[hidden]"
     assert shown("broker.id", "1") == "1"

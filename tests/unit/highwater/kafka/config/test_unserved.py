@@ -24,15 +24,11 @@ def complaints(text: str = "", environment: dict[str, str] | None = None, *flags
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "authorization"),
-        ("super.users=User:admin", "authorization"),
-        ("principal.builder.class=com.example.Builder", "authorization"),
-        ("security.inter.broker.protocol=SSL", "PLAINTEXT"),
-        ("ssl.client.auth=required", "TLS"),
-        ("ssl.keystore.location=/etc/kafka/keystore.jks", "TLS"),
-        ("ssl.endpoint.identification.algorithm=", "TLS"),
-        ("sasl.enabled.mechanisms=SCRAM-SHA-512", "SASL"),
-        ("connections.max.reauth.ms=60000", "SASL"),
+        ("principal.builder.class=com.example.Builder", "principals"),
+        ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "TLS"),
+        ("ssl.engine.factory.class=com.example.Factory", "TLS"),
+        ("sasl.kerberos.service.name=kafka", "SASL"),
+        ("sasl.server.callback.handler.class=com.example.Handler", "SASL"),
         ("delegation.token.max.lifetime.ms=1", "delegation tokens"),
         ("zookeeper.ssl.client.enable=true", "ZooKeeper"),
         ("zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty", "ZooKeeper"),
@@ -40,9 +36,9 @@ def complaints(text: str = "", environment: dict[str, str] | None = None, *flags
         ("zookeeper.metadata.migration.enable=true", "KRaft"),
         ("create.topic.policy.class.name=com.example.Policy", "policies"),
         ("remote.log.storage.system.enable=true", "tiered storage"),
-        ("listener.name.external.ssl.client.auth=required", "TLS"),
-        ("listener.name.external.sasl.enabled.mechanisms=PLAIN", "SASL"),
-        ("listener.name.external.plain.connections.max.reauth.ms=1", "SASL"),
+        ("listener.name.external.ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "TLS"),
+        ("listener.name.external.sasl.kerberos.service.name=kafka", "SASL"),
+        ("listener.name.external.plain.sasl.server.callback.handler.class=com.example.H", "SASL"),
     ],
 )
 def test_anything_but_kafkas_default_stops_the_start(line: str, problem: str) -> None:
@@ -55,6 +51,35 @@ def test_anything_but_kafkas_default_stops_the_start(line: str, problem: str) ->
 
 
 @pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("authorizer.class.name=com.example.Authorizer", "use kafka.security.authorizer.Acl"),
+        ("super.users=User:a;admin", "'admin' is not TYPE:NAME"),
+        ("allow.everyone.if.no.acl.found=perhaps", "neither true nor false"),
+    ],
+)
+def test_an_authorizer_that_is_asked_for_wrongly(line: str, words: str) -> None:
+    [told] = complaints(line)
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.my.engines.own", "delegation.token.master.key", "delegation.token.secret.key",
+        "password.encoder.iterations", "password.encoder.secret", "password.encoder.old.secret",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.truststore.password",
+    ],
+)  # fmt: skip
+def test_no_secret_is_shown(name: str) -> None:
+    [told] = complaints(f"{name}=hunter2")
+    assert told.startswith(f"{name}=[hidden]: ")
+    assert "hunter2" not in told
+    assert is_secret(name) or "own" in name
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "ssl.keystore.password",
@@ -63,34 +88,32 @@ def test_anything_but_kafkas_default_stops_the_start(line: str, problem: str) ->
         "ssl.keystore.certificate.chain",
         "ssl.truststore.certificates",
         "ssl.truststore.password",
-        "ssl.my.engines.own",
         "sasl.jaas.config",
-        "listener.name.a.scram-sha-256.sasl.jaas.config",
         "listener.name.a.ssl.keystore.password",
-        "delegation.token.master.key",
-        "delegation.token.secret.key",
-        "password.encoder.iterations",
-        "password.encoder.secret",
-        "password.encoder.old.secret",
-        "zookeeper.ssl.keystore.password",
-        "zookeeper.ssl.truststore.password",
+        "listener.name.a.scram-sha-256.sasl.jaas.config",
     ],
 )
-def test_no_secret_is_shown(name: str) -> None:
-    [told] = complaints(f"{name}=hunter2")
-    assert told.startswith(f"{name}=[hidden]: ")
-    assert "hunter2" not in told
-    assert is_secret(name) or "own" in name
+def test_no_secret_that_is_taken_is_shown(name: str) -> None:
+    taken = loaded(f"{name}=hunter2")
+    assert taken.config.originals[name] == "hunter2"
+    assert "hunter2" not in repr(taken)
+    assert is_secret(name)
+
+
+def test_a_listeners_own_form_is_checked_as_the_general_one() -> None:
+    text = "listener.name.a.ssl.client.auth=all\nssl.enabled.protocols=SSLv3\n"
+    assert complaints(text) == [
+        "listener.name.a.ssl.client.auth=all: not one of its values; "
+        "use one of required, requested, none",
+        "ssl.enabled.protocols=SSLv3: 'SSLv3' is not a value of it; use TLSv1.2 or TLSv1.3",
+    ]
 
 
 def test_each_property_has_a_line_and_all_come_at_once() -> None:
-    text = "authorizer.class.name=A\nsuper.users=User:a\nzookeeper.set.acl=yes\nnum.io.threads=0\n"
+    text = "authorizer.class.name=A\nsuper.users=a\nzookeeper.set.acl=yes\nnum.io.threads=0\n"
     assert [line.partition("=")[0] for line in complaints(text)] == [
-        "authorizer.class.name",
-        "super.users",
-        "zookeeper.set.acl",
-        "num.io.threads",
-    ]
+        "zookeeper.set.acl", "authorizer.class.name", "super.users", "num.io.threads",
+    ]  # fmt: skip
 
 
 def test_kafkas_defaults_are_accepted_without_a_word() -> None:
@@ -117,9 +140,9 @@ listener.name.plaintext.plain.sasl.jaas.config=
 
 def test_the_environment_is_looked_at_too() -> None:
     environment = {
-        "KAFKA_AUTHORIZER_CLASS_NAME": "kafka.security.authorizer.AclAuthorizer",
-        "KAFKA_CFG_SUPER_USERS": "User:admin",
-        "KAFKA_LISTENER_NAME_EXTERNAL_SSL_KEY_PASSWORD": "hunter2",
+        "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "KAFKA_CFG_SUPER_USERS": "admin",
+        "KAFKA_LISTENER_NAME_EXTERNAL_SSL_MY_OWN": "hunter2",
     }
     told = complaints("", environment)
     assert len(told) == 3

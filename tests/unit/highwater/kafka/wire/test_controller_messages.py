@@ -126,17 +126,10 @@ def _vectors() -> list[tuple[str, int, bytes]]:
 
 def _leader_and_isr(version: int) -> Any:
     partition: dict[str, Any] = {
-        "partition_index": 3,
-        "controller_epoch": 7,
-        "leader": 1,
-        "leader_epoch": 5,
-        "isr": [1, 2],
-        "partition_epoch": 9,
-        "replicas": [1, 2, 4],
-        "adding_replicas": [4],
-        "removing_replicas": [2],
-        "is_new": True,
-    }
+        "partition_index": 3, "controller_epoch": 7, "leader": 1, "leader_epoch": 5, "isr": [1, 2],
+        "partition_epoch": 9, "replicas": [1, 2, 4], "adding_replicas": [4],
+        "removing_replicas": [2], "is_new": True,
+    }  # fmt: skip
     request = control.LeaderAndIsrRequest(
         controller_id=1,
         controller_epoch=7,
@@ -179,15 +172,9 @@ def _stop_replica(version: int) -> Any:
 
 def _update_metadata(version: int) -> Any:
     partition: dict[str, Any] = {
-        "partition_index": 3,
-        "controller_epoch": 7,
-        "leader": 1,
-        "leader_epoch": 5,
-        "isr": [1, 2],
-        "zk_version": 9,
-        "replicas": [1, 2, 4],
-        "offline_replicas": [4],
-    }
+        "partition_index": 3, "controller_epoch": 7, "leader": 1, "leader_epoch": 5, "isr": [1, 2],
+        "zk_version": 9, "replicas": [1, 2, 4], "offline_replicas": [4],
+    }  # fmt: skip
     endpoint = control.UpdateMetadataEndpoint
     request = control.UpdateMetadataRequest(
         controller_id=1,
@@ -204,14 +191,11 @@ def _update_metadata(version: int) -> Any:
                 ],
             ),
             control.UpdateMetadataBroker(
-                id=2,
-                v0_host="i",
-                v0_port=9093,
-                rack=None,
+                id=2, v0_host="i", v0_port=9093, rack=None,
                 endpoints=[endpoint(port=9093, host="i", listener="X", security_protocol=1)],
             ),
         ],
-    )
+    )  # fmt: skip
     if version < 5:
         request.ungrouped_partition_states = [
             control.UpdateMetadataRequest.UpdateMetadataPartitionState(topic_name="t", **partition)
@@ -261,12 +245,6 @@ def _message(name: str, version: int) -> Any:
 )
 def test_bytes_are_those_of_apache_kafka(name: str, version: int, data: bytes) -> None:
     assert bytes(_message(name, version).encode(version=version)) == data
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "data"), _vectors(), ids=lambda v: "" if isinstance(v, bytes) else str(v)
-)
-def test_decoded_and_encoded_again(name: str, version: int, data: bytes) -> None:
     decoded = getattr(control, name).decode(memoryview(data), version=version)
     decoded._header = None  # decoding leaves it unset, and encoding asks for it
     assert bytes(decoded.encode(version=version)) == data

@@ -42,15 +42,12 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"",
-        b"GET / HT",
-        b"\0\x03\0\x01\0\0\0\x01\x7f\xff" + b"x" * 20,
+        b"", b"GET / HT", b"\0\x03\0\x01\0\0\0\x01\x7f\xff" + b"x" * 20,
         b"\0\x03\0\x01\0\0\0\x01\0\x02\xff\xfe",
-        b"\0\x03\0\x09\0\0\0\x01\0\x01c\xff\xff\xff\xff\xff\xff",
-        b"\0\x03\0\x09\0\0\0\x01\0\x01c",
+        b"\0\x03\0\x09\0\0\0\x01\0\x01c\xff\xff\xff\xff\xff\xff", b"\0\x03\0\x09\0\0\0\x01\0\x01c",
         b"\0\x03\0\x09\0\0\0\x01\0\x01c\x01\x00\x7f",
     ],
-)
+)  # fmt: skip
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(header.BadHeader):
         header.parse_request_header(memoryview(garbage))

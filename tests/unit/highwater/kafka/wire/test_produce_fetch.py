@@ -103,12 +103,9 @@ def test_an_answer_names_the_leader() -> None:
 def test_fetch_request(version: int) -> None:
     topic = TheirFetch.FetchTopic
     part = topic.FetchPartition(
-        partition=1,
-        current_leader_epoch=5,
-        fetch_offset=77,
-        log_start_offset=3,
+        partition=1, current_leader_epoch=5, fetch_offset=77, log_start_offset=3,
         partition_max_bytes=999,
-    )
+    )  # fmt: skip
     if version >= 12:
         part.last_fetched_epoch = 4
     body = TheirFetch(
@@ -126,14 +123,10 @@ def test_fetch_request(version: int) -> None:
     assert got.rack_id == ("r" if version >= 11 else "")
     assert got.partitions == [
         fetch.FetchPartition(
-            A1,
-            5 if version >= 9 else -1,
-            77,
-            4 if version >= 12 else -1,
-            3 if version >= 5 else -1,
-            999,
+            A1, 5 if version >= 9 else -1, 77, 4 if version >= 12 else -1,
+            3 if version >= 5 else -1, 999,
         )
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1))

@@ -32,15 +32,12 @@ from highwater.kafka.wire.records import (
 _bytes = st.none() | st.binary(max_size=40)
 _records = st.lists(
     st.builds(
-        Record,
-        key=_bytes,
-        value=_bytes,
-        timestamp=st.integers(0, 2**45),
+        Record, key=_bytes, value=_bytes, timestamp=st.integers(0, 2**45),
         headers=st.lists(st.tuples(st.text(max_size=5), _bytes), max_size=2).map(tuple),
     ),
     min_size=1,
     max_size=20,
-)
+)  # fmt: skip
 
 
 def _produce(view: bytes | bytearray, limit: int = 1 << 20) -> ErrorCode:

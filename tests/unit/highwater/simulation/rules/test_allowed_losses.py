@@ -41,12 +41,9 @@ def book() -> Book:
 
 def test_a_batch_tells_whose_it_is() -> None:
     built = build_batch(
-        [Record(None, b"v", 1)],
-        producer_id=77,
-        producer_epoch=1,
-        base_sequence=0,
+        [Record(None, b"v", 1)], producer_id=77, producer_epoch=1, base_sequence=0,
         attributes=TRANSACTIONAL,
-    )
+    )  # fmt: skip
     ((batch,), _) = parse(bytes(built))
     assert (batch.producer_id, batch.transactional, batch.marker) == (77, True, False)
 

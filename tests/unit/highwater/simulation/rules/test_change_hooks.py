@@ -37,14 +37,11 @@ def partition(news: News) -> Partition:
         lambda p: setattr(p, "role", Role.LEADER),
         lambda p: setattr(p, "leader_epoch", LeaderEpoch(1)),
         lambda p: setattr(p, "controller_epoch", ControllerEpoch(1)),
-        lambda p: p._set_high_watermark(5),
-        lambda p: setattr(p, "_high_watermark", 5),
-        lambda p: setattr(p, "isr", Isr((1,))),
-        lambda p: p.isr.propose((1,)),
-        lambda p: p.isr.reset((1,), ZkVersion(4)),
-        lambda p: setattr(p.isr, "members", (1,)),
+        lambda p: p._set_high_watermark(5), lambda p: setattr(p, "_high_watermark", 5),
+        lambda p: setattr(p, "isr", Isr((1,))), lambda p: p.isr.propose((1,)),
+        lambda p: p.isr.reset((1,), ZkVersion(4)), lambda p: setattr(p.isr, "members", (1,)),
     ],
-)
+)  # fmt: skip
 def test_a_change_is_news(
     news: News, partition: Partition, change: Callable[[Partition], object]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with losses of both kinds, faults, and a witness."""
+    folder = tmp_path_factory.mktemp("judged")
     names = ("lost-at-the-end", "expected-loss-of-acks-1", "clean")
-    write(tmp_path, [p for p in PLANTS if p.name in names])
+    write(folder, [p for p in PLANTS if p.name in names])
     faults = [
         {"name": "kill", "target": "broker-1", "t_ns": 100, "t": 0.0, "effect": "leader moved"},
         {"name": "hold", "target": "<b>&", "t_ns": 400, "t": 0.0, "effect": None},
@@ -50,9 +52,14 @@ def run(tmp_path: Path) -> Path:
     files = {"faults": faults, "witness": witness, "cluster/processes": processes}
     for name, lines in files.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        (tmp_path / f"{name}.jsonl").write_text(text)
-    runner.run(tmp_path, "duckdb", lambda line: None)
-    return tmp_path
+        (folder / f"{name}.jsonl").write_text(text)
+    runner.run(folder, "duckdb", lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def run(judged: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(judged, tmp_path / "run")
 
 
 def test_the_page_needs_nothing_else(run: Path) -> None:

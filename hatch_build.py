@@ -1,0 +1,96 @@
+"""What the wheel carries beside the project's own files; each part is fixed by SHA-256.
+
+highwater/_vendor/python    kafka-python with its licence.  As a build requirement it comes from the
+                            index or mirror of the user's own settings
+highwater/_vendor/jars      ZooKeeper's jars, from the project's cache or by Maven
+highwater/_vendor/licenses  the licences and notices that these jars hold
+highwater/compose           compose.yaml, and what its images are built of beside the package itself
+
+An editable installation has none of this.  It depends on kafka-python as others do, has the jars
+from the project's cache, and the rest from its clone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+KAFKA_PYTHON = "3.0.12"
+KAFKA_PYTHON_SHA256 = "bb3344bf239a9fbfc2fbff83aa66f6feb872185746487d8c3f9c0ade375abadd"
+"""Over the lines `SHA-256 path` of its files, in order; a new version needs both values anew."""
+ROOMS = ("broker", "controller", "spark")
+COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
+
+
+class BuildHook(BuildHookInterface[Any]):
+    """Called by hatchling, for wheels alone."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            build_data["dependencies"].append(f"kafka-python=={KAFKA_PYTHON}")
+            return
+        root = Path(self.root)
+        self.work = tempfile.TemporaryDirectory()
+        included: dict[str, str] = build_data["force_include"]
+        for source, path in kafka_python().items():
+            included[source] = f"highwater/_vendor/python/{path}"
+        sys.path.insert(0, self.root)
+        from highwater.cluster.zookeeper_jars import ARTIFACTS, fetch
+
+        jars = fetch()
+        for artifact in ARTIFACTS:
+            included[str(jars / artifact.jar)] = f"highwater/_vendor/jars/{artifact.jar}"
+            for source, path in licenses(jars / artifact.jar, Path(self.work.name)).items():
+                included[source] = f"highwater/_vendor/licenses/{path}"
+        for room in ROOMS:  # a source distribution has no symbolic links
+            if not (root / "highwater" / room).exists():
+                included[str(root / room)] = f"highwater/{room}"
+        for name in COMPOSE:
+            included[str(root / name)] = f"highwater/compose/{name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            self.work.cleanup()
+
+
+def kafka_python() -> dict[str, str]:
+    """The files of kafka-python and its licence: where they are, and what they are called."""
+    found = distribution("kafka-python")
+    names = sorted(
+        path.as_posix()
+        for path in found.files or ()
+        if (path.parts[0] == "kafka" and path.suffix != ".pyc") or path.name == "LICENSE"
+    )
+    files = {str(found.locate_file(name)): name for name in names}
+    lines = (f"{_sha256(Path(file))} {name}\n" for file, name in files.items())
+    total = hashlib.sha256("".join(lines).encode()).hexdigest()
+    if (found.version, total) != (KAFKA_PYTHON, KAFKA_PYTHON_SHA256):
+        raise RuntimeError(
+            f"the wheel carries kafka-python {KAFKA_PYTHON} with SHA-256 {KAFKA_PYTHON_SHA256}, and"
+            f" the build environment has {found.version} with {total}: install the former"
+        )
+    return files
+
+
+def licenses(jar: Path, work: Path) -> dict[str, str]:
+    """Unpacks the licence and notice of a jar, where it holds them; as `kafka_python` gives."""
+    files = {}
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            folder, _, plain = name.rpartition("/")
+            if folder == "META-INF" and plain.startswith(("LICENSE", "NOTICE")):
+                target = work / f"{jar.stem}-{plain}"
+                target.write_bytes(archive.read(name))
+                files[str(target)] = target.name
+    return files
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

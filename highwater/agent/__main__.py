@@ -1,0 +1,70 @@
+"""`python -I -m highwater.agent`: settings in, a cluster and its control API out.
+
+It reads one line of JSON (`highwater.agent.settings`) from standard input, starts the cluster,
+writes one line of JSON to standard output, and serves until its input ends: it cannot outlive its
+parent.  SIGTERM and SIGINT end it, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import trio
+
+from highwater.agent.errors import control_error
+from highwater.agent.settings import AgentSettings
+from highwater.child_processes import StartError
+from highwater.kafka.config.unknown import unknown_properties
+
+
+def _tell(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _serve(settings: AgentSettings) -> None:
+    from highwater.agent.routes import answer
+    from highwater.agent.supervisor import Agent, agent, serve
+
+    def ready(made: Agent) -> None:
+        _tell(
+            {
+                "control": made.control,
+                "token": made.token,
+                "bootstrap": made.cluster.bootstrap,
+                "seconds": round(made.seconds, 3),
+                "warnings": unknown_properties(settings.properties),
+            }
+        )
+
+    trio.run(serve, agent(settings, answer), ready, _end_of_input)
+
+
+async def _end_of_input() -> None:
+    def read() -> None:
+        while os.read(0, 4096):
+            pass  # only the end counts
+
+    await trio.to_thread.run_sync(read, abandon_on_cancel=True)
+
+
+def main() -> int:
+    try:
+        try:
+            raw = json.loads(sys.stdin.buffer.readline())
+        except ValueError as error:
+            raise StartError(f"the settings are not one line of JSON: {error}") from None
+        settings = AgentSettings.from_json(raw)
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        _serve(settings)
+    except Exception as error:
+        _tell(control_error(error).as_json())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

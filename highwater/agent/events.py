@@ -1,0 +1,37 @@
+"""What happened to the cluster, in order: each fault, its end, each unexpected end of a member."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+KEPT = 10_000
+"""The last so many events are kept; `n` tells a reader what it has missed."""
+
+
+def wall_clock() -> str:
+    """The time now: ISO 8601, UTC, in milliseconds."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Events:
+    def __init__(self) -> None:
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._last = 0
+        self.listener: Callable[[dict[str, Any]], None] | None = None
+        """Is given each event as it comes."""
+
+    def add(self, text: str) -> None:
+        self._last += 1
+        event = {"n": self._last, "t_ns": time.monotonic_ns(), "at": wall_clock(), "text": text}
+        self._kept.append(event)
+        if self.listener is not None:
+            self.listener(event)
+
+    def since(self, n: int) -> list[dict[str, Any]]:
+        """The kept events after number `n`."""
+        return [event for event in self._kept if event["n"] > n]

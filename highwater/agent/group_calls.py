@@ -1,0 +1,218 @@
+"""Groups and transactions, as their coordinators tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from highwater.agent.errors import ControlError
+from highwater.cluster.ask import ask
+from highwater.cluster.faults.stage import Stage
+from highwater.cluster.interface import Cluster, ClusterError
+from highwater.cluster.leader_moves import reachable
+from highwater.kafka.client.retries import RETRIABLE, code_of
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire import messages
+
+GROUP = 0
+"""FindCoordinator's key type."""
+PATIENCE_S = 10.0
+"""How long a call waits for a coordinator that moves."""
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_EARLIEST, _LATEST = -2, -1
+_NO_OFFSET = -1
+
+
+class NotNow(ClusterError):
+    """A coordinator moves, loads or is away: another time it may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    state: str
+    members: int
+    coordinator: int
+
+
+async def patiently(work: Callable[[], Any]) -> Any:
+    """The result of `work`, tried again while coordinators move; ControlError where that lasts."""
+    deadline = trio.current_time() + PATIENCE_S
+    while True:
+        try:
+            return await work()
+        except NotNow as error:
+            if trio.current_time() > deadline:
+                raise ControlError("timeout", str(error)) from error
+            await trio.sleep(0.05)
+
+
+async def group(stage: Stage, name: str) -> dict[str, Any]:
+    """A group's state, members and lag; ControlError where there is no such group."""
+
+    async def once() -> dict[str, Any]:
+        found = await described(stage.cluster, name)
+        lag = await lag_of(stage, name, found.coordinator)
+        return {
+            "group": name,
+            "state": found.state,
+            "members": found.members,
+            "coordinator": found.coordinator,
+            "lag": {str(tp): behind for tp, behind in sorted(lag.items())},
+            "total_lag": sum(lag.values()),
+        }
+
+    told: dict[str, Any] = await patiently(once)
+    if told["state"] == "Dead":
+        raise ControlError("not_found", f"no group {name!r}")
+    return told
+
+
+async def delete_group(stage: Stage, name: str) -> None:
+    """Deletes a group without members; ControlError where it has some, or is none."""
+
+    async def once() -> ErrorCode:
+        number, address = await _coordinator(stage.cluster, name)
+        request = messages.DeleteGroupsRequest(groups_names=[name])
+        answer = await _asked(number, address, request, 1)
+        return _code(answer.results[0].error_code, number)
+
+    code = await patiently(once)
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+        raise ControlError("not_found", f"no group {name!r}")
+    if code is not ErrorCode.NONE:
+        raise ControlError("refused", f"the group {name} cannot be deleted: {code.name}")
+
+
+async def described(cluster: Cluster, name: str) -> Described:
+    number, address = await _coordinator(cluster, name)
+    request = messages.DescribeGroupsRequest(groups=[name])
+    found = (await _asked(number, address, request, 4)).groups[0]
+    _code(found.error_code, number)
+    return Described(found.group_state, len(found.members), number)
+
+
+async def lag_of(stage: Stage, name: str, coordinator: int) -> dict[TopicPartition, int]:
+    """How far the group is behind the end, in every partition of the topics that it has committed
+    to; where it has not committed, behind from the log's start."""
+    addresses = dict(reachable(stage.cluster))
+    request = messages.OffsetFetchRequest(group_id=name, topics=None)
+    answer = await _asked(coordinator, addresses.get(coordinator), request, 4)
+    _code(answer.error_code, coordinator)
+    committed = {
+        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        for topic in answer.topics
+        for partition in topic.partitions
+        if partition.committed_offset != _NO_OFFSET
+    }
+    topics = {tp.topic for tp in committed}
+    all_of = sorted(tp for tp in list(stage.zookeeper.replicas) if tp.topic in topics)
+    ends = await _offsets(stage, all_of, _LATEST)
+    starts = await _offsets(stage, [tp for tp in all_of if tp not in committed], _EARLIEST)
+    return {tp: max(0, ends[tp] - committed.get(tp, starts.get(tp, 0))) for tp in all_of}
+
+
+async def _offsets(
+    stage: Stage, partitions: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        state = stage.zookeeper.partitions.get(tp)
+        by_leader.setdefault(-1 if state is None else state.leader, []).append(tp)
+    addresses = dict(reachable(stage.cluster))
+    found: dict[TopicPartition, int] = {}
+    topic_class = messages.ListOffsetsRequest.ListOffsetsTopic
+    for leader, wanted in by_leader.items():
+        topics = [
+            topic_class(
+                name=tp.topic,
+                partitions=[
+                    topic_class.ListOffsetsPartition(
+                        partition_index=tp.partition, timestamp=timestamp
+                    )
+                ],
+            )
+            for tp in wanted
+        ]
+        request = messages.ListOffsetsRequest(replica_id=-1, topics=topics)
+        answer = await _asked(leader, addresses.get(leader), request, 2)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                _code(partition.error_code, leader)
+                found[TopicPartition(topic.name, partition.partition_index)] = partition.offset
+    return found
+
+
+async def open_transactions(stage: Stage) -> list[dict[str, Any]]:
+    """The transactions that are neither committed nor aborted as a whole; NotNow where some
+    coordinator cannot be asked."""
+    for tp, state in sorted(stage.zookeeper.partitions.items()):
+        if tp.topic == "__transaction_state" and state.leader < 0:
+            raise NotNow(f"{tp} has no leader")
+    found: list[dict[str, Any]] = []
+    for number, address in list(reachable(stage.cluster)):
+        answer = await _asked(number, address, messages.ListTransactionsRequest(), 0)
+        _code(answer.error_code, number)
+        open_ones = [t for t in answer.transaction_states if t.transaction_state in OPEN]
+        topics = await _topics_of(number, address, [t.transactional_id for t in open_ones])
+        found += [
+            {
+                "transactional_id": t.transactional_id,
+                "state": t.transaction_state,
+                "producer_id": t.producer_id,
+                "topics": topics.get(t.transactional_id, []),
+            }
+            for t in open_ones
+        ]
+    return sorted(found, key=lambda t: str(t["transactional_id"]))
+
+
+async def _topics_of(
+    number: int, address: tuple[str, int], names: Sequence[str]
+) -> dict[str, list[str]]:
+    if not names:
+        return {}
+    request = messages.DescribeTransactionsRequest(transactional_ids=list(names))
+    answer = await _asked(number, address, request, 0)
+    return {
+        state.transactional_id: sorted(topic.topic for topic in state.topics)
+        for state in answer.transaction_states
+    }
+
+
+async def _coordinator(cluster: Cluster, name: str) -> tuple[int, tuple[str, int]]:
+    """The group's coordinator with its own address."""
+    addresses = dict(reachable(cluster))
+    last = "no broker answers"
+    for number, address in addresses.items():
+        request = messages.FindCoordinatorRequest(key=name, key_type=GROUP)
+        try:
+            answer = await _asked(number, address, request, 2)
+            _code(answer.error_code, number)
+        except NotNow as error:
+            last = str(error)
+            continue
+        if answer.node_id in addresses:
+            return answer.node_id, addresses[answer.node_id]
+        last = f"its coordinator, broker-{answer.node_id}, does not run"
+    raise NotNow(f"the group {name}: {last}")
+
+
+async def _asked(number: int, address: tuple[str, int] | None, request: Any, version: int) -> Any:
+    if address is None:
+        raise NotNow(f"broker-{number} does not run" if number >= 0 else "there is no leader")
+    try:
+        return await ask(address, request, version)
+    except (OSError, trio.BrokenResourceError) as error:
+        raise NotNow(f"broker-{number} does not answer: {error}") from error
+
+
+def _code(raw: int, number: int) -> ErrorCode:
+    """The error as it is; NotNow where asking again may help."""
+    code = code_of(raw)
+    if code in RETRIABLE:
+        raise NotNow(f"broker-{number}: {code.name}")
+    return code

@@ -1,0 +1,146 @@
+"""What an agent is told at its start: a JSON object of which only `folder` has no default."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from highwater.agent import schemas
+from highwater.agent.errors import ControlError
+from highwater.child_processes import StartError
+from highwater.cluster import internal_topics
+from highwater.cluster.interface import PATIENCE_S, Cluster
+
+if TYPE_CHECKING:
+    from highwater.cluster.compose_cluster import ComposeCluster
+
+_PORT: schemas.Schema = {"type": "integer", "minimum": 0, "maximum": 65535}
+SCHEMA = schemas.obj(
+    ["folder"],
+    folder=schemas.TEXT,
+    brokers={"type": "integer", "minimum": 1, "maximum": 9},
+    profile={"type": "string", "enum": ["test", "kafka"]},
+    program={"type": "string", "enum": ["highwater", "apache"]},
+    runtime={"type": "string", "enum": ["process", "compose"]},
+    properties=schemas.mapping({"type": ["string", "integer", "number", "boolean"]}),
+    proxies=schemas.FLAG,
+    quick_end=schemas.FLAG,
+    secure=schemas.FLAG,
+    external_ports=schemas.array(_PORT),
+    zookeeper_port=_PORT,
+    control_port=_PORT,
+    control_host=schemas.TEXT,
+    control_token=schemas.TEXT,
+    advertised=schemas.array(schemas.TEXT),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    folder: Path
+    brokers: int = 3
+    profile: str = "test"
+    program: str = "highwater"
+    runtime: str = "process"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    proxies: bool = True
+    """Without them no link can be cut and no message held; clients reach brokers faster."""
+    quick_end: bool = True
+    """Kill everything at the end, because no one needs the data."""
+    secure: bool = False
+    """Whether clients' ports want TLS and a login, and access rules hold; of processes alone."""
+    external_ports: tuple[int, ...] = ()
+    """Fixed ports for clients; empty: free ones."""
+    zookeeper_port: int = 0
+    """A preference; 0: any."""
+    control_port: int = 0
+    control_host: str = "127.0.0.1"
+    """Beyond loopback, each call has to bring the token."""
+    control_token: str = field(default="", repr=False)
+    """Empty: made where one is needed."""
+    advertised: tuple[str, ...] = ()
+    """HOST:PORT of each broker as clients on other machines reach its external port."""
+
+    @classmethod
+    def from_json(cls, raw: Any) -> AgentSettings:
+        """Raises StartError with the value that makes no sense, and what would."""
+        try:
+            schemas.check(raw, {"type": "object"}, "the settings")
+            schemas.check(raw, SCHEMA, "the settings")
+        except ControlError as error:
+            raise StartError(error.message) from None
+        given = {f.name: raw[f.name] for f in fields(cls) if f.name in raw}
+        given["folder"] = Path(given["folder"]).absolute()
+        for name in ("external_ports", "advertised"):
+            given[name] = tuple(given.get(name, ()))
+        given["properties"] = {k: _text(v) for k, v in given.get("properties", {}).items()}
+        made = cls(**given)
+        for name in ("external_ports", "advertised"):
+            if (many := len(getattr(made, name))) not in (0, made.brokers):
+                raise StartError(
+                    f"{made.brokers} brokers need as many {name}, and there are {many}"
+                )
+        for address in made.advertised:
+            host, _, port = address.rpartition(":")
+            if not (host and port.isdecimal() and 0 < int(port) < 65536) or set(host) & set(", \n"):
+                raise StartError(f"advertised {address!r} is no HOST:PORT, such as localhost:9092")
+        if made.advertised and not (made.proxies and made.runtime == "process"):
+            raise StartError("advertised addresses need proxies and the process runtime")
+        if made.secure and made.runtime == "compose":
+            raise StartError(
+                "secure is for the process runtime: compose.yaml's listeners are plain"
+            )
+        if made.runtime == "compose" and (made.brokers != 3 or made.program != "highwater"):
+            raise StartError("the compose runtime has three brokers, and Highwater's")
+        return made
+
+    def open_cluster(self) -> AbstractAsyncContextManager[Cluster]:
+        if self.runtime == "compose":
+            from highwater.cluster.compose_cluster import compose_cluster
+
+            return _with_internal_topics(compose_cluster(self.folder, self.properties))
+        return self._processes()
+
+    @asynccontextmanager
+    async def _processes(self) -> AsyncIterator[Cluster]:
+        from highwater.cluster.process_cluster import Settings, process_cluster
+        from highwater.cluster.programs import Highwater, Program
+
+        program: Program = Highwater()
+        if self.program == "apache":
+            from highwater.cluster import apache
+
+            program = apache.program()
+        settings = Settings(
+            self.folder,
+            brokers=self.brokers,
+            profile=self.profile,
+            external_ports=self.external_ports,
+            zookeeper_port=self.zookeeper_port,
+            proxies=self.proxies,
+            program=program,
+            properties=self.properties,
+            quick_end=self.quick_end,
+            secure=self.secure,
+            internal_topics=True,
+            advertised=self.advertised,
+        )
+        async with process_cluster(settings) as cluster:
+            yield cluster
+
+
+@asynccontextmanager
+async def _with_internal_topics(
+    starting: AbstractAsyncContextManager[ComposeCluster],
+) -> AsyncIterator[Cluster]:
+    async with starting as cluster:
+        await internal_topics.create(cluster, PATIENCE_S)
+        yield cluster
+
+
+def _text(value: Any) -> str:
+    """A property's value as server.properties has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,172 @@
+"""The copies of a user's application, as members of the cluster: `app`, `app-2`, ...
+
+A copy is one process group, so that a shell's children are killed and paused with it.  One that
+ends by itself is started again, as a supervisor would, but not for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from typing import Any, Final
+
+import trio
+
+from highwater.child_processes import Child, Pid
+from highwater.cluster.interface import Cluster, ClusterError, require_paused, require_running
+
+RESTARTS: Final = 5
+"""A copy that ends by itself once more stays down."""
+RESTART_AFTER_S: Final = 1.0
+GRACE_S: Final = 5.0
+LAST_LINES: Final = 5
+
+
+def name_of(copy: int) -> str:
+    """`app`, `app-2`, ...; copies count from 1."""
+    return "app" if copy == 1 else f"app-{copy}"
+
+
+@dataclass(slots=True)
+class Copy:
+    """One copy; its output over all its lives goes to `log`."""
+
+    name: str
+    command: str
+    env: dict[str, str]
+    log: Path
+    child: Child | None = None
+    wanted: bool = False
+    ends: list[str] = field(default_factory=list)
+    """Each end of its own, with its last lines."""
+
+    @property
+    def running(self) -> bool:
+        return self.child is not None and self.child.running
+
+    def start(self) -> None:
+        words = shlex.split(self.command)
+        self.child = Child(self.name, words, output=self.log, cwd=Path.cwd(), env=self.env)
+        self.wanted = True
+
+    def signal(self, number: Signals) -> None:
+        if self.child is not None and self.child.running:
+            os.killpg(self.child.pid.pid, number)
+
+    async def end(self, number: Signals, within_s: float = 10.0) -> int | None:
+        """Ends it on purpose; its exit code, None where it still runs."""
+        self.wanted = False
+        self.signal(SIGCONT)
+        self.signal(number)
+        with trio.move_on_after(within_s):
+            while self.running:
+                await trio.sleep(0.02)
+        return None if self.child is None else self.child.popen.poll()
+
+
+class AppCluster:
+    """A cluster whose members are the application's copies, too."""
+
+    def __init__(self, cluster: Cluster, copies: list[Copy], say: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self.copies = {copy.name: copy for copy in copies}
+        self.gave_up = trio.Event()
+        """Some copy ended by itself too often."""
+        self._say = say
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def members(self) -> list[str]:
+        return [*self._cluster.members(), *self.copies]
+
+    def running(self, member: str) -> bool:
+        copy = self.copies.get(member)
+        return copy.running if copy else self._cluster.running(member)
+
+    def paused(self, member: str) -> bool:
+        copy = self.copies.get(member)
+        if copy is None:
+            return self._cluster.paused(member)
+        return copy.child is not None and copy.child.paused
+
+    async def kill(self, member: str) -> None:
+        if (copy := self.copies.get(member)) is None:
+            await self._cluster.kill(member)
+            return
+        require_running(self, member)  # type: ignore[arg-type]
+        await copy.end(SIGKILL)
+
+    async def stop(self, member: str, timeout_s: float = GRACE_S) -> int:
+        if (copy := self.copies.get(member)) is None:
+            return await self._cluster.stop(member)
+        require_running(self, member)  # type: ignore[arg-type]
+        code = await copy.end(SIGTERM, timeout_s)
+        if code is None:
+            code = await copy.end(SIGKILL)
+        return -1 if code is None else code
+
+    async def start(self, member: str) -> None:
+        if (copy := self.copies.get(member)) is None:
+            await self._cluster.start(member)
+            return
+        if copy.running:
+            raise ClusterError(f"{member} runs already")
+        copy.start()
+
+    async def wait_ready(self, member: str) -> None:
+        if member not in self.copies:
+            await self._cluster.wait_ready(member)
+
+    async def pause(self, member: str) -> None:
+        if (copy := self.copies.get(member)) is None:
+            await self._cluster.pause(member)
+            return
+        require_running(self, member)  # type: ignore[arg-type]
+        await self._signal(member, copy, SIGSTOP, True)
+
+    async def resume(self, member: str) -> None:
+        if (copy := self.copies.get(member)) is None:
+            await self._cluster.resume(member)
+            return
+        require_paused(self, member)  # type: ignore[arg-type]
+        await self._signal(member, copy, SIGCONT, False)
+
+    async def _signal(self, member: str, copy: Copy, number: Signals, paused: bool) -> None:
+        copy.signal(number)
+        with trio.move_on_after(GRACE_S):
+            while self.running(member) and self.paused(member) is not paused:
+                await trio.sleep(0.02)
+
+    def pids(self) -> list[Pid]:
+        return []  # they stand still as members
+
+    async def supervise(self) -> None:
+        """Starts copies again that end by themselves; until cancelled."""
+        while True:
+            for copy in self.copies.values():
+                if not copy.wanted or copy.running or copy.child is None:
+                    continue
+                lines = [line for line in copy.child.new_output().splitlines() if line.strip()]
+                told = " / ".join(lines[-LAST_LINES:]) or "it printed nothing"
+                code = copy.child.popen.poll()
+                copy.ends.append(f"{copy.name} ended by itself with code {code}: {told}")
+                copy.wanted = False
+                self._say(copy.ends[-1])
+                if len(copy.ends) > RESTARTS:
+                    self.gave_up.set()
+                else:
+                    await trio.sleep(RESTART_AFTER_S)
+                    if not copy.running:  # a fault's end may have been quicker
+                        copy.start()
+            await trio.sleep(0.05)
+
+    async def end_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for copy in self.copies.values():
+                if copy.running:
+                    nursery.start_soon(self.stop, copy.name)

@@ -1,0 +1,349 @@
+"""A user's application under faults: `highwater chaos --app`.
+
+    start the cluster  ->  start the copies, feed the input, inject faults  ->  mend, wait for the
+    output  ->  stop the copies, read both topics  ->  the contract of docs/contract.md decides
+
+The contract is written into the run's folder: `highwater verify --contract` reads the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from highwater.chaos.app_processes import AppCluster, Copy, name_of
+from highwater.chaos.app_traffic import Feeder, Watcher
+from highwater.chaos.faults.engine import Engine
+from highwater.chaos.faults.schedule import healthy
+from highwater.chaos.faults.workload_verbs import ChaosStage
+from highwater.chaos.progress import Progress
+from highwater.chaos.witnesses import disk_reader as disk
+from highwater.chaos.witnesses.deaths import DeathWitness
+from highwater.cluster.faults import forms
+from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.znode_watch import ZooKeeperWitness
+from highwater.cluster.interface import Cluster
+from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.run_folder import RunFolder, TopicInfo
+from highwater.cluster.run_topics import create_topics
+from highwater.verdict.contracts import duck_engine, model
+from highwater.verdict.contracts.fields import Record, extract
+from highwater.verdict.contracts.judge import Judgement, judge
+from highwater.verdict.contracts.reader import Reader
+from highwater.verdict.history import LineLog, read_lines
+
+PARTITIONS, BROKERS = 3, (1, 2, 3)
+HEAL_S = 60.0
+QUIET_S = 2.0
+OFFSETS = "__consumer_offsets"
+
+
+@dataclass(slots=True)
+class AppOptions:
+    """What the user's command is, and what must hold of it."""
+
+    out: Path
+    seed: int
+    app: str
+    input: str
+    output: str
+    match: str
+    copies: int = 1
+    group: str = "app"
+    """A hint for the application, and the group of `coordinator of group` in default schedules."""
+    exactly_once: bool = False
+    ordered: bool = True
+    within_s: float = 60.0
+    values: Sequence[Any] = ({},)
+    duration_s: float = 60.0
+    rate: float = 100.0
+    schedule: list[Fault] | None = None
+    keep: bool = False
+    program: Program = field(default_factory=Highwater)
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def contract(self) -> dict[str, Any]:
+        must = ["exactly once" if self.exactly_once else "at least once"]
+        fields = {"id": {"json": self.match}}
+        ends = {"from": self.input, "to": self.output, "within_s": self.within_s}
+        return {
+            "isolation": "read_committed",
+            "topics": {self.input: fields, self.output: fields},
+            "pipelines": [{**ends, "must": must + ["in order per key"] * self.ordered}],
+        }
+
+
+def generate(options: AppOptions) -> list[Fault]:
+    """A schedule from the seed: each kind of fault once, then some more of them by chance."""
+    rng = random.Random(options.seed)
+    tp = f"{options.input}-0"
+    names = [name_of(n) for n in range(1, options.copies + 1)]
+    acts = [
+        lambda: Fault("kill", rng.choice(names), lasts=rng.uniform(0.5, 2.0)),
+        lambda: Fault("pause", rng.choice(names), lasts=rng.uniform(2.0, 8.0)),
+        lambda: Fault("kill", f"leader of {tp}", lasts=rng.uniform(1.0, 2.5)),
+        lambda: Fault("kill", f"coordinator of group {options.group}", lasts=rng.uniform(1.0, 2.5)),
+    ]
+    order = rng.sample(range(len(acts)), len(acts))
+    faults = [healthy(3.0, optional=False)]
+    for number in [*order, *rng.choices(range(len(acts)), k=int(options.duration_s))]:
+        late = len(faults) > 2 * len(acts)
+        faults += [replace(acts[number](), optional=late), healthy(rng.uniform(0.5, 3.0), late)]
+    return faults
+
+
+class AppRun:
+    def __init__(self, options: AppOptions, progress: Progress) -> None:
+        self.options = options
+        self.progress = progress
+        self.folder = RunFolder(options.out)
+        self.path = self.folder.path / "contract.json"
+        text = json.dumps(options.contract(), indent=1) + "\n"
+        self.contract = model.load(str(self.path), lambda file: text)
+        self._text = text
+        self.problems: list[str] = []
+        """What makes the run invalid, beside the contract."""
+        self.missing: list[str] = []
+        """What makes it prove nothing."""
+        self.read = False
+        self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
+        self.schedule = generate(options) if options.schedule is None else options.schedule
+        apps = [name_of(n) for n in range(1, options.copies + 1)]
+        scene = forms.Scene(BROKERS, {t.name: t.partitions for t in self.topics}, apps=apps)
+        forms.check(self.schedule, scene)
+
+    async def execute(self) -> Judgement:
+        options = self.options
+        self.folder.create()
+        self.path.write_text(self._text)
+        self.progress.phase("starting ZooKeeper and three brokers")
+        settings = Settings(
+            self.folder.cluster,
+            proxies=True,
+            program=options.program,
+            quick_end=True,
+            properties=options.properties,
+            internal_topics=True,
+        )
+        async with process_cluster(settings) as cluster:
+            await create_topics(cluster, self.topics)
+            cluster_log = LineLog(self.folder.witness)
+            witness = ZooKeeperWitness(cluster.zookeeper_connect, cluster_log)
+            await trio.to_thread.run_sync(witness.start)
+            try:
+                for topic in (options.input, options.output, OFFSETS):
+                    await trio.to_thread.run_sync(witness.watch_topic, topic)
+                judgement = await self._break(cluster, witness)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(witness.close)
+                cluster_log.close()
+            self.progress.phase("stopping the cluster")
+        return judgement
+
+    async def _break(self, plain: Cluster, witness: ZooKeeperWitness) -> Judgement:
+        options = self.options
+        apps = AppCluster(plain, self._copies(plain), self.progress.say)
+        cluster = cast(Cluster, apps)
+        deaths = DeathWitness(plain.data_dirs)
+        stage = ChaosStage(
+            cluster, witness, random.Random(options.seed), deaths=deaths,
+            workload=cast(Any, None), topics=self.topics,
+        )  # fmt: skip
+        sizes_path = self.folder.cluster / "sizes.jsonl"
+        sizes_log, faults_log = LineLog(sizes_path), LineLog(self.folder.faults)
+        sizes = disk.SizeWitness({n: plain.data_dirs(n) for n in plain.brokers}, sizes_log)
+        sizes.start()
+        source = self.contract.topics[options.output].sources["id"]
+        run, path = f"r{options.seed}-{int(time.time()) % 1_000_000}", source["path"]
+        feeder = Feeder(plain.direct_bootstrap, options.input, run, path, options.values)
+        watcher = Watcher(plain.direct_bootstrap, options.output, PARTITIONS, source)
+        engine = Engine(stage, faults_log, self.progress.say)
+        try:
+            async with trio.open_nursery() as nursery:
+                for copy in apps.copies.values():
+                    copy.start()
+                for task in (apps.supervise, watcher.watch):
+                    nursery.start_soon(task)
+                nursery.start_soon(self._watch_reading, plain)
+                await self._feed_and_break(stage, engine, apps, feeder)
+                await self._drain(apps, feeder, watcher)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await apps.end_all()
+            sizes.close()
+            sizes_log.close()
+            faults_log.close()
+        self._notice(engine, apps, feeder)
+        return await trio.to_thread.run_sync(self._check, plain.direct_bootstrap, feeder, apps)
+
+    def _copies(self, cluster: Cluster) -> list[Copy]:
+        options = self.options
+        made = []
+        for number in range(1, options.copies + 1):
+            env = os.environ | {
+                "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap,
+                "KAFKA_GROUP_ID": options.group,
+                "KAFKA_TRANSACTIONAL_ID": f"{options.group}-{number}",
+                "HIGHWATER_COPY": str(number),
+                "HIGHWATER_COPIES": str(options.copies),
+                "HIGHWATER_INPUT": options.input,
+                "HIGHWATER_OUTPUT": options.output,
+                "PYTHONUNBUFFERED": "1",
+            }
+            log = self.folder.path / f"{name_of(number)}.log"
+            made.append(Copy(name_of(number), options.app, env, log))
+        return made
+
+    async def _feed_and_break(
+        self, stage: ChaosStage, engine: Engine, apps: AppCluster, feeder: Feeder
+    ) -> None:
+        self.progress.phase("the application works, faults are injected", self.options.duration_s)
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feeder.feed, self.options.rate, stop)
+            async with trio.open_nursery() as faults:
+
+                async def give_up() -> None:
+                    await apps.gave_up.wait()
+                    faults.cancel_scope.cancel()
+
+                faults.start_soon(give_up)
+                await engine.run(self.schedule, self.options.duration_s)
+                faults.cancel_scope.cancel()
+            self.progress.phase("healing")
+            await engine.mend()
+            if not apps.gave_up.is_set():
+                late = await stage.wait_healthy(HEAL_S)
+                self.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
+            stop.set()
+
+    async def _drain(self, apps: AppCluster, feeder: Feeder, watcher: Watcher) -> None:
+        """Waits until the output is complete and at rest, or the time that it has is over."""
+        self.progress.phase("waiting for the output", self.options.within_s)
+        with trio.move_on_after(self.options.within_s + 1):
+            while not apps.gave_up.is_set() and not (
+                feeder.acknowledged <= watcher.ids and trio.current_time() - watcher.last > QUIET_S
+            ):
+                await trio.sleep(0.1)
+
+    async def _watch_reading(self, cluster: Cluster) -> None:
+        """Asks the brokers' metrics whether anybody read the input; nobody but the copies would."""
+        known = [a for n in cluster.brokers if (a := cluster.metrics_address(n))]
+        self.read = not known
+        name = "kafka_server_brokertopicmetrics_bytesoutpersec"
+        out = re.compile(rf'^{name}\{{.*topic="{re.escape(self.options.input)}".*\}} (\S+)$', re.M)
+        while not self.read:
+            for address in known:
+                with suppress(OSError):
+                    page = await trio.to_thread.run_sync(_page, address, abandon_on_cancel=True)
+                    self.read |= any(float(number) > 0 for number in out.findall(page))
+            await trio.sleep(0.5)
+
+    def _notice(self, engine: Engine, apps: AppCluster, feeder: Feeder) -> None:
+        if not self.read:
+            self.problems.append(f"no copy of the application ever read {self.options.input}")
+        for copy in apps.copies.values():
+            if apps.gave_up.is_set() and copy.ends and not copy.running:
+                self.problems.append(f"{copy.ends[-1]} (time {len(copy.ends)})")
+        if not feeder.acknowledged:
+            self.missing.append(f"no record of {self.options.input} was acknowledged")
+        fired = list(read_lines(self.folder.faults))
+        if not apps.gave_up.is_set():
+            if engine.planned > len(fired):
+                self.missing.append(f"{engine.planned} faults were planned, {len(fired)} fired")
+            for fault in fired:
+                if not fault["effect"]:
+                    told = f"{fault['name']} on {fault['target']}"
+                    self.missing.append(f"fault {told} had no visible effect")
+
+    def _check(self, bootstrap: str, feeder: Feeder, apps: AppCluster) -> Judgement:
+        self.progress.phase("checking")
+        reader = Reader(self.contract, bootstrap, {}, self.progress.say_from_thread)
+        read_ms = int(time.time() * 1000)
+        seen: set[str] = set()
+        records = self._noting(reader.records(), seen)
+        found = duck_engine.check(self.contract, records, read_ms)
+        if lost := sorted(feeder.acknowledged - seen):
+            self.problems.append(
+                f"the cluster lost {len(lost)} acknowledged records of {self.options.input}, "
+                f"the first with id {lost[0]}"
+            )
+        ends = [told for copy in apps.copies.values() for told in copy.ends]
+        told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
+        judgement = judge(self.contract, found, [told, *ends, *reader.notes])
+        if judgement.verdict == "invalid":
+            first = next(
+                (e for i, o in judgement.checks.items() if o.status == "violated"
+                 for e in found["checks"][i]["examples"] if i == "K7" and e["kind"] == "violation"),
+                None,
+            )  # fmt: skip
+            judgement.headline += self._why(bootstrap, first) if first else ""
+        judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
+        if self.problems:
+            judgement.verdict, judgement.headline = "invalid", self.problems[0]
+        elif self.missing and judgement.verdict == "valid":
+            judgement.verdict = "void"
+            judgement.headline = f"this run proves nothing: {self.missing[0]}"
+        text = json.dumps(asdict(judgement), indent=1) + "\n"
+        self.folder.verdict.write_text(text, encoding="utf-8")
+        return judgement
+
+    def _noting(self, records: Iterator[Record], seen: set[str]) -> Iterator[Record]:
+        source = {"id": self.contract.topics[self.options.input].sources["id"]}
+        for record in records:
+            if record.topic == self.options.input:
+                seen.add(str(extract(source, record)[1]))
+            yield record
+
+    def _why(self, bootstrap: str, lost: Any) -> str:
+        """A clause on a missing output: what the logs and the group's offsets say of it."""
+        cut = sum(
+            line["was"] - line["size"]
+            for line in read_lines(self.folder.cluster / "sizes.jsonl")
+            if line["topic"] == self.options.output
+        )
+        if cut:
+            return (
+                f"; {cut:,} bytes of {self.options.output} were cut off when its leader changed: "
+                "records that the others did not have, which acks=1 acknowledges"
+            )
+        offset = _committed(bootstrap, self.options.group, lost["topic"], lost["partition"])
+        if offset is not None and offset > lost["offset"]:
+            return (
+                f"; group {self.options.group} has committed offset {offset}, past it: the "
+                "application commits before its output is stored"
+            )
+        return ""
+
+
+def _page(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def _committed(bootstrap: str, group: str, topic: str, partition: int) -> int | None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        for place in asked[group].result(15).topic_partitions or ():
+            if (place.topic, place.partition) == (topic, partition):
+                return int(place.offset)
+    except KafkaException:
+        pass  # only a clause of the report rests on it
+    return None

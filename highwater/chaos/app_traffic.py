@@ -1,0 +1,108 @@
+"""The input of an application under test, and a look at its output while it works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from highwater.verdict.contracts.fields import Source, extract
+from highwater.verdict.contracts.reader import record_of
+
+KEYS = 16
+FLUSH_S = 60.0
+
+
+def with_id(template: Any, path: Sequence[str | int], id_: str) -> Any:
+    """The document with the id at that path; objects and lists on the way are made."""
+    if not path:
+        return id_
+    step, *rest = path
+    if isinstance(step, int):
+        made = list(template) if isinstance(template, list) else []
+        made += [None] * (step + 1 - len(made))
+        made[step] = with_id(made[step], rest, id_)
+        return made
+    fields = dict(template) if isinstance(template, dict) else {}
+    return {**fields, step: with_id(fields.get(step), rest, id_)}
+
+
+@dataclass(slots=True)
+class Feeder:
+    """Sends records with ids `RUN-0`, `RUN-1`, ... by acks=all, idempotently."""
+
+    bootstrap: str
+    topic: str
+    run: str
+    path: Sequence[str | int]
+    templates: Sequence[Any] = ({},)
+    acknowledged: set[str] = field(default_factory=set)
+    unknown: int = 0
+    sent: int = 0
+
+    async def feed(self, rate: float, stop: trio.Event) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        began = trio.current_time()
+        while not stop.is_set():
+            while self.sent < (trio.current_time() - began) * rate and not stop.is_set():
+                self._send(producer)
+            producer.poll(0)
+            await trio.sleep(min(0.05, 1 / rate))
+        await trio.to_thread.run_sync(producer.flush, FLUSH_S)
+        self.unknown = self.sent - len(self.acknowledged)
+
+    def _send(self, producer: Any) -> None:
+        id_ = f"{self.run}-{self.sent}"
+        template = self.templates[self.sent % len(self.templates)]
+        value = json.dumps(with_id(template, self.path, id_))
+
+        def told(error: Any, message: Any) -> None:
+            if error is None:
+                self.acknowledged.add(id_)
+
+        try:
+            producer.produce(self.topic, value, f"key-{self.sent % KEYS}", on_delivery=told)
+            self.sent += 1
+        except BufferError:  # the cluster is away: later
+            producer.poll(0)
+
+
+@dataclass(slots=True)
+class Watcher:
+    """The ids that the output shows under read_committed, as they come."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    source: Source
+    ids: set[str] = field(default_factory=set)
+    last: float = 0.0
+    """When the last record came, by trio's clock."""
+
+    async def watch(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "highwater-watcher",  # asked for, and never joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self.topic, p, 0) for p in range(self.partitions)])
+            while True:
+                for message in consumer.consume(500, 0):
+                    if message.error() is None:
+                        self.ids.add(str(extract({"id": self.source}, record_of(message))[1]))
+                        self.last = trio.current_time()
+                await trio.sleep(0.05)
+        finally:
+            consumer.close()

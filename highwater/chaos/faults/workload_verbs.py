@@ -1,0 +1,123 @@
+"""The verbs that need a run's workload and its witnesses, beside those that any cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from highwater.chaos.witnesses.deaths import DeathWitness
+from highwater.cluster.faults import forms, verbs
+from highwater.cluster.faults.done import Done
+from highwater.cluster.faults.forms import Form, is_number
+from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.stage import Led, Stage
+from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
+from highwater.cluster.interface import PATIENCE_S, ZOOKEEPER, ClusterError, broker
+from highwater.cluster.links.link_rules import Action, Rule
+from highwater.cluster.run_folder import TopicInfo
+from highwater.kafka.types import TopicPartition
+
+
+class WorkloadControl(Protocol):
+    """The verbs' requests to the workload."""
+
+    async def burst(self, rate: float) -> None:
+        """Sets the acks=1 records a second on the lossy topic; 0 goes back to the trickle."""
+
+    def acked_by(self, process_prefix: str) -> int: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ChaosStage(Stage):
+    deaths: DeathWitness
+    workload: WorkloadControl
+    topics: list[TopicInfo]
+
+    def died(self, number: int, led: Led) -> None:
+        self.deaths.died(number, led)
+
+    @property
+    def lossy(self) -> TopicInfo:
+        return next(t for t in self.topics if t.expect_loss)
+
+
+async def burst(stage: ChaosStage, fault: Fault) -> Done:
+    before = stage.workload.acked_by("producer-acks1")
+    await stage.workload.burst(float(fault.params.get("rate", 300)))
+    await trio.sleep(float(fault.params.get("seconds", 1)))
+    await stage.workload.burst(0)
+    acked = stage.workload.acked_by("producer-acks1") - before
+    return Done(stage.lossy.name, f"{acked} records acknowledged" if acked else None)
+
+
+def _could_be_led_by_others(stage: ChaosStage, tp: TopicPartition) -> bool:
+    """Whether others could lead: a killed broker may still be in the ISR, so all must live."""
+    state, live = stage.zookeeper.partitions[tp], stage.zookeeper.brokers
+    return len(state.isr) >= 2 and state.leader in live and set(state.isr) <= set(live)
+
+
+async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
+    """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
+    and dies.
+
+    After replica.lag.time.max.ms the leader would make itself the only ISR member, and then no
+    other broker could lead.  So that write is held back, and dies with its writer.
+    """
+    tp = TopicPartition(stage.lossy.name, 0)
+    ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), PATIENCE_S)
+    state = stage.zookeeper.partitions[tp]
+    if not ready:
+        raise ClusterError(
+            f"{tp} has the leader {state.leader} and the ISR {list(state.isr)}, and the brokers "
+            f"{sorted(stage.zookeeper.brokers)} live: no follower could take over"
+        )
+    leader = broker(state.leader)
+    others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
+    before = stage.workload.acked_by("producer-acks1")
+    led = stage.zookeeper.led_by(state.leader)
+    severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
+    assert severed.undo is not None
+    path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
+    shrink = Rule(Action.HOLD, "setData", source=leader, target=ZOOKEEPER, path=path, limit=0)
+    stage.links.add(shrink)
+    try:
+        await stage.workload.burst(float(fault.params.get("rate", 300)))
+        await trio.sleep(float(fault.params.get("seconds", 0.8)))
+        await kill_member(stage, leader, led)
+        shrink.action = Action.DROP
+    finally:
+        stage.links.release(shrink)
+        await severed.undo()
+        await stage.workload.burst(0)
+    acked = stage.workload.acked_by("producer-acks1") - before
+    old = state.leader_epoch
+
+    def taken_over() -> bool:
+        now = stage.zookeeper.partitions[tp]
+        return now.leader not in (-1, state.leader) and now.leader_epoch > old
+
+    moved = await stage.zookeeper.wait(taken_over, PATIENCE_S)
+    await trio.sleep(0.2)
+    stage.deaths.settle(stage.zookeeper.partitions)
+    effect = None
+    if moved and acked:
+        now = stage.zookeeper.partitions[tp]
+        effect = f"{acked} records acknowledged with acks=1 by {leader}; broker-{now.leader} leads"
+    await start_member(stage, leader)
+    return Done(leader, effect)
+
+
+_SPEED = {"rate": is_number, "seconds": is_number}
+FORMS: dict[str, Form] = {
+    **forms.FORMS,
+    "burst": Form(None, (), _SPEED),
+    "lose_unreplicated": Form(None, (), _SPEED),
+}
+VERBS: dict[str, Callable[[ChaosStage, Fault], Awaitable[Done]]] = {
+    **verbs.VERBS,
+    "burst": burst,
+    "lose_unreplicated": lose_unreplicated,
+}

@@ -1,0 +1,125 @@
+"""`highwater fault`: break and mend the running cluster, and wait for what that does to it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from highwater.cli.up import control_url, default_folder, dir_option
+
+_FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("from", {"help": "cut, hold, drop, latency, ...: where the messages come from."}),
+    ("to", {"help": "Where they go to.  [default: the other brokers]"}),
+    ("one-way", {"is_flag": True, "default": None, "help": "cut, ...: in one direction only."}),
+    ("latency", {"type": float, "help": "latency: milliseconds."}),
+    ("jitter", {"type": float, "help": "latency: milliseconds more or less."}),
+    ("rate", {"type": float, "help": "bandwidth: KiB a second."}),
+    ("api", {"help": "hold, drop: Fetch, Produce, EndTxn, ...; setData, ... to zookeeper."}),
+    ("side", {"type": click.Choice(["request", "response"]), "help": "hold, drop: of the API."}),
+    ("path", {"help": "hold, drop: a pattern of the znode's path."}),
+    ("count", {"type": int, "help": "hold, drop: how many messages; 0: all.  [default: 1]"}),
+    ("leader", {"type": int, "help": "swap_leader: the broker that is to lead."}),
+    ("not", {"help": "swap_leader: who is not to lead."}),
+    ("how", {"help": "restart: kill or stop; move_controller: delete or kill."}),
+    ("rule", {"help": "release: the hold or drop that has this name by --as."}),
+    ("as", {"help": "A name for the target, for later: $NAME."}),
+    ("for", {"type": float, "help": "Seconds after which the fault is ended."}),
+)
+
+
+def _options(function: Any) -> Any:
+    for name, more in reversed(_FIELDS):
+        function = click.option(f"--{name}", f"field_{name.replace('-', '_')}", **more)(function)
+    return function
+
+
+@click.command()
+@click.argument("verb")
+@click.argument("target", nargs=-1)
+@_options
+@click.option(
+    "--within",
+    default=10.0,
+    show_default=True,
+    help="Seconds for a cut, hold or drop to meet traffic, and for `wait`.",
+)
+@dir_option
+def fault(
+    verb: str, target: tuple[str, ...], within: float, folder: Path | None, **fields: Any
+) -> None:
+    """Break the running cluster: kill, stop, start, restart, pause, resume, cut, isolate, heal,
+    latency, bandwidth, reset_peer, hold, drop, release, swap_leader, preferred_election,
+    move_controller, expire_session, stand_still, kill_all, start_all (docs/faults.md).
+
+    Targets are members or roles: broker-2, zookeeper, controller, leader of orders-0, follower of
+    orders-0.  It says the effect that was seen; where none was, the exit code is 1.  Beside the
+    verbs: `list` shows the faults that are on, `end ID` ends one, `mend` ends all and starts what
+    is down, `wait` waits for what docs/control.md lists.
+
+    \b
+    Examples:
+      highwater fault kill leader of orders-0
+      highwater fault start broker-2
+      highwater fault cut --from broker-1 --to zookeeper --for 5
+      highwater fault latency --from clients --to controller --latency 200 --for 10
+      highwater fault hold --api Fetch --side response --from "leader of orders-0"
+      highwater fault swap_leader orders-0
+      highwater fault wait leader of orders-0 is not broker-2 --within 20
+      highwater fault mend
+    """
+    from highwater.agent.client import Control, ControlError
+    from highwater.agent.control_token import token_of
+
+    folder = (folder or default_folder()).absolute()
+    url = control_url(folder)
+    if url is None:
+        raise click.ClickException(
+            f"no cluster runs in {folder}: `highwater up --detach` starts one"
+        )
+    entry = {k.removeprefix("field_"): v for k, v in fields.items() if v is not None}
+    try:
+        _carry_out(Control(url, token_of(folder)), verb, " ".join(target), entry, within)
+    except ControlError as error:
+        click.echo(f"highwater: {error.message}", err=True)
+        raise SystemExit(1) from None
+
+
+def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:
+    if verb == "list":
+        for fired in control.status()["faults"]:
+            click.echo(f"{fired['id']:>4}  {_line(fired)}")
+    elif verb == "mend":
+        control.mend()
+        click.echo("mended")
+    elif verb == "wait":
+        click.echo(f"{target}: after {control.wait(target, within):.1f} s")
+    elif verb == "end":
+        if not target.isdecimal():
+            raise click.UsageError("end needs the number of a fault: `highwater fault list`")
+        click.echo(_line(control.end_fault(int(target))))
+    else:
+        _fire(control, verb, target, entry, within)
+
+
+def _fire(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:
+    fired = control.fault(verb, target, **entry)
+    deadline = time.monotonic() + within
+    while fired["effect"] is None and not fired.get("met") and "ended" not in fired:
+        if time.monotonic() > deadline:
+            raise click.ClickException(
+                f"{verb} {fired['target']}: no traffic has met it within {within:g} s;"
+                f" it is still on (`highwater fault end {fired['id']}`)"
+            )
+        time.sleep(0.05)
+        fired = control.get_fault(fired["id"])
+    click.echo(_line(fired))
+    if "ended" not in fired and "for" not in entry:
+        click.echo(f"`highwater fault end {fired['id']}` ends it")
+
+
+def _line(fired: dict[str, Any]) -> str:
+    effect = fired["effect"] or f"has met {fired.get('met', 0)} streams or messages"
+    return f"{fired['name']} {fired['target']}: {effect}"

@@ -1,0 +1,70 @@
+"""`highwater verify --contract FILE`: whether a user's own topics keep what the file demands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from highwater.kafka.config.checks import ConfigError
+from highwater.kafka.config.sources import parse_properties
+from highwater.verdict.contracts import duck_engine
+from highwater.verdict.contracts.duck_engine import RecordsUnreadable
+from highwater.verdict.contracts.fields import Record
+from highwater.verdict.contracts.judge import judge
+from highwater.verdict.contracts.model import ContractError, load
+from highwater.verdict.contracts.reader import Reader, librdkafka_settings
+from highwater.verdict.plain_table import example_lines
+from highwater.verdict.report.colour_table import verdict_table
+
+
+def verify_contract(
+    file: Path,
+    run: Path | None,
+    bootstrap: str | None,
+    command_config: Path | None,
+    examples: int,
+    json_file: Path | None,
+) -> int:
+    """Prints the table; the exit code.  Records come from `bootstrap`, or from `run`/consumed."""
+    try:
+        contract = load(str(file), _text)
+        settings = librdkafka_settings(_properties(command_config))
+        read_ms = int(time.time() * 1000)
+        notes: list[str] = []
+        records: Iterable[Record]
+        if bootstrap is not None:
+            reader = Reader(contract, bootstrap, settings, lambda line: click.echo(line, err=True))
+            records, notes = reader.records(), reader.notes
+        else:
+            assert run is not None
+            records = duck_engine.consumed(run / "consumed", contract.topics)
+        found = duck_engine.check(contract, records, read_ms, examples)
+    except (ContractError, RecordsUnreadable, ConfigError) as error:
+        click.echo(f"highwater: {error}", err=True)
+        return 3
+    judgement = judge(contract, found, notes)
+    if json_file is not None:
+        json_file.write_text(judgement.as_json(), encoding="utf-8")
+    console = Console()
+    console.print(f"{judgement.headline}\n", markup=False, highlight=False, soft_wrap=True)
+    console.print(verdict_table(judgement))
+    for line in [*example_lines(judgement, examples), *judgement.notes]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return judgement.exit_code
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContractError(f"{path} cannot be read: {error}") from None
+
+
+def _properties(path: Path | None) -> dict[str, str]:
+    return {} if path is None else parse_properties(path.read_text(encoding="utf-8"), str(path))

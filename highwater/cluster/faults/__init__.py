@@ -1,0 +1,1 @@
+"""Faults on a running cluster: verbs with targets by role, and the visible effect of each."""

@@ -1,0 +1,25 @@
+"""The result of a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+Effect = str | None
+"""What was seen; None: nothing."""
+
+
+@dataclass(slots=True)
+class Done:
+    """The result of a verb: its targets, its visible effect, and its undoing."""
+
+    target: str
+    effect: Effect = None
+    undo_name: str = ""
+    undo: Callable[[], Awaitable[Effect]] | None = None
+    effect_at_undo: bool = False
+    """The fault's own effect is known only when it ends."""
+    felt: Callable[[], int] | None = None
+    """How many streams or messages it has met so far, where only time can tell."""
+    holds: Callable[[], bool] | None = None
+    """Whether a fault that lasts is still there: something else may have ended it."""

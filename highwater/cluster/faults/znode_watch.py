@@ -1,0 +1,232 @@
+"""A ZooKeeper session of the harness's own that sees leaders, ISRs, controllers and brokers come
+and go.
+
+It is connected past every proxy.  Watches are one-shot: of two changes in quick succession it may
+see only the later one, so its counts are lower bounds, and `leader_epoch` tells the number of
+elections.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from highwater.kafka.types import TopicPartition
+from highwater.verdict.history import LineLog
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The content of a partition's state znode."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+class WitnessError(Exception):
+    """ZooKeeper cannot be watched."""
+
+
+def count_changes(old: PartitionState | None, new: PartitionState) -> list[str]:
+    """The `seen` counters that this change of a partition's state increments."""
+    if old is None:
+        return []
+    counted = []
+    if new.leader != old.leader and new.leader >= 0:
+        counted.append("leader_changes")
+    if set(old.isr) - set(new.isr):
+        counted.append("isr_shrinks")
+    if set(new.isr) - set(old.isr):
+        counted.append("isr_expands")
+    return counted
+
+
+def written_ns(mtime_ms: int, wall_ns: int, monotonic_ns: int) -> int:
+    """The time at which a znode was written, by the monotonic clock of the history.
+
+    ZooKeeper stamps a write with its wall clock, which is this machine's, in whole milliseconds:
+    the result may be a millisecond early, never late.
+    """
+    return monotonic_ns - (wall_ns - mtime_ms * 1_000_000)
+
+
+class ZooKeeperWitness:
+    """Watches the partitions of topics, /controller, /controller_epoch and /brokers/ids.
+
+    A log, where there is one, gets a line for each change, and `history` each partition's state.
+    """
+
+    def __init__(self, connect: str, log: LineLog | None = None) -> None:
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        """The partitions of the watched topics, as their topics' znodes assign them."""
+        self.history: list[tuple[int, TopicPartition, PartitionState]] = []
+        self.controller: int | None = None
+        self.controller_epoch = 0
+        self.controller_epochs: list[int] = []
+        self.brokers: frozenset[int] = frozenset()
+        self.seen: Counter[str] = Counter()
+        self._log = log
+        self._lock = threading.RLock()
+        self._topics: set[str] = set()
+        self._current: dict[TopicPartition, object] = {}
+        """A mark of each partition's watcher; one of an earlier topic of that name has another."""
+        self._zk: Any = KazooClient(
+            hosts=connect, timeout=10.0, connection_retry={"max_tries": -1, "max_delay": 1.0}
+        )
+
+    def start(self) -> None:
+        try:
+            self._zk.start(timeout=10)
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            raise WitnessError(f"ZooKeeper does not answer the witness: {error}") from error
+        self._zk.DataWatch("/controller", self._controller_changed)
+        self._zk.DataWatch("/controller_epoch", self._epoch_changed)
+        self._zk.ChildrenWatch("/brokers/ids", self._brokers_changed)
+
+    def watch_topic(self, topic: str) -> None:
+        """Watches a topic, and its partitions as they come; until the topic is deleted."""
+        with self._lock:
+            known = topic in self._topics
+            self._topics.add(topic)
+        if not known:
+            self._zk.DataWatch(f"/brokers/topics/{topic}", self._topic_watcher(topic))
+
+    def watch_all_topics(self) -> None:
+        """Watches the topics that there are, and those that come."""
+
+        def changed(topics: list[str]) -> None:
+            for topic in topics:
+                self.watch_topic(topic)
+
+        self._zk.ChildrenWatch("/brokers/topics", changed)
+
+    async def catch_up(self, timeout_s: float = 0.5) -> None:
+        """Watches the topics that were made just now, if ZooKeeper answers in time."""
+        await trio.to_thread.run_sync(self._look_at_topics, timeout_s)
+
+    def _look_at_topics(self, timeout_s: float) -> None:
+        try:
+            topics = self._zk.get_children_async("/brokers/topics").get(timeout=timeout_s)
+        except (KazooException, KazooTimeoutError):
+            return
+        for topic in topics:
+            self.watch_topic(topic)
+
+    def close(self) -> None:
+        self._zk.stop()
+        self._zk.close()
+
+    # --- what kazoo's thread calls
+
+    def _topic_watcher(self, topic: str) -> Callable[[bytes | None, Any], bool]:
+        def changed(data: bytes | None, stat: Any) -> bool:
+            if not data:
+                with self._lock:
+                    self._topics.discard(topic)
+                    for tp in [tp for tp in self.replicas if tp.topic == topic]:
+                        del self.replicas[tp]
+                        self.partitions.pop(tp, None)
+                        self._current.pop(tp, None)
+                return False
+            assigned = {
+                TopicPartition(topic, int(number)): tuple(replicas)
+                for number, replicas in json.loads(data)["partitions"].items()
+            }
+            with self._lock:
+                new = sorted(tp for tp in assigned if tp not in self.replicas)
+                self.replicas.update(assigned)
+            for tp in new:
+                path = f"/brokers/topics/{topic}/partitions/{tp.partition}/state"
+                self._zk.DataWatch(path, self._state_watcher(tp))
+            return True
+
+        return changed
+
+    def _state_watcher(self, tp: TopicPartition) -> Callable[[bytes | None, Any], bool]:
+        mark = self._current[tp] = object()
+
+        def changed(data: bytes | None, stat: Any) -> bool:
+            if self._current.get(tp) is not mark:
+                return False
+            if data is None:
+                return True
+            raw = json.loads(data)
+            isr = tuple(raw["isr"])
+            new = PartitionState(raw["leader"], raw["leader_epoch"], isr, raw["controller_epoch"])
+            with self._lock:
+                old = self.partitions.get(tp)
+                self.partitions[tp] = new
+                if self._log is not None:
+                    self.history.append((time.monotonic_ns(), tp, new))
+                self.seen.update(count_changes(old, new))
+            moved = old is None or old.leader != new.leader
+            self._write(
+                "leader" if moved else "isr",
+                topic=tp.topic,
+                partition=tp.partition,
+                leader=new.leader,
+                leader_epoch=new.leader_epoch,
+                isr=list(isr),
+                zk_version=stat.version,
+                written_ns=written_ns(stat.mtime, time.time_ns(), time.monotonic_ns()),
+            )
+            return True
+
+        return changed
+
+    def _controller_changed(self, data: bytes | None, stat: Any) -> None:
+        self.controller = json.loads(data)["brokerid"] if data else None
+        self._write("controller", controller=self.controller)
+
+    def _epoch_changed(self, data: bytes | None, stat: Any) -> None:
+        if not data:
+            return
+        epoch = int(data)
+        with self._lock:
+            if self.controller_epoch and epoch > self.controller_epoch:
+                self.seen["controller_moves"] += epoch - self.controller_epoch
+            self.controller_epoch = epoch
+            self.controller_epochs.append(epoch)
+        self._write("controller_epoch", epoch=epoch)
+
+    def _brokers_changed(self, children: list[str]) -> None:
+        self.brokers = frozenset(int(c) for c in children if c.isdigit())
+        self._write("broker", brokers=sorted(self.brokers))
+
+    def _write(self, what: str, **fields: Any) -> None:
+        if self._log is not None:
+            self._log.write(t_ns=time.monotonic_ns(), what=what, **fields)
+
+    # --- what the harness asks
+
+    def led_by(self, broker: int) -> dict[TopicPartition, PartitionState]:
+        with self._lock:
+            return {tp: s for tp, s in sorted(self.partitions.items()) if s.leader == broker}
+
+    def delete_controller(self) -> None:
+        """Makes the controller resign: the brokers race for the znode."""
+        try:
+            self._zk.delete("/controller")
+        except NoNodeError:
+            pass
+
+    async def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits; gives whether the condition came true in time."""
+        with trio.move_on_after(timeout_s):
+            while not condition():
+                await trio.sleep(0.02)
+            return True
+        return condition()

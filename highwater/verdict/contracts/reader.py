@@ -1,0 +1,184 @@
+"""The records of a contract's topics, by librdkafka: all that were there as the reading began."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from highwater.verdict.contracts.duck_engine import AT_A_TIME, RecordsUnreadable
+from highwater.verdict.contracts.fields import Record
+from highwater.verdict.contracts.model import Contract
+
+ANSWER_S: Final = 20.0
+SILENT_S: Final = 30.0
+PEM: Final = {
+    "ssl.truststore.location": ("ssl.ca.location",),
+    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+}
+RENAMED: Final = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+OURS: Final = frozenset(("bootstrap.servers", "isolation.level", "group.id", "enable.auto.commit"))
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of Kafka's own tools (--command-config) in librdkafka's names.
+
+    Raises RecordsUnreadable for key stores that librdkafka does not read.
+    """
+    settings: dict[str, str] = {}
+    for name, value in properties.items():
+        if name == "sasl.jaas.config":
+            options = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', value))
+            for option in {"username", "password"} & options.keys():
+                settings[f"sasl.{option}"] = re.sub(r"\\(.)", r"\1", options[option])
+        elif name in PEM:
+            kind = properties.get(name.replace(".location", ".type"), "JKS")
+            if kind.upper() != "PEM":
+                raise RecordsUnreadable(
+                    f"{name}={value} is of type {kind}: here only PEM is read; convert it, or use "
+                    "spark-submit spark/contract.py"
+                )
+            settings |= dict.fromkeys(PEM[name], value)
+        elif name == "ssl.endpoint.identification.algorithm":
+            settings[name] = value.lower() or "none"
+        elif name not in OURS and name not in ("ssl.truststore.type", "ssl.keystore.type"):
+            settings[RENAMED.get(name, name)] = value
+    return settings
+
+
+@dataclass(slots=True)
+class Reader:
+    """One reading of a contract's topics."""
+
+    contract: Contract
+    bootstrap: str
+    settings: Mapping[str, str]
+    progress: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+    _told: str = ""
+    """What librdkafka last complained of."""
+
+    def records(self) -> Iterator[Record]:
+        """Raises RecordsUnreadable."""
+        try:
+            consumer = Consumer(
+                {
+                    **self.settings,
+                    "bootstrap.servers": self.bootstrap,
+                    "isolation.level": self.contract.isolation,
+                    "group.id": "highwater-contract",  # asked for, and never joined
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "error",
+                    "error_cb": self._complaint,
+                    "log_level": 0,
+                }
+            )
+        except KafkaException as error:
+            raise RecordsUnreadable(f"the settings are refused: {_words(error)}") from None
+        try:
+            begins, ends = self._bounds(consumer)
+            yield from self._read(consumer, begins, ends)
+        except KafkaException as error:
+            told = f" ({self._told})" if self._told else ""
+            raise RecordsUnreadable(f"{self.bootstrap}: {_words(error)}{told}") from None
+        finally:
+            consumer.close()
+
+    def _complaint(self, error: KafkaError) -> None:
+        self._told = error.str()
+
+    def _bounds(self, consumer: Any) -> tuple[dict[Place, int], dict[Place, int]]:
+        """The partitions that hold something: where each begins and ends.
+
+        A pipeline's sources are asked first: what comes meanwhile is missing at no end.
+        """
+        sources = {p.source for p in self.contract.pipelines}
+        begins, ends = {}, {}
+        there = consumer.list_topics(timeout=ANSWER_S).topics  # to ask for one may create it
+        for name in sorted(self.contract.topics, key=lambda name: (name not in sources, name)):
+            if name not in there:
+                raise RecordsUnreadable(f"{self.bootstrap} has, or shows, no topic {name}")
+            for number in there[name].partitions:
+                bounds = consumer.get_watermark_offsets(TopicPartition(name, number), ANSWER_S)
+                if bounds[0] < bounds[1]:
+                    begins[name, number], ends[name, number] = bounds
+        return begins, ends
+
+    def _read(
+        self, consumer: Any, begins: Mapping[Place, int], ends: Mapping[Place, int]
+    ) -> Iterator[Record]:
+        left = set(begins)
+        if left:
+            consumer.assign([TopicPartition(*place, begins[place]) for place in sorted(left)])
+        heard = time.monotonic()
+        count = 0
+        while left:
+            messages = consumer.consume(AT_A_TIME, 0.5)
+            now = time.monotonic()
+            heard = now if messages else heard
+            if now - heard > SILENT_S:
+                raise RecordsUnreadable(
+                    f"{self.bootstrap} gave nothing for {SILENT_S:.0f} s, and {_names(left)} "
+                    f"is not read to its end {self._told}".rstrip()
+                )
+            done = set()
+            for message in messages:
+                place = (message.topic(), message.partition())
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise RecordsUnreadable(f"{_names([place])}: {error.str()}")
+                if place not in left:
+                    continue
+                if error is None and message.offset() < ends[place]:
+                    count += 1
+                    yield record_of(message)
+                if error is not None or message.offset() >= ends[place] - 1:
+                    done.add(place)
+                    left.discard(place)
+                if error is not None and message.offset() < ends[place]:
+                    self.notes.append(
+                        f"{_names([place])} is read up to offset {message.offset()} of "
+                        f"{ends[place]}: a transaction is open there"
+                    )
+            if done:
+                consumer.pause([TopicPartition(*place) for place in done])
+        self.progress(f"read {count:,} records of {', '.join(self.contract.topics)}")
+
+
+def record_of(message: Any) -> Record:
+    kind, stamp = message.timestamp()
+    return Record(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else stamp,
+        message.key(),
+        message.value(),
+        message.headers() or (),
+    )
+
+
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
+
+
+def _words(error: KafkaException) -> str:
+    return str(error.args[0].str())

@@ -1,0 +1,104 @@
+"""Groups and transactions by the control API, as real clients leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from highwater.agent.client import AgentProcess, Control, ControlError
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def orders(control: Control) -> Iterator[None]:
+    control.create_topic("orders", partitions=2)
+    yield
+    control.delete_topic("orders")
+
+
+@contextmanager
+def member(agent: AgentProcess, group: str) -> Iterator[Consumer]:
+    made = Consumer(
+        {
+            "bootstrap.servers": agent.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    made.subscribe(["orders"])
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def produce(producer: Producer, count: int) -> None:
+    for number in range(count):
+        producer.produce("orders", str(number), partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+def read(consumer: Consumer, count: int) -> None:
+    got: list[object] = []
+
+    def enough() -> bool:
+        message = consumer.poll(0.2)
+        got.extend([] if message is None or message.error() else [message])
+        return len(got) >= count
+
+    eventually(enough, f"{count} records are read", lambda: len(got))
+
+
+def test_a_groups_lag_falls_as_it_commits(agent: AgentProcess, control: Control) -> None:
+    produce(Producer({"bootstrap.servers": agent.bootstrap}), 10)
+    with pytest.raises(ControlError, match="no group 'readers'"):
+        control.group("readers")
+    with member(agent, "readers") as consumer:
+        read(consumer, 1)
+        control.wait("group readers is stable with 1 member", within_s=20)
+        with pytest.raises(ControlError, match="readers has committed nothing") as late:
+            control.wait("lag of readers is below 100", within_s=0.3)
+        assert late.value.kind == "timeout"
+        assert late.value.state is not None
+        assert late.value.state["seen"] == ["readers has committed nothing"]
+        read(consumer, 9)
+        consumer.commit(asynchronous=False)
+        control.wait("lag of readers is below 1", within_s=20)
+        produce(Producer({"bootstrap.servers": agent.bootstrap}), 3)
+        told = control.group("readers")
+        assert (told["state"], told["members"]) == ("Stable", 1)
+        assert told["lag"] == {"orders-0": 2, "orders-1": 1}
+        assert told["total_lag"] == 3
+        with pytest.raises(ControlError, match="NON_EMPTY_GROUP") as refused:
+            control.delete_group("readers")
+        assert refused.value.kind == "refused"
+    control.delete_group("readers")
+    with pytest.raises(ControlError, match="no group 'readers'"):
+        control.group("readers")
+
+
+def test_an_open_transaction_is_told_until_it_has_ended(
+    agent: AgentProcess, control: Control
+) -> None:
+    assert control.open_transactions() == []
+    producer = Producer({"bootstrap.servers": agent.bootstrap, "transactional.id": "teller"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    produce(producer, 2)
+    (told,) = control.open_transactions()
+    assert (told["transactional_id"], told["state"], told["topics"]) == (
+        "teller",
+        "Ongoing",
+        ["orders"],
+    )
+    with pytest.raises(ControlError, match="teller is Ongoing"):
+        control.wait("no transaction is open", within_s=0.3)
+    producer.abort_transaction(30)
+    control.wait("no transaction is open", within_s=20)
+    assert control.open_transactions() == []

@@ -1,0 +1,490 @@
+"""What each API answers to clients who may do one thing each: equal to Apache Kafka's answers.
+
+One broker of each kind, with AclAuthorizer and the same rules.  Each request names a resource on
+which its user may be allowed something (`seen`), one on which nobody is (`hidden`), and one that
+does not exist (`nowhere`); so the answers show what is allowed, what is denied, and what is hidden.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import Consumer
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaProducer
+from kafka.errors import TopicAuthorizationFailedError
+from kazoo.client import KazooClient
+
+from highwater.broker.handlers import HANDLERS
+from highwater.kafka.security.acls import Operation
+from highwater.kafka.security.links import SecuredNetwork
+from highwater.kafka.security.sasl import SaslLogin
+from highwater.kafka.security.settings import ListenerSettings
+from highwater.kafka.wire.header import api_name
+from highwater.world.real.network import RealNetwork
+from tests.integration.oracle import differences, script_admin
+from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
+from tests.integration.oracle.rig import APACHE, HIGHWATER, program
+from tests.integration.oracle.script_records import batch
+from tests.integration.robustness.rig import BrokerProcess, ZooKeeper, fresh_port
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(240),
+]  # fmt: skip
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+TOPIC, GROUP, CLUSTER, ID = 2, 3, 4, 5
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+ALL = 2
+THREE = ("seen", "hidden", "nowhere")
+
+Rule = tuple[int, str, int, int, int]
+"""Type, name, pattern, operation, permission."""
+
+
+def rights() -> dict[str, list[Rule]]:
+    """The rules of each user."""
+    users: dict[str, list[Rule]] = {"nobody": []}
+    for operation in (3, 4, 5, 6, 7, 8, 10, 11):
+        name = Operation(operation).name.lower().replace("_", "-")
+        kinds = (TOPIC, GROUP, ID) if operation in (3, 4, 6, 8) else (TOPIC,)
+        users[name] = [(kind, "seen", LITERAL, operation, ALLOW) for kind in kinds]
+    for operation in (5, 7, 8, 9, 10, 11, 12):
+        name = "cluster-" + Operation(operation).name.lower().replace("_", "-")
+        users[name] = [(CLUSTER, "kafka-cluster", LITERAL, operation, ALLOW)]
+    everything = [(kind, "*", LITERAL, ALL, ALLOW) for kind in (TOPIC, GROUP, ID)]
+    everything.append((CLUSTER, "kafka-cluster", LITERAL, ALL, ALLOW))
+    users["topics-alone"] = [(TOPIC, "*", LITERAL, ALL, ALLOW)]
+    users["by-prefix"] = [(kind, "se", PREFIXED, ALL, ALLOW) for kind in (TOPIC, GROUP, ID)]
+    users["all-but"] = [
+        *everything,
+        *(
+            (kind, "se", PREFIXED, operation, DENY)
+            for kind in (TOPIC, GROUP)
+            for operation in (3, 8)
+        ),
+    ]
+    users["everything"] = everything
+    return users
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    made = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def brokers(
+    zookeeper: ZooKeeper, tmp_path: Path, apache_tool: Callable[..., Any]
+) -> Iterator[list[BrokerProcess]]:
+    made: list[BrokerProcess] = []
+    try:
+        made += [
+            secured(tmp_path / kind, zookeeper.fresh_path(), kind).start()
+            for kind in (HIGHWATER, APACHE)
+        ]
+        yield [broker.serving() for broker in made]
+    finally:
+        for broker in made:
+            broker.end()
+
+
+def secured(folder: Path, zookeeper: str, kind: str) -> BrokerProcess:
+    """PLAINTEXT between brokers, whose principal is a super user; SASL for the users."""
+    sasl = fresh_port()
+    users = " ".join(f'user_{user}="{user}-s3cret"' for user in rights())
+    broker = BrokerProcess(folder, zookeeper)
+    broker.program = program(kind)
+    broker.properties |= broker.program.prepare(folder, 1, "test") | {
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},SASL://127.0.0.1:{sasl}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": f"{LOGIN} {users};",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:nobody-else;User:ANONYMOUS",
+        "inter.broker.protocol.version": "2.6",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    return broker
+
+
+def side(kind: str, broker: BrokerProcess, user: str = "") -> Side:
+    """The broker as a user sees it; as the super user by default."""
+    made = Side(kind, {1: broker.address}, 1, {"controller": 1})
+    if user:
+        listener = broker.properties["listeners"].rpartition(":")[2]
+        made.addresses = {1: ("127.0.0.1", int(listener))}
+        given = {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.jaas.config": f'{LOGIN} username="{user}" password="{user}-s3cret";',
+        }
+        login = SaslLogin(ListenerSettings(given, "SASL", "SASL_PLAINTEXT"))
+        made.network = SecuredNetwork(RealNetwork(), None, login)
+    return made
+
+
+def set_up() -> list[Case]:
+    def found(answer: Any) -> bool:
+        return bool(answer["error_code"] == 0)
+
+    topics = [script_admin.new_topic(name, -1, -1, assigned={0: [1]}) for name in THREE[:2]]
+    creations = [
+        {
+            "resource_type": kind, "resource_name": name, "resource_pattern_type": pattern,
+            "principal": f"User:{user}", "host": "*", "operation": operation,
+            "permission_type": permission,
+        }
+        for user, rules in rights().items()
+        for kind, name, pattern, operation, permission in rules
+    ]  # fmt: skip
+    return [
+        Case("topics", 19, script_admin.create(*topics), versions=(4, 4)),
+        Case("group", 10, {"key": "seen", "key_type": 0}, versions=(2, 2), until=found),
+        Case("id", 10, {"key": "seen", "key_type": 1}, versions=(2, 2), until=found),
+        Case("producer id", 22, {"transactional_id": None}, versions=(1, 1), until=found),
+        Case("rules", 30, {"creations": creations}, versions=(3, 3)),
+    ]
+
+
+def bodies() -> dict[int, Any]:
+    """One request for each API; those that would change something are for nothing, or a trial."""
+    partition = [{"partition_index": 0}]
+    config = {"resource_type": TOPIC, "configs": []}
+    stale = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
+    member = {"group_id": "seen", "generation_id": 1, "member_id": "m"}
+    producer = {"transactional_id": "seen", "producer_id": 77, "producer_epoch": 0}
+    rule = {
+        "resource_type": TOPIC, "resource_name": "made", "principal": "User:x", "host": "h",
+        "operation": 3, "permission_type": ALLOW,
+    }  # fmt: skip
+    rules = {
+        "resource_type_filter": TOPIC, "resource_name_filter": "made", "principal_filter": "User:x",
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
+
+    def offsets(**more: int) -> list[Any]:
+        offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "", **more}
+        return [{"name": name, "partitions": [offset]} for name in THREE]
+
+    def versioned(since: int, later: Any, before: Any) -> Callable[[int, Any], Any]:
+        return lambda version, _: later if version >= since else before
+
+    topics = [{"name": name, "partitions": [0]} for name in THREE]
+    asked = [{"name": name, "partition_indexes": [0]} for name in THREE]
+    return {
+        0: {
+            "transactional_id": None, "acks": -1, "timeout_ms": 3000,
+            "topic_data": [
+                {"name": t, "partition_data": [{"index": 0, "records": batch()}]} for t in THREE
+            ],
+        },
+        1: {
+            "replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000,
+            "topics": [
+                {"topic": t, "partitions": [
+                    {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 0,
+                     "current_leader_epoch": -1, "log_start_offset": -1}]}
+                for t in THREE
+            ],
+        },
+        2: {"replica_id": -1, "topics": [
+            {"name": t, "partitions": [
+                {"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]}
+            for t in THREE
+        ]},
+        3: {"topics": [{"name": name} for name in THREE], "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": True,
+            "include_cluster_authorized_operations": True},
+        4: {**stale, "ungrouped_partition_states": [], "topic_states": [], "live_leaders": []},
+        5: {**stale, "topic_states": [], "topics": [], "ungrouped_partitions": []},
+        6: {**stale, "ungrouped_partition_states": [], "topic_states": [], "live_brokers": []},
+        7: {"broker_id": 99, "broker_epoch": -1},
+        8: {"group_id": "seen", "generation_id_or_member_epoch": -1, "member_id": "",
+            "topics": offsets()},
+        9: versioned(
+            8,
+            {"groups": [{"group_id": g, "topics": asked} for g in THREE]},
+            {"group_id": "seen", "topics": asked},
+        ),
+        10: versioned(
+            4, {"key_type": 0, "coordinator_keys": list(THREE)}, {"key_type": 0, "key": "seen"}
+        ),
+        11: {"group_id": "seen", "session_timeout_ms": 1, "rebalance_timeout_ms": 1,
+             "member_id": "", "protocol_type": "consumer",
+             "protocols": [{"name": "range", "metadata": b""}]},
+        12: member,
+        13: versioned(
+            3, {"group_id": "seen", "members": [{"member_id": "m"}]},
+            {"group_id": "seen", "member_id": "m"},
+        ),
+        14: {**member, "assignments": [], "protocol_type": "consumer", "protocol_name": "range"},
+        15: {"groups": list(THREE), "include_authorized_operations": True},
+        16: {},
+        19: {"topics": [script_admin.new_topic(name) for name in ("seen", "seethrough", "nowhere")],
+             "timeout_ms": 3000, "validate_only": True},
+        20: versioned(
+            6, {"topics": [{"name": "nowhere"}, {"name": "seethrough"}], "timeout_ms": 100},
+            {"topic_names": ["nowhere", "seethrough"], "timeout_ms": 100},
+        ),
+        21: {"topics": [
+            {"name": t, "partitions": [{"partition_index": 0, "offset": 0}]} for t in THREE],
+            "timeout_ms": 3000},
+        22: {"transactional_id": "seen", "transaction_timeout_ms": 5000},
+        23: {"replica_id": -1, "topics": [
+            {"topic": t, "partitions": [
+                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
+            for t in THREE
+        ]},
+        24: versioned(
+            4,
+            {"transactions": [{**producer, "verify_only": True, "topics": topics}]},
+            {"v3_and_below_transactional_id": "seen", "v3_and_below_producer_id": 77,
+             "v3_and_below_producer_epoch": 0, "v3_and_below_topics": topics},
+        ),
+        25: {**producer, "group_id": "seen"},
+        26: {**producer, "committed": True},
+        27: {"markers": [{"producer_id": 77, "producer_epoch": 0, "transaction_result": False,
+                          "coordinator_epoch": 0,
+                          "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]},
+        28: {**producer, "group_id": "seen", "generation_id": -1, "member_id": "",
+             "group_instance_id": None, "topics": offsets()},
+        29: {**rules, "resource_name_filter": "seen", "principal_filter": "User:read"},
+        30: {"creations": [rule]},
+        31: {"filters": [rules]},
+        32: {"resources": [
+            *({"resource_type": TOPIC, "resource_name": t, "configuration_keys": ["retention.ms"]}
+              for t in THREE),
+            {"resource_type": 4, "resource_name": "1", "configuration_keys": ["num.io.threads"]},
+        ]},
+        33: {"resources": [{**config, "resource_name": t} for t in THREE], "validate_only": True},
+        34: {"dirs": [{"path": "/nowhere", "topics": [{"name": "nowhere", "partitions": [0]}]}]},
+        35: {"topics": [{"topic": "nowhere", "partitions": [0]}]},
+        37: {"topics": [{"name": t, "count": 1, "assignments": None} for t in THREE],
+             "timeout_ms": 3000, "validate_only": True},
+        42: {"groups_names": ["hidden", "nowhere"]},
+        43: {"election_type": 0, "timeout_ms": 3000,
+             "topic_partitions": [{"topic": "seen", "partitions": [0]}]},
+        44: {"resources": [{**config, "resource_name": t} for t in THREE], "validate_only": True},
+        45: {"timeout_ms": 3000, "topics": [
+            {"name": "nowhere", "partitions": [{**partition[0], "replicas": [1]}]}]},
+        46: {"timeout_ms": 3000, "topics": None},
+        47: {"group_id": "seen", "topics": [{"name": t, "partitions": partition} for t in THREE]},
+        48: {"components": [], "strict": False},
+        49: {
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": "x"}],
+                         "ops": [{"key": "producer_byte_rate", "value": 5.0, "remove": False}]}],
+            "validate_only": True},
+        50: {"users": [{"name": "x"}]},
+        51: {"deletions": [{"name": "x", "mechanism": 1}], "upsertions": []},
+        60: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
+        61: {"topics": asked},
+        65: {"transactional_ids": list(THREE)},
+        66: {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
+    }  # fmt: skip
+
+
+def cases(offered: Offered) -> Iterator[Case]:
+    """Each API in its first and its last version."""
+
+    def keep(api_key: int) -> Callable[[int, Any, dict[str, Any]], None]:
+        def note(version: int, answer: Any, facts: dict[str, Any]) -> None:
+            facts.setdefault("answers", {})[api_key] = answer
+
+        return note
+
+    more: dict[tuple[int, str], Any] = {
+        (1, "as a follower"): {**bodies()[1], "replica_id": 1},
+        (3, "all topics"): {**bodies()[3], "topics": None},
+        (3, "may create"): {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True},
+        (9, "all topics"): {"group_id": "seen", "topics": None},
+        (10, "transactions"): {"key_type": 1, "key": "seen"},
+        (22, "without an id"): {"transactional_id": None, "transaction_timeout_ms": 5000},
+        (0, "in a transaction"): {
+            **bodies()[0],
+            "transactional_id": "hidden",
+            "topic_data": [
+                {"name": "seen", "partition_data": [
+                    {"index": 0, "records": batch(producer_id=7, producer_epoch=0,
+                                                  base_sequence=0, attributes=0x10)}]}],
+        },
+    }  # fmt: skip
+    more[19, "for real"] = lambda version, facts: script_admin.created(
+        f"made-{facts['user']}-{version}"
+    )
+    first = {0: 3, 3: 4, 9: 1, 19: 1}
+    """Earlier versions have other formats, make topics, or read offsets from ZooKeeper."""
+    limits = {"all topics": (2, 8), "transactions": (1, 3), "may create": (4, 4)}
+    listed = [((key, "the three"), body) for key, body in bodies().items()]
+    for (key, name), body in [*listed, *more.items()]:
+        versions = offered.common(key)
+        low, high = limits.get(name, (first.get(key, 0), 99))
+        low, high = max(low, versions[0]), min(high, versions[-1])
+        if key == 9 and name == "all topics":
+            high = 7
+        for version in sorted({low, high}):
+            yield Case(name, key, body, versions=(version, version), keep=keep(key), within_s=10)
+
+
+def stored(brokers: list[BrokerProcess]) -> list[dict[str, Any]]:
+    """The rules in ZooKeeper by path, as each kind of broker has written them."""
+    found = []
+    for broker in brokers:
+        host, _, path = broker.properties["zookeeper.connect"].partition("/")
+        client = KazooClient(host)
+        client.start()
+        try:
+            found.append(dict(znodes_below(client, f"/{path}", "")))
+        finally:
+            client.stop()
+            client.close()
+    return found
+
+
+def znodes_below(client: KazooClient, root: str, path: str) -> Iterator[tuple[str, Any]]:
+    data, _ = client.get(root + path)
+    try:
+        value = json.loads(data)
+        value["acls"] = sorted(value["acls"], key=str)
+    except (TypeError, ValueError, KeyError):
+        value = data or None
+    if path:
+        yield path, value
+    for name in client.get_children(root + path):
+        if path or name.startswith("kafka-acl"):
+            yield from znodes_below(client, root, f"{path}/{name}")
+
+
+async def run(brokers: list[BrokerProcess]) -> tuple[int, list[Difference], dict[str, Any]]:
+    admins = [side(kind, broker) for kind, broker in zip((HIGHWATER, APACHE), brokers, strict=True)]
+    told = [await s.ask(1, 18, 0, differences.api_versions()) for s in admins]
+    offered = Offered(*told)
+    asked, found = await compare(admins[0], admins[1], offered, set_up())
+    answers: dict[str, Any] = {}
+    for user in rights():
+        both = [side(kind, b, user) for kind, b in zip((HIGHWATER, APACHE), brokers, strict=True)]
+        for one in both:
+            one.facts["user"] = user
+        n, differ = await compare(both[0], both[1], offered, list(cases(offered)))
+        asked += n
+        found += [d._replace(case=f"{d.case}, by {user}") for d in differ]
+        answers[user] = both[1].facts["answers"]
+        for one in both:
+            one.close()
+    for one in admins:
+        one.close()
+    return asked, found, answers
+
+
+def client(broker: BrokerProcess, user: str) -> dict[str, str]:
+    """A user's configuration, as librdkafka names it; kcat takes the same by -X."""
+    return {
+        "bootstrap.servers": broker.properties["listeners"].rpartition("//")[2],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": f"{user}-s3cret",
+    }
+
+
+@pytest.fixture
+def broker(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[BrokerProcess]:
+    made = secured(tmp_path, zookeeper.fresh_path(), HIGHWATER)
+    try:
+        yield made.serving()
+    finally:
+        made.end()
+
+
+def test_what_real_clients_are_told(
+    broker: BrokerProcess,
+    apache_tool: Callable[..., Any],
+    kcat: Callable[..., Any],
+) -> None:
+    """kafka-acls gives a right, which librdkafka sees; kcat and kafka-python are told what is
+    denied to them, before and after."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("letters", 1, 1)])["letters"].result(30)
+    nobody = client(broker, "nobody")
+    options = [part for name, value in nobody.items() for part in ("-X", f"{name}={value}")]
+
+    def sent() -> str:
+        done = kcat("-P", "-t", "letters", *options, "-X", "message.timeout.ms=3000", stdin="a\n")
+        return str(done.stderr)
+
+    python: Any = KafkaProducer(
+        bootstrap_servers=nobody["bootstrap.servers"],
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="nobody",
+        sasl_plain_password="nobody-s3cret",
+        enable_idempotence=False,
+    )
+    assert "Topic authorization failed" in sent()
+    with pytest.raises(TopicAuthorizationFailedError):
+        python.send("letters", b"b").get(10)
+    where = ("--bootstrap-server", broker.bootstrap)
+    given = apache_tool(
+        "kafka.admin.AclCommand",
+        [*where, "--add", "--allow-principal", "User:nobody", "--producer", "--topic", "letters"],
+    )
+    assert given.returncode == 0, given.stdout + given.stderr
+    assert sent() == ""
+    assert python.send("letters", b"b").get(10).offset == 1
+    python.close()
+    asked = AclBindingFilter(
+        ResourceType.TOPIC, "letters", ResourcePatternType.MATCH, "User:nobody", None,
+        AclOperation.ANY, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    found = {binding.operation for binding in admin.describe_acls(asked).result(30)}
+    assert found == {AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE}
+    consumer = Consumer(client(broker, "topics-alone") | {"group.id": "not-mine"})
+    consumer.subscribe(["letters"])
+
+    def told() -> bool:
+        message = consumer.poll(1)
+        return message is not None and "Group authorization failed" in str(message.error())
+
+    eventually(told, "the consumer is told that its group is not allowed", within_s=20)
+    consumer.close()
+    listed = apache_tool("kafka.admin.AclCommand", [*where, "--list", "--topic", "letters"])
+    assert "principal=User:nobody, host=*, operation=WRITE, permissionType=ALLOW" in listed.stdout
+    removed = admin.delete_acls([asked])[asked].result(30)
+    assert {binding.operation for binding in removed} == found
+    assert "Topic authorization failed" in sent()
+
+
+def test_what_each_api_answers(brokers: list[BrokerProcess]) -> None:
+    asked, found, answers = trio.run(run, brokers)
+    assert asked > 1500
+    known = differences.load()
+    left = [d for d in found if not any(entry.covers(d) for entry in known)]
+    assert not left, f"{len(left)} of {asked}\n" + "\n".join(map(str, left[:80]))
+    ours, theirs = (
+        {p: v for p, v in tree.items() if "acl_changes_" not in p} for tree in stored(brokers)
+    )
+    assert ours == theirs
+    assert any("/prefixed/Topic/se" in path for path in ours)
+    guarded = {module.API.key for module in HANDLERS} - {17, 18, 36}
+    alike = [k for k in guarded if answers["nobody"].get(k) == answers["everything"].get(k)]
+    assert not alike, f"everybody gets one answer from {[api_name(k) for k in alike]}"

@@ -1,0 +1,84 @@
+"""`highwater chaos --app`: applications with one known mistake are found, one without is valid."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+COPIER = Path(__file__).parent / "apps" / "copier.py"
+KILL_THE_APP: list[dict[str, Any]] = [
+    {"at": 3, "name": "kill", "target": "app", "for": 0.5},
+    {"after": 2, "name": "kill", "target": "app", "for": 0.5},
+]
+KILLS: list[dict[str, Any]] = [
+    {"at": 3, "name": "kill", "target": "app-2", "for": 0.5},
+    {"after": 1, "name": "pause", "target": "app", "for": 1},
+    {"after": 1, "name": "kill", "target": "coordinator of group app", "for": 1},
+]
+STATE = "/topics/invoices/partitions/0/state"
+LOSE_THE_LEADER: list[dict[str, Any]] = [
+    {"at": 2, "name": "wait", "until": "healthy"},
+    {"name": "swap_leader", "target": "invoices-0", "not": "coordinator of group app"},
+    {"after": 2, "name": "bind", "target": "leader of invoices-0", "as": "L"},
+    {"name": "drop", "api": "setData", "from": "$L", "to": "zookeeper", "path": STATE, "count": 0},
+    {"name": "cut", "from": "$L", "to": "other brokers"},
+    {"after": 5, "name": "kill", "target": "$L", "for": 3},
+    {"name": "heal"},
+]
+
+
+def chaos(folder: Path, how: str, schedule: list[dict[str, Any]], *options: str) -> dict[str, Any]:
+    (folder / "faults.json").write_text(json.dumps(schedule))
+    command = [sys.executable, "-m", "highwater.cli.main", "chaos"]
+    command += ["--app", f"{sys.executable} {COPIER} {how}", "--input=orders", "--output=invoices"]
+    command += ["--match=$.order_id", "--seed=1", f"--out={folder / 'run'}"]
+    command += [f"--faults={folder / 'faults.json'}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    assert (folder / "run" / "verdict.json").exists(), done.stdout + done.stderr[-6000:]
+    verdict: dict[str, Any] = json.loads((folder / "run" / "verdict.json").read_text())
+    verdict["code"], verdict["said"] = done.returncode, done.stdout + done.stderr
+    assert done.stdout.startswith(verdict["headline"])
+    return verdict
+
+
+def test_transactions_done_right_are_valid(tmp_path: Path) -> None:
+    options = ("--copies=2", "--duration=8", "--within=60", "--exactly-once")
+    verdict = chaos(tmp_path, "done-right", KILLS, *options)
+    assert (verdict["verdict"], verdict["code"]) == ("valid", 0), verdict["said"]
+    assert {"K7", "K8", "K10", "K11"} <= verdict["checks"].keys()
+    assert verdict["checks"]["K7"]["examined"] > 300
+    assert (tmp_path / "run" / "app-2.log").exists()
+
+
+def test_one_that_commits_before_it_processes_is_found(tmp_path: Path) -> None:
+    verdict = chaos(tmp_path, "commits-first", KILL_THE_APP, "--duration=6", "--within=8")
+    assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
+    assert verdict["checks"]["K7"]["violations"] > 0
+    assert "is not in invoices" in verdict["headline"]
+    assert verdict["headline"].endswith("the application commits before its output is stored")
+
+
+def test_one_with_acks_1_and_a_leaders_loss_is_found(tmp_path: Path) -> None:
+    verdict = chaos(tmp_path, "acks-1", LOSE_THE_LEADER, "--duration=8", "--within=10")
+    assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
+    assert verdict["checks"]["K7"]["violations"] > 0
+    assert verdict["headline"].endswith("which acks=1 acknowledges")
+
+
+def test_one_that_never_reads_is_named_so(tmp_path: Path) -> None:
+    verdict = chaos(tmp_path, "reads-nothing", [], "--duration=2", "--within=1")
+    assert verdict["verdict"] == "invalid", verdict["said"]
+    assert verdict["headline"] == "no copy of the application ever read orders"
+
+
+def test_one_that_ends_by_itself_is_told_with_its_last_lines(tmp_path: Path) -> None:
+    verdict = chaos(tmp_path, "ends", [], "--duration=30", "--within=1")
+    assert verdict["verdict"] == "invalid", verdict["said"]
+    told = "app ended by itself with code 1: the configuration is missing"
+    assert verdict["notes"].count(told) == 6

@@ -1,0 +1,345 @@
+"""The fixtures on a real cluster, in pytest runs of their own, as a user's."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytest_plugins = "pytester"
+PAGE = Path(__file__).parents[3] / "docs" / "pytest.md"
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """A pytest run that takes every warning for an error, on these files."""
+
+    def run(*arguments: str, **files: str) -> pytest.RunResult:
+        pytester.makeini("[pytest]\n")  # or the project's own would be found above this folder
+        pytester.makepyfile(**files)
+        strict = ("--strict-markers", "-W", "error", "-p", "no:cacheprovider", "-p", "no:trio")
+        return pytester.runpytest_subprocess(*strict, *arguments, timeout=280)
+
+    return run
+
+
+def page() -> str:
+    """The tests of docs/pytest.md."""
+    blocks = re.findall(r"^```python test\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert len(blocks) == 11
+    return "\n\n".join(blocks)
+
+
+def test_the_page(run: Run) -> None:
+    run("--durations=12", "-v", test_page=page()).assert_outcomes(passed=10)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CI" in os.environ, reason="two minutes each: `scripts/long page-on-apache`")
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        pytest.param("apache", marks=pytest.mark.apache),
+        pytest.param("compose", marks=pytest.mark.compose),
+    ],
+)
+def test_the_page_elsewhere(run: Run, runtime: str) -> None:
+    run("--kafka-runtime", runtime, test_page=page()).assert_outcomes(passed=10)
+
+
+@pytest.mark.compose
+def test_a_part_of_the_page_in_containers(run: Run) -> None:
+    chosen = ("-k", "cut_from_zookeeper or min_isr")
+    outcome = run("--kafka-runtime", "compose", *chosen, test_page=page())
+    outcome.assert_outcomes(passed=2, deselected=8)
+
+
+USE = """
+import json
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from highwater.pytest_plugin import FixtureError, NotInTime
+
+KEPT = {}
+
+
+def topics(kafka):
+    return set(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics)
+
+
+def test_a_topic_is_the_tests_own(kafka, topic):
+    orders = topic("orders", partitions=3, config={"retention.ms": 60000})
+    other = topic("orders")
+    assert orders != other and orders.partitions == 3 and orders.startswith("orders")
+    assert {orders, other} <= topics(kafka)
+    assert len(kafka.replicas(orders, 2)) == 3
+    with pytest.raises(FixtureError, match="has no partition 3; it has 3"):
+        kafka.leader(orders, 3)
+    KEPT.update(bootstrap=kafka.bootstrap, topics={orders, other}, folder=kafka.folder)
+
+
+def test_a_topic_is_gone_after_its_test_and_the_cluster_is_the_same(kafka):
+    assert kafka.bootstrap == KEPT["bootstrap"]
+    assert not KEPT["topics"] & topics(kafka)
+
+
+@pytest.mark.kafka(brokers=1, config={"num.partitions": 7})
+def test_other_settings_are_another_cluster(kafka, topic):
+    assert kafka.brokers == [1]
+    assert kafka.folder != KEPT["folder"]
+    assert "num.partitions=7" in (kafka.folder / "broker-1" / "server.properties").read_text()
+    assert kafka.replicas(topic()) == [1]
+
+
+def test_a_group_is_gone_after_its_test(kafka, topic, group):
+    from confluent_kafka import Consumer
+
+    app = group("app")
+    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": app}
+    member = Consumer({**settings, "session.timeout.ms": 3000})
+    member.subscribe([topic()])
+    member.poll(0.1)
+    assert kafka.wait.group_stable(app, members=1) >= 0
+    assert (kafka.group(app)["members"], kafka.lag(app)) == (1, 0)
+    member.close()
+    KEPT["group"] = app
+
+
+def test_the_group_is_gone(kafka):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    groups = admin.list_consumer_groups(request_timeout=30).result().valid
+    assert KEPT["group"] not in {group.group_id for group in groups}
+
+
+def test_a_fault_ends_with_its_block(kafka, topic, chaos):
+    def state(number):
+        return kafka.status()["members"][f"broker-{number}"]["state"]
+
+    orders = topic()
+    leader = kafka.leader(orders)
+    with chaos.kill(leader) as fault:
+        assert (state(leader), fault.target) == ("down", f"broker-{leader}")
+        kafka.wait.leader_changed(orders)
+        kafka.wait.leader_changed(orders, since=fault)
+    assert state(leader) == "up"
+    chaos.pause(f"follower of {orders}-0")
+    KEPT["state"] = state
+    with chaos.stop("any broker"):
+        pass
+
+
+def test_a_fault_ends_with_its_test(kafka):
+    assert {m["state"] for m in kafka.status()["members"].values()} == {"up"}
+
+
+def test_links_and_messages(kafka, topic, chaos):
+    orders = topic()
+    leader = kafka.leader(orders)
+    follower = next(n for n in kafka.brokers if n != leader)
+    with chaos.cut(follower, leader):
+        assert kafka.status()["cuts"]
+    with chaos.hold("Fetch", "request", source=follower, to=leader) as held:
+        pass
+    assert held.effect
+    with chaos.latency(follower, leader, latency_ms=50, jitter_ms=20) as slow:
+        pass
+    assert slow.effect.startswith("delayed ")
+    with chaos.bandwidth(follower, leader, kib_per_s=1000):
+        pass
+    assert chaos.reset_peer(leader).effect.startswith("reset ")
+    with chaos.isolate(follower):
+        kafka.wait.isr_is(2, orders)
+    kafka.wait.isr_full(orders, 0)
+    with pytest.raises(FixtureError, match="DescribeAcls|traffic|no effect"):
+        with chaos.drop("DeleteAcls", source="clients", to=leader):
+            pass
+
+
+def test_leaders_and_controllers(kafka, topic, chaos):
+    orders = topic()
+    leader = kafka.leader(orders)
+    chaos.swap_leader(orders)
+    assert kafka.leader(orders) != leader
+    chaos.preferred_election(orders)
+    moved = chaos.move_controller()  # the same broker may be elected again
+    assert f"broker-{kafka.controller} is the controller, epoch" in moved.effect
+    chaos.expire_session(kafka.brokers[0])
+    chaos.restart(kafka.brokers[1])
+    kafka.wait.healthy()
+
+
+def test_what_cannot_be_is_said_at_once(kafka, topic, chaos):
+    with pytest.raises(FixtureError, match="no member 'broker-7'|broker-7"):
+        chaos.kill(7)
+    with pytest.raises(FixtureError, match="zookeper"):
+        chaos.cut(1, "zookeper")
+    with chaos.kill(2), pytest.raises(FixtureError, match="broker-2 does not run"):
+        chaos.kill(2)
+    with pytest.raises(FixtureError, match="no such topic|no topic 'orders'"):
+        kafka.leader("orders")
+    orders = topic()
+    with chaos.stop(f"follower of {orders}-0"):
+        kafka.wait.isr_is(2, orders)
+        with pytest.raises(NotInTime) as late:
+            kafka.wait.isr_full(orders, within_s=0.1)
+    told = str(late.value)
+    assert f"isr of {orders} is full" in told
+    assert "down" in told and "leader" in told
+
+
+def test_the_applications_own_records_are_judged(kafka, topic, history):
+    from confluent_kafka import Producer
+
+    orders = topic(partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for n in range(50):
+        producer.produce(orders, f"mine {n}", key=f"k{n % 3}")
+    producer.flush(30)
+    with history.producing(orders, rate=200), history.consuming(orders, client="highwater"):
+        kafka.wait.isr_full(orders)
+    checked = history.check(orders, acknowledged=[f"mine {n}" for n in range(50)])
+    assert checked.acknowledged >= 50 and checked.checks > 8
+    with pytest.raises(AssertionError, match="was acknowledged to the application"):
+        history.check(orders, acknowledged=["never sent"])
+    with pytest.raises(AssertionError, match="what the application processed: record"):
+        history.check(orders, acknowledged=["mine 0"], processed=["mine 1"])
+"""
+
+
+def test_the_fixtures(run: Run, pytester: pytest.Pytester) -> None:
+    told = run(test_use=USE)
+    told.assert_outcomes(passed=11)
+    folders = list(pytester.path.glob("**/agent.log"))
+    assert not folders, "the folder of a cluster without a failure stays"
+
+
+WRONG = """
+import pytest
+from confluent_kafka import Consumer, Producer
+
+
+def test_it_commits_before_it_processes(kafka, topic, group, history):
+    orders, app = topic("orders"), group("app")
+    with history.producing(orders, rate=200):
+        kafka.wait.isr_full(orders)
+    processed = []
+    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": app}
+    settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    for instance in range(2):
+        consumer = Consumer(settings)
+        consumer.subscribe([orders])
+        for _ in range(30):
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                consumer.commit(message, asynchronous=False)
+                if instance == 0 and len(processed) == 3:
+                    break  # it dies between the commit and the work
+                processed.append(message.value())
+        consumer.close()
+    history.check(orders, processed=processed)
+
+
+def test_it_writes_with_acks_1(kafka, topic, chaos, history):
+    orders = topic("orders", config={"min.insync.replicas": 1})
+    leader = kafka.leader(orders)
+    followers = [n for n in kafka.isr(orders) if n != leader]
+    acknowledged = []
+
+    def delivered(error, message):
+        if error is None:
+            acknowledged.append(message.value())
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": 1})
+    cuts = [chaos.cut(n, leader) for n in followers]
+    for n in range(10):
+        producer.produce(orders, f"order {n}", on_delivery=delivered)
+    producer.flush(10)
+    with chaos.kill(leader):
+        kafka.wait.leader_changed(orders)
+        try:
+            assert len(acknowledged) == 10
+            history.check(orders, acknowledged=acknowledged)
+        finally:  # not before: what a cut held up goes on when it is healed, and nothing is lost
+            for cut in cuts:
+                cut.end()  # or the broker could not come back
+
+
+def test_of_another_cause(kafka, topic, chaos, history):
+    orders = topic("orders")
+    with history.producing(orders, rate=100), chaos.pause(kafka.leader(orders)):
+        assert False, "the test's own"
+
+
+@pytest.mark.kafka(brokers=1, config={"num.partitons": 7})
+def test_a_misspelled_property(kafka): ...
+
+
+@pytest.fixture
+def broken(kafka):
+    raise RuntimeError("a fixture of the user's")
+
+
+def test_a_fixture_of_the_users_fails(broken): ...
+"""
+
+
+def test_a_failure_tells_why_on_one_screen(run: Run, pytester: pytest.Pytester) -> None:
+    told = run("--tb=short", "--kafka-seed", "7", test_wrong=WRONG)
+    told.assert_outcomes(failed=3, errors=2)
+    text = told.stdout.str()
+    reports = re.split(r"^_{3,} (?:ERROR at setup of )?(\w+) _{3,}$", text, flags=re.M)
+    by_name = dict(zip(reports[1::2], reports[2::2], strict=True))
+    commits = by_name["test_it_commits_before_it_processes"]
+    assert re.search(r"what the application processed: record \d+ of orders-t\d+-0", commits)
+    acks = by_name["test_it_writes_with_acks_1"]
+    assert "was acknowledged to the application and is in no read" in acks
+    assert re.search(r"^  [\d:.]+ kill broker-\d", acks, re.M)
+    other = by_name["test_of_another_cause"]
+    assert re.search(r"history of orders-t\d+: no anomaly, \d+ records acknowledged", other)
+    assert re.search(r"^  [\d:.]+ pause broker-\d", other, re.M)
+    assert "num.partitions" in by_name.pop("test_a_misspelled_property")
+    for report in by_name.values():
+        assert len(report.splitlines()) < 45, report
+        (folder,) = set(re.findall(r"the cluster's folder is kept: (\S+)", report))
+        assert (Path(folder) / "broker-1" / "output.log").is_file()
+        assert "--kafka-seed 7" in report
+
+
+def test_xdist_gives_each_worker_a_cluster(run: Run, pytester: pytest.Pytester) -> None:
+    told = run(
+        "-n",
+        "2",
+        "--kafka-brokers",
+        "1",
+        "--kafka-keep",
+        test_each="""
+        import pytest
+
+        @pytest.mark.parametrize("n", range(4))
+        def test_it(kafka, topic, chaos, n):
+            orders = topic()
+            assert kafka.brokers == [1]
+            with chaos.kill(1): ...
+            kafka.wait.healthy()
+        """,
+    )
+    told.assert_outcomes(passed=4)
+
+
+def test_a_cluster_that_cannot_start_is_told_once_in_a_line(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    told = run(test_two="def test_one(kafka): ...\n\n\ndef test_two(kafka): ...")
+    told.assert_outcomes(errors=2)
+    told.stdout.fnmatch_lines(["*the cluster could not be started: *ava*"])
+    assert "Traceback" not in told.stdout.str()

@@ -1,0 +1,117 @@
+"""What is said for an application that records nothing itself, judged by the checks' own SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from highwater.verdict import duck, tables
+from highwater.verdict.application import as_processed, longest_wait, with_application
+from highwater.verdict.history import encode_line, make_value
+from highwater.verdict.results import Finding
+
+Line = dict[str, Any]
+TOPIC = "orders"
+OURS = [make_value("h1", "producer-1-0", n, n) for n in range(4)]
+
+
+def send(op: int, value: str, offset: int | None, t_ns: int = 0) -> list[Line]:
+    """A send of the history's own producer; without an ending where there is no offset."""
+    line = {"f": "send", "process": "producer-1-0", "op": op, "topic": TOPIC, "partition": 0}
+    line |= {"key": "k", "value": value, "acks": -1, "idempotent": True, "t_ns": t_ns + op}
+    ending = [{**line, "type": "ok", "offset": offset, "t_ns": t_ns + op + 1}]
+    return [{**line, "type": "invoke"}, *(ending if offset is not None else [])]
+
+
+def poll(value: str | None, offset: int, key: str | None = "k", partition: int = 0) -> Line:
+    line = {"f": "poll", "type": "ok", "process": "final", "phase": "final", "topic": TOPIC}
+    return {**line, "partition": partition, "offset": offset, "key": key, "value": value}
+
+
+def numbered(lines: list[Line]) -> list[Line]:
+    return [
+        {"run": "h1", "seed": 0, "client": "x", "index": n, **line} for n, line in enumerate(lines)
+    ]
+
+
+def findings(folder: Path, lines: list[Line], *checks: str) -> list[Finding]:
+    folder.mkdir(exist_ok=True)
+    (folder / "history.jsonl").write_bytes(b"".join(map(encode_line, lines)))
+    (folder / "run.json").write_text(json.dumps({"topics": [{"name": TOPIC}]}))
+    tables.build(folder)
+    found = duck.run_checks(folder)["checks"]
+    return [e for check in checks for e in found[check]["examples"] if e["kind"] == "violation"]
+
+
+OWN = [line for n, value in enumerate(OURS) for line in send(n, value, n)]
+READ = [poll(value, n) for n, value in enumerate(OURS)]
+
+
+def test_records_of_the_application_are_held_against_nobody(tmp_path: Path) -> None:
+    last = make_value("h1", "producer-1-0", 9, 9)
+    theirs = [poll("theirs", 2, None, 1), poll("same", 5), poll("same", 0, "x", 1)]
+    lines = numbered([*OWN, *send(9, last, 9), *READ, *theirs, poll(last, 9)])
+    assert findings(tmp_path, lines, "C7")
+    lines = with_application(lines, "h1", TOPIC, ["theirs", "same"])
+    assert not findings(tmp_path, lines, "C1", "C2", "C4", "C7", "C10", "C11")
+
+
+def test_a_damaged_value_of_ours_still_is_one(tmp_path: Path) -> None:
+    lines = numbered([*OWN, *READ, poll(OURS[0].replace("producer", "prodicer"), 4)])
+    (found,) = findings(tmp_path, with_application(lines, "h1", TOPIC), "C7")
+    assert "nobody sent it" in found["detail"]
+
+
+@pytest.mark.parametrize(("promised", "lost"), [(["theirs"], []), (["theirs", "gone"], ["gone"])])
+def test_what_the_application_was_promised_has_to_be_there(
+    tmp_path: Path, promised: list[str], lost: list[str]
+) -> None:
+    lines = numbered([*OWN, *READ, poll("theirs", 4)])
+    found = findings(tmp_path, with_application(lines, "h1", TOPIC, promised), "C4")
+    assert [finding["value"] for finding in found] == lost
+    assert all("was acknowledged to the application and" in f["detail"] for f in found)
+
+
+def test_other_topics_are_left_out() -> None:
+    elsewhere = [{**line, "topic": "other"} for line in OWN]
+    assert (
+        with_application(numbered([*elsewhere, *OWN]), "h1", TOPIC)
+        == numbered([*elsewhere, *OWN])[len(elsewhere) :]
+    )
+
+
+def test_what_the_application_did_not_process_is_found(tmp_path: Path) -> None:
+    lines = with_application(numbered([*OWN, *READ]), "h1", TOPIC)
+    whole = as_processed(lines, TOPIC, OURS)
+    assert not findings(tmp_path / "whole", whole, "C4", "C9")
+    (missing,) = findings(tmp_path / "less", as_processed(lines, TOPIC, OURS[1:]), "C4")
+    assert missing["offset"] == 0
+
+
+def test_what_the_application_processed_twice_is_found(tmp_path: Path) -> None:
+    lines = with_application(numbered([*OWN, *READ]), "h1", TOPIC)
+    twice = as_processed(lines, TOPIC, [*OURS, OURS[1]])
+    (found,) = findings(tmp_path, twice, "C9")
+    assert found["detail"] == "the application read offset 3, then 1"
+
+
+def test_the_longest_wait_is_a_producers() -> None:
+    first = [line for n in range(3) for line in send(n, f"a{n}", n, t_ns=n * 1_000_000_000)]
+    later = [
+        {**line, "process": "producer-2-0", "t_ns": line["t_ns"] + 60_000_000_000} for line in first
+    ]
+    longest = longest_wait([*first, *later], TOPIC)
+    assert longest is not None
+    assert longest[0] == pytest.approx(1.0)
+    assert longest[2] == 6
+
+
+def test_a_wait_without_an_end_counts() -> None:
+    unanswered = send(9, "b", None, t_ns=7_000_000_000)
+    found = longest_wait([*send(0, "a", 0), *unanswered], TOPIC)
+    assert found is not None
+    assert found[0] == pytest.approx(7.0)
+    assert longest_wait([], TOPIC) is None
