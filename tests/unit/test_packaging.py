@@ -71,6 +71,7 @@ def pins(path: Path) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(), re.MULTILINE))
 
 
+@pytest.mark.thorough
 def test_the_broker_image_installs_what_the_broker_imports_and_no_more() -> None:
     imported = third_party(path for folder in BROKER for path in (ROOT / folder).rglob("*.py"))
     lines = (ROOT / "docker/broker/requirements.in").read_text().splitlines()
@@ -109,6 +110,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     assert names - set(pins(ROOT / "requirements.lock")) == set()
 
 
+@pytest.mark.thorough
 def test_what_the_package_imports_is_what_it_declares_and_carries() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

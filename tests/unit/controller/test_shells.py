@@ -16,6 +16,7 @@ T0 = TopicPartition("t", 0)
 in_cluster = running_in(run)
 
 
+@pytest.mark.thorough
 @in_cluster()
 async def test_one_of_them_becomes_the_controller_and_tells_all(cluster: Cluster) -> None:
     assert await cluster.epoch() == 1
@@ -30,6 +31,7 @@ async def test_one_of_them_becomes_the_controller_and_tells_all(cluster: Cluster
         assert update.live_brokers[1].endpoints[0].host == "b2"
 
 
+@pytest.mark.thorough
 @in_cluster()
 async def test_a_killed_controller_is_replaced_long_before_its_session_ends(
     cluster: Cluster,
@@ -66,6 +68,7 @@ async def test_a_killed_leader_is_replaced_long_before_its_session_ends(cluster:
     assert await cluster.epoch() == 1
 
 
+@pytest.mark.thorough
 @in_cluster(probe_ms=0)
 async def test_without_probes_everything_waits_for_the_session(cluster: Cluster) -> None:
     await cluster.create_topic("t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -108,6 +111,7 @@ async def test_the_controller_can_be_moved_by_deleting_the_znode(cluster: Cluste
     assert terms == expected
 
 
+@pytest.mark.thorough
 @in_cluster()
 async def test_a_frozen_controller_wakes_up_fenced(cluster: Cluster) -> None:
     await cluster.create_topic("t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -130,6 +134,7 @@ async def test_a_frozen_controller_wakes_up_fenced(cluster: Cluster) -> None:
     assert (await cluster.state(led)).controller_epoch == 2
 
 
+@pytest.mark.thorough
 @in_cluster()
 async def test_a_controller_that_is_cut_off_from_zookeeper_stops(cluster: Cluster) -> None:
     old = cluster.controller()
@@ -221,6 +226,7 @@ async def test_a_thousand_partitions(cluster: Cluster) -> None:
         assert len([r for r in member.requests if r.API_KEY == 4]) == 2  # of 1,000 at most
 
 
+@pytest.mark.thorough
 @in_cluster(controller_socket_timeout_ms=1000)
 async def test_a_channel_that_overflows_starts_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -176,6 +176,7 @@ def judge(found: Records, written: Records, point: str) -> None:
             assert known.get(key) is None, f"{point}: {key!r} came back"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_a_crash_at_every_step(power: bool, every: int) -> None:

@@ -146,6 +146,7 @@ class Model:
         return max(base for base, _ in self.segments if base <= offset)
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     appends=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 900)), min_size=1, max_size=60),
@@ -277,6 +278,7 @@ def test_clients_do_not_set_log_append_time(logs: Logs) -> None:
     assert log.log_end_offset == 0
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=30),

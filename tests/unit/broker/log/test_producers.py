@@ -219,6 +219,7 @@ _entries = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.lists(_entries, max_size=5), st.data())
 def test_snapshots(entries: list[ProducerEntry], data: st.DataObject) -> None:

@@ -79,6 +79,7 @@ def test_the_last_batch_is_cut_wherever_it_ends(logs: Logs) -> None:
         log.close_files()
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_flipped_bit_cuts_the_log_there(data: st.DataObject) -> None:
@@ -106,6 +107,7 @@ def test_a_flipped_bit_cuts_the_log_there(data: st.DataObject) -> None:
         log.close_files()
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(cut=st.integers(0, 10_000), junk=st.binary(max_size=200), zeros=st.integers(0, 300))
 def test_any_tail_after_a_power_loss(cut: int, junk: bytes, zeros: int) -> None:

@@ -96,6 +96,7 @@ def tell(log: Log, steps: list[tuple[str, int, int]], story: Story) -> None:
             lead(log, batch(who))
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 40))
 def test_the_index_says_what_was_aborted(steps: list[tuple[str, int, int]], cut: int) -> None:

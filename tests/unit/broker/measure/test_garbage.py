@@ -86,6 +86,7 @@ def test_what_a_broker_has_just_got_is_frozen(collector: tuple[Clock, Noted]) ->
     assert gc.get_freeze_count() >= before + len(kept)
 
 
+@pytest.mark.thorough
 def test_what_has_died_frozen_is_found_when_all_is_thawed(collector: tuple[Clock, Noted]) -> None:
     clock, _ = collector
     died: list[str] = []

@@ -27,6 +27,7 @@ def produced(ctx: Context, body: memoryview) -> Response:
     return Response(parts=[produce_response([PartitionResult(TopicPartition("t", 0))], 8)])
 
 
+@pytest.mark.thorough
 async def test_a_producer_above_its_byte_rate_is_muted_for_what_it_is_told() -> None:
     async with serving(RealNetwork(), entry(produced, key=0), quota_window_num=2) as s:
         s.services.quotas.configured(EVERYBODY, {"producer_byte_rate": "10000"})
@@ -43,6 +44,7 @@ async def test_a_producer_above_its_byte_rate_is_muted_for_what_it_is_told() -> 
         assert api.total.sum_ns < api.throttle.sum_ns, "recorded apart"
 
 
+@pytest.mark.thorough
 async def test_acks_0_is_muted_too() -> None:
     quiet = entry(lambda ctx, body: NoResponse(), key=0)
     async with serving(RealNetwork(), quiet, entry(produced, key=9), quota_window_num=2) as s:

@@ -67,6 +67,7 @@ ONE = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

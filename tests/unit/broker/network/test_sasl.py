@@ -151,6 +151,7 @@ async def test_a_stranger_may_not_stay(
         assert await known.call(b"") == b"User:alice"
 
 
+@pytest.mark.thorough
 async def test_a_wrong_password_is_answered_late_and_closes(
     network: Net, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,6 +178,7 @@ async def test_a_wrong_password_is_answered_late_and_closes(
     assert "guess" not in caplog.text
 
 
+@pytest.mark.thorough
 async def test_a_session_ends_and_is_renewed(network: Net) -> None:
     short = sasl(connections_max_reauth_ms="800")
     async with serving(network, *ENTRIES, sasl=short, **LISTENERS) as s:

@@ -68,6 +68,7 @@ async def test_pipelined_requests_are_handled_one_at_a_time_in_order(network: Ne
     assert most == 1
 
 
+@pytest.mark.thorough
 async def test_a_slow_reader_holds_up_nobody(network: Net) -> None:
     def handle(ctx: Context, body: memoryview) -> Response:
         return Response(parts=[b"x" * 30_000_000 if bytes(body) == b"big" else b"small"])
@@ -307,6 +308,7 @@ async def test_a_port_in_use_is_one_clear_line(network: Net) -> None:
     taken.close()
 
 
+@pytest.mark.thorough
 async def test_an_idle_connection_costs_little() -> None:
     """Objects are counted, not bytes: an idle connection holds no buffer and no task."""
     async with serving(RealNetwork(), entry(echo)) as s:

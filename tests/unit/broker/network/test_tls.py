@@ -197,6 +197,7 @@ async def test_the_name_of_the_other_broker_is_checked(authority: Authority) -> 
                     await network.connect("localhost", port)
 
 
+@pytest.mark.thorough
 async def test_requests_of_all_sizes_come_back(
     network: Net, authority: Authority, broker: Leaf
 ) -> None:
@@ -213,6 +214,7 @@ async def test_requests_of_all_sizes_come_back(
                 assert answer == b"<" + body + b">"
 
 
+@pytest.mark.thorough
 async def test_files_are_sent_and_a_slow_reader_holds_up_nobody(
     network: Net, authority: Authority, broker: Leaf, tmp_path: Path
 ) -> None:
@@ -234,6 +236,7 @@ async def test_files_are_sent_and_a_slow_reader_holds_up_nobody(
             assert (await client.receive())[1] == b"head" + content[10:] + b"tail"
 
 
+@pytest.mark.thorough
 async def test_half_a_handshake_holds_up_nobody_and_is_ended(
     network: Net,
     authority: Authority,

@@ -44,6 +44,7 @@ def test_an_addresses_own_number_goes_before_that_of_all() -> None:
     limits.add("10.0.0.1")
 
 
+@pytest.mark.thorough
 async def test_acceptors_wait_for_the_creation_rate() -> None:
     async with serving(RealNetwork(), entry(echo), max_connection_creation_rate=20) as s:
         began = trio.current_time()

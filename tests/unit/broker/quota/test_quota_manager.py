@@ -35,6 +35,7 @@ ORDER = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @given(st.sets(st.sampled_from(range(len(ORDER)))))
 def test_the_most_specific_entity_decides(given_: set[int]) -> None:
     table = QuotaTable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_what_is_older_than_all_windows_is_forgotten() -> None:
     assert rate.idle(11_000)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 500)), min_size=1, max_size=60))
 def test_a_throttled_client_gets_no_more_than_its_quota(amounts: list[tuple[int, int]]) -> None:
     rate, now, bound, total = SampledRate(SAMPLES, WINDOW), 0, 100.0, 0

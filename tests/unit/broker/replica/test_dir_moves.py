@@ -123,6 +123,7 @@ async def test_the_moved_log_is_the_same(rig: Rig) -> None:
     assert partition.high_watermark == 65
 
 
+@pytest.mark.thorough
 async def test_what_is_appended_meanwhile_is_not_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def hw(i: int, high_watermark: int, size: int = 0) -> FetchedPartition:
     return FetchedPartition(TPS[i], 0, high_watermark, high_watermark, 0, b"x" * size, size)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(0, 2), min_size=1), max_size=8))
 def test_the_leader_always_reads_exactly_what_the_follower_wants(
     rounds: list[dict[int, int]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import pytest
 import trio
 import trio.testing
 from hypothesis import given
@@ -102,6 +103,7 @@ def test_an_exception_ends_it_and_is_handed_on() -> None:
     assert nothing_left(purgatories)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(
         st.tuples(st.lists(st.sampled_from("abcd"), unique=True), st.integers(1, 50)), max_size=12

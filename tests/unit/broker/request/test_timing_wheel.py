@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 10**7), steps)
 def test_each_ends_at_its_time_and_once(
     start: int, script: list[tuple[int, list[int], list[int]]]
@@ -121,6 +123,7 @@ def test_what_was_cancelled_is_not_worth_waking_up_for() -> None:
     assert calls == [15]
 
 
+@pytest.mark.thorough
 def test_cost_is_flat_from_a_thousand_to_a_hundred_thousand_pending() -> None:
     """Counted in buckets on the heap, not in seconds: the sleeper looks at those."""
     wheel = TimingWheel(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import (
     AT_ONCE,
@@ -275,6 +277,7 @@ def test_within_one_batch_new_and_delete_are_not_forgotten() -> None:
     assert stop.partitions[0].delete
 
 
+@pytest.mark.thorough
 def test_a_thousand_leaderships_move_with_few_requests() -> None:
     lab = lab_with_topic(*[(1, 2, 3)] * 1000)
     asked = len(lab.questions)

@@ -17,6 +17,7 @@ print(json.dumps(Highwater().command(Path("server.properties"), "test")))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [[], ["-O"]])
 def test_brokers_run_without_assertions_if_their_starter_does(options: list[str]) -> None:
     root = Path(__file__).parents[4]

@@ -51,10 +51,12 @@ def imported_by(modules: str) -> set[str]:
     return set(found)
 
 
+@pytest.mark.thorough
 def test_a_run_without_our_fixtures_pays_for_no_import() -> None:
     assert imported_by("highwater.pytest_plugin") == {"highwater", "highwater.pytest_plugin"}
 
 
+@pytest.mark.thorough
 def test_a_users_process_imports_pytest_and_the_standard_library_alone() -> None:
     found = imported_by("highwater.pytest_plugin.one_test, highwater.pytest_plugin.names")
     assert "http.client" in found
@@ -63,6 +65,7 @@ def test_a_users_process_imports_pytest_and_the_standard_library_alone() -> None
     assert rooms == {"highwater.agent", "highwater.cluster", "highwater.pytest_plugin"}
 
 
+@pytest.mark.thorough
 def test_public_types_are_where_they_are_said_to_be() -> None:
     program = (
         "import highwater.pytest_plugin as p; print([getattr(p, n).__name__ for n in p.__all__])"
@@ -77,6 +80,7 @@ def test_our_fixtures_request_no_name_that_users_define() -> None:
     assert requested == {"_highwater", "request", "tmp_path_factory"}
 
 
+@pytest.mark.thorough
 def test_a_conftests_own_fixtures_are_taken(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(OWN)
     pytester.makepyfile(
@@ -156,6 +160,7 @@ def test_leader_loss(
 """
 
 
+@pytest.mark.thorough
 def test_types_are_public(tmp_path: Path) -> None:
     """`mypy --strict` on a user's file; a copy with a mistake shows that it looks at our types."""
     (tmp_path / "test_users.py").write_text(USERS_TEST)

@@ -13,6 +13,8 @@ from highwater.verdict.application import as_processed, longest_wait, with_appli
 from highwater.verdict.history import encode_line, make_value
 from highwater.verdict.results import Finding
 
+pytestmark = pytest.mark.thorough
+
 Line = dict[str, Any]
 TOPIC = "orders"
 OURS = [make_value("h1", "producer-1-0", n, n) for n in range(4)]

@@ -27,6 +27,7 @@ def checked(folder: Path, shape: Shape) -> Results:
     return duck.run_checks(folder, 1000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("skew", [0.0, 0.9])
 def test_what_was_planted_is_found_and_nothing_else(tmp_path: Path, skew: float) -> None:
     shape = Shape(60_000, skew=skew, anomalies=1 if skew else 5)
@@ -43,6 +44,7 @@ def test_what_was_planted_is_found_and_nothing_else(tmp_path: Path, skew: float)
     assert examined >= {"C1", "C4", "C8", "C9", "C10", "C11", "C15", "T3", "T4"}
 
 
+@pytest.mark.thorough
 def test_a_history_without_anomalies_is_valid(tmp_path: Path) -> None:
     shape = Shape(5_000, partitions=4, anomalies=0)
     verdict = conclude(checked(tmp_path, shape), shape.info(), [], torn_read=False)

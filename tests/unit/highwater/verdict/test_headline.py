@@ -14,6 +14,8 @@ from tests.planted import stories
 from tests.planted.stories import PLANTS
 from tests.planted.story import Plant, Story, write
 
+pytestmark = pytest.mark.thorough
+
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
 

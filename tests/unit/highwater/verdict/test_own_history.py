@@ -62,6 +62,7 @@ def judge(folder: Path, story: Tell, engine: runner.Engine = "duckdb") -> Verdic
     return runner.run(folder, engine, lambda line: None, ingest=False)
 
 
+@pytest.mark.thorough
 def test_a_sound_one_is_valid_and_says_what_was_required(tmp_path: Path) -> None:
     verdict = judge(tmp_path, as_it_should_be)
     assert verdict.verdict == "valid", verdict.notes
@@ -77,6 +78,7 @@ def nothing(s: Story) -> None:
     pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("story", "reason"),
     [
@@ -93,6 +95,7 @@ def test_one_that_shows_nothing_is_void(tmp_path: Path, story: Tell, reason: str
     assert f"void: {reason}" in verdict.notes
 
 
+@pytest.mark.thorough
 def test_a_loss_makes_it_invalid(tmp_path: Path) -> None:
     verdict = judge(tmp_path, with_a_loss)
     assert verdict.verdict == "invalid"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from highwater.verdict import runner
 from highwater.verdict.plain_table import example_lines, lines, seen_lines
 from highwater.verdict.verdict import Verdict
@@ -23,6 +25,7 @@ def judged(tmp_path: Path, *names: str) -> Verdict:
     return runner.run(tmp_path, "duckdb", lambda line: None)
 
 
+@pytest.mark.thorough
 def test_it_fits_80_columns_and_one_line_names_the_idle_checks(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "lost-at-the-end")
     table = lines(verdict)
@@ -35,6 +38,7 @@ def test_it_fits_80_columns_and_one_line_names_the_idle_checks(tmp_path: Path) -
         )
 
 
+@pytest.mark.thorough
 def test_one_violation_is_singular_and_rules_come_in_the_order_of_their_numbers(
     tmp_path: Path,
 ) -> None:
@@ -48,5 +52,6 @@ def test_one_violation_is_singular_and_rules_come_in_the_order_of_their_numbers(
     assert example_lines(verdict)[0].startswith("C4: t00-lost-at-the-end-0 offset ")
 
 
+@pytest.mark.thorough
 def test_what_was_seen_is_told_in_words(tmp_path: Path) -> None:
     assert seen_lines(judged(tmp_path, "clean")) == ["seen      3 ISR shrinks"]

@@ -50,6 +50,7 @@ def found(planted: tuple[Path, dict[str, Plant]], result: Results) -> Found:
     return {plant.name: by_topic[topic] for topic, plant in topics.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_a_plant_is_found_by_its_checks_and_no_other(found: Found, plant: Plant) -> None:
     violations, apart = found[plant.name]
@@ -81,6 +82,7 @@ def test_every_check_of_the_history_has_a_plant_of_its_own() -> None:
             assert " ".join(sorted(wanted)) in alone, f"no plant for {check.id} alone"
 
 
+@pytest.mark.thorough
 def test_a_check_that_always_passes_is_noticed(
     planted: tuple[Path, dict[str, Plant]], tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_check_that_always_passes_is_noticed(
     assert "lost-at-the-end" in missed
 
 
+@pytest.mark.thorough
 def test_a_finding_can_be_read_without_the_history(
     planted: tuple[Path, dict[str, Plant]],
 ) -> None:
@@ -107,6 +110,7 @@ def test_a_finding_can_be_read_without_the_history(
     )
 
 
+@pytest.mark.thorough
 def test_examples_are_limited_and_numbers_are_not(planted: tuple[Path, dict[str, Plant]]) -> None:
     result = duck.run_checks(planted[0], 2)
     losses = result["checks"]["C4"]

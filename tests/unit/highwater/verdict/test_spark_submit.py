@@ -57,6 +57,7 @@ def test_java_home_without_java_is_named(no_tools: Path, monkeypatch: pytest.Mon
         spark_submit.find()
 
 
+@pytest.mark.thorough
 def test_without_java_auto_falls_back_and_spark_refuses(no_tools: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     write(tmp_path / "run", [p for p in PLANTS if p.name == "clean"])

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from highwater.verdict import runner
 from highwater.verdict.conclusion import compare
 from highwater.verdict.results import Found, Results
@@ -13,6 +15,8 @@ from highwater.verdict.verdict import Verdict
 from tests.planted import stories
 from tests.planted.stories import PLANTS
 from tests.planted.story import Plant, Story, v, write
+
+pytestmark = pytest.mark.thorough
 
 BY_NAME = {plant.name: plant for plant in PLANTS}
 

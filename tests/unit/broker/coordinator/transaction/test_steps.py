@@ -386,8 +386,10 @@ ALLOWED = {
     (State.PREPARE_ABORT, State.COMPLETE_ABORT),
 }
 
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+@pytest.mark.thorough
+class TestLife(Life.TestCase):  # type: ignore[misc, valid-type]  # Hypothesis makes the class
+    settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 def test_records_are_kafkas() -> None:

@@ -358,6 +358,7 @@ async def test_a_log_cut_meanwhile_is_not_touched(cleaned: Cleaned) -> None:
     assert not [name for name in cleaned.disk.list(cleaned.log.dir) if name.endswith(".cleaned")]
 
 
+@pytest.mark.thorough
 async def test_a_large_log_is_cleaned_by_another_process(cleaned: Cleaned) -> None:
     cleaned.log.config = replace(COMPACT, segment_bytes=100_000)
     for n in range(60):
@@ -369,6 +370,7 @@ async def test_a_large_log_is_cleaned_by_another_process(cleaned: Cleaned) -> No
     assert [offset for offset, _, _ in cleaned.records()] == sorted(last.values())
 
 
+@pytest.mark.thorough
 async def test_another_process_tells_of_a_damaged_batch(cleaned: Cleaned) -> None:
     cleaned.log.config = replace(COMPACT, segment_bytes=1_000_000)
     for _ in range(30):
@@ -385,6 +387,7 @@ def at_work() -> list[psutil.Process]:
     return [c for c in psutil.Process().children() if "world.real.apart" in " ".join(c.cmdline())]
 
 
+@pytest.mark.thorough
 async def test_a_process_that_is_killed_is_no_fault_of_the_log(cleaned: Cleaned) -> None:
     cleaned.log.config = replace(COMPACT, segment_bytes=1_000_000)
     for _ in range(60):
@@ -431,6 +434,7 @@ ITEMS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(
     rounds=st.lists(st.lists(ITEMS, min_size=1, max_size=12), min_size=1, max_size=3),
     codec=st.sampled_from([Compression.NONE, Compression.ZSTD]),

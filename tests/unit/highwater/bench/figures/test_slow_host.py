@@ -108,6 +108,7 @@ def test_without_a_watch_every_long_step_is_the_brokers_own(tmp_path: Path) -> N
     assert steps["handler Fetch"] == Step(40, 1)
 
 
+@pytest.mark.thorough
 def test_the_probes_run_or_it_is_said_that_they_do_not(tmp_path: Path) -> None:
     said: list[str] = []
     with watching(tmp_path, said.append) as watch:

@@ -210,6 +210,7 @@ async def test_a_held_zookeeper_write_lets_pings_pass_and_keeps_the_order_of_the
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.thorough
 async def test_latency_delays_requests_in_flight_together_each_way() -> None:
     links = Links()
     slow = Slowness(latency_s=0.3)
@@ -260,6 +261,7 @@ async def test_what_was_held_up_goes_on_when_the_links_are_healed(how: dict[str,
             await read_frame(stream)
 
 
+@pytest.mark.thorough
 async def test_bandwidth_spreads_the_bytes() -> None:
     links = Links()
     async with proxied(links) as port:

@@ -56,6 +56,7 @@ def partition(max_in_flight: int = 5, identity: Identity = NOBODY) -> PartitionB
     return found
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0, 0.5), st.floats(0, 0.3))
 def test_every_record_once_and_in_order_whatever_is_lost(

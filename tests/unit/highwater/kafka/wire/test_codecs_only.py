@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 from highwater.kafka.wire.codecs_only import load_codecs_only
@@ -25,6 +27,7 @@ print("ok")
 """
 
 
+@pytest.mark.thorough
 def test_a_broker_runs_on_the_codecs_alone() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout == "ok\n", done.stderr

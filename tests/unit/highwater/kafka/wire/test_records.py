@@ -48,6 +48,7 @@ def _produce(view: bytes | bytearray, limit: int = 1 << 20) -> ErrorCode:
     return ErrorCode.NONE
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(_records, st.sampled_from(list(Compression)), st.integers(0, 2**40))
 def test_what_was_built_is_read_again(
@@ -60,6 +61,7 @@ def test_what_was_built_is_read_again(
 
 
 # kafka-python decompresses snappy only with a package of its own
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(_records, st.sampled_from([c for c in Compression if c is not Compression.SNAPPY]))
 def test_kafka_python_reads_the_same(items: list[Record], codec: Compression) -> None:
@@ -70,6 +72,7 @@ def test_kafka_python_reads_the_same(items: list[Record], codec: Compression) ->
     ]
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.data())
 def test_any_flipped_bit_after_the_crc_is_found(data: st.DataObject) -> None:

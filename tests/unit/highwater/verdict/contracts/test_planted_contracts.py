@@ -36,6 +36,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return check(tmp_path_factory.mktemp("planted"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_a_plant_is_found_where_it_stands(plant: Plant, results: Results) -> None:
     assert plant.found <= findings(results)
@@ -54,6 +55,7 @@ def test_every_rule_has_a_plant() -> None:
     assert planted == {"K1"}.union(*map(set, tables.ASKS.values()))
 
 
+@pytest.mark.thorough
 def test_a_rule_that_always_holds_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def test_kept(tmp_path: Path) -> None:
     assert (verdict["verdict"], verdict["records"]) == ("valid", {"t": 3})
 
 
+@pytest.mark.thorough
 def test_broken_names_the_first_ten(tmp_path: Path) -> None:
     done = run(tmp_path, *range(0, 60, 2), 58)
     assert done.exit_code == 1, done.output
@@ -43,6 +44,7 @@ def test_broken_names_the_first_ten(tmp_path: Path) -> None:
     assert verdict["checks"]["K2"]["violations"] == 29
 
 
+@pytest.mark.thorough
 def test_no_record_and_a_path_that_no_record_has_are_void(tmp_path: Path) -> None:
     done = run(tmp_path / "a", 1, topics={"t": NUMBERED, "u": {"must": "monotonic time"}})
     assert done.exit_code == 2, done.output
@@ -76,6 +78,7 @@ def test_what_cannot_be_done_is_said(arguments: list[str], told: str) -> None:
     assert told in done.output
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.verdict.contracts.reader.ANSWER_S", 1.0)
     file = tmp_path / "c.json"

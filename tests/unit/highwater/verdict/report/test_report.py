@@ -62,6 +62,7 @@ def run(judged: Path, tmp_path: Path) -> Path:
     return shutil.copytree(judged, tmp_path / "run")
 
 
+@pytest.mark.thorough
 def test_the_page_needs_nothing_else(run: Path) -> None:
     page = report.write(run).read_text()
     assert not re.search(r"(?:src|href)\s*=|@import|url\(|<script", page)
@@ -101,6 +102,7 @@ def test_states_last_until_the_next_line_of_the_witness(run: Path) -> None:
     assert [s.state for s in data.registrations["broker-2"]] == [True]
 
 
+@pytest.mark.thorough
 def test_a_lane_is_red_for_as_long_as_the_process_was_down(run: Path) -> None:
     """The registration, which outlives it, stands beside it under a name of its own."""
     data = gather(run)
@@ -116,6 +118,7 @@ def test_a_lane_is_red_for_as_long_as_the_process_was_down(run: Path) -> None:
     assert lanes == ["zookeeper process", *broker]
 
 
+@pytest.mark.thorough
 def test_one_sentence_stands_on_top(run: Path) -> None:
     page = report.write(run).read_text()
     (sentence,) = re.findall(r'<p class="headline">(.*?)</p>', page)
@@ -146,6 +149,7 @@ def test_a_run_without_a_verdict_is_refused_with_the_remedy(run: Path) -> None:
         report.write(run)
 
 
+@pytest.mark.thorough
 def test_the_commands_print_and_exit_by_the_verdict(run: Path) -> None:
     cli = CliRunner()
     done = cli.invoke(

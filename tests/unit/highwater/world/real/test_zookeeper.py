@@ -48,6 +48,7 @@ def uncaught(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("lost", "delay_s", "connects"),
     [(0, 0, 1), (1, 0, 2), (0, 1.5, 2)],
@@ -77,6 +78,7 @@ def _politely(server: SilentServer) -> Any:
     return serve
 
 
+@pytest.mark.thorough
 def test_closing_ends_what_still_waits_for_an_answer(uncaught: list[str]) -> None:
     ended: list[str] = []
 
