@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chaos": ("highwater.cli.chaos:chaos", "Run a workload, inject faults, give a verdict."),
     "verify": ("highwater.cli.verify:verify", "Check a run's folder again."),
     "report": ("highwater.cli.report:report", "Write the HTML report of a run's folder."),
+    "doctor": ("highwater.cli.doctor:doctor", "What a client's settings do to its records."),
     "sim": ("highwater.cli.sim:sim", "The whole cluster in one process, under virtual time."),
     "trace": ("highwater.cli.trace:trace", "Follow one request through the brokers, live."),
     "bench": ("highwater.cli.bench:bench", "Measure, against Apache Kafka too."),

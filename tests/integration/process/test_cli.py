@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
 HELPFUL = (
     "up", "down", "status", "fault", "demo", "chaos", "verify", "report", "sim", "bench",
+    "doctor",
 )  # fmt: skip
 Up = tuple[Path, list[str]]
 
@@ -239,7 +240,8 @@ def test_a_run_that_is_cut_short_leaves_nothing_behind(
 
 def test_broker_properties_on_the_command_line(up: Up) -> None:
     folder, options = up
-    assert run("up", "--detach", *options, "--set", "num.partitions=7").returncode == 0
+    sets = ("--set", "num.partitions=7", "--set", "min.insync.replicas=1")
+    assert run("up", "--detach", *options, *sets).returncode == 0
     port = next(word for word in options if word.startswith("--port=")).removeprefix("--port=")
     admin = AdminClient(
         {"bootstrap.servers": f"127.0.0.1:{port}", "allow.auto.create.topics": True}
@@ -250,6 +252,12 @@ def test_broker_properties_on_the_command_line(up: Up) -> None:
         != 7
     ):
         assert time.monotonic() < deadline, (folder / "broker-1" / "output.log").read_text()
+    reached = run("doctor", f"--bootstrap=127.0.0.1:{port}", "--topic=made-by-asking")
+    assert reached.returncode == 1, reached.stderr
+    assert "broker 2 answers at its advertised address 127.0.0.1:" in reached.stderr
+    assert "LOSES           topic made-by-asking: min.insync.replicas=1" in reached.stdout
+    by_tls = run("doctor", f"--bootstrap=127.0.0.1:{port}", "--set=security.protocol=SSL")
+    assert "The listener does not speak TLS." in by_tls.stdout
     wrong = run("up", *options, "--set", "num.partitions")
     assert wrong.returncode == 2
     assert "'num.partitions' is not NAME=VALUE" in wrong.stderr
@@ -285,6 +293,14 @@ def test_a_secured_cluster_with_the_files_of_its_clients(up: Up) -> None:
     assert producer.send("letters", b"a").get(30).offset == 0
     producer.close()
     assert (folder / "secure").stat().st_mode & 0o077 == 0
+    for file in ("alice.properties", "alice.conf"):
+        examined = run("doctor", str(folder / "secure" / file), "--connect", "--topic=letters")
+        assert "answers at its advertised address" in examined.stderr, examined.stdout
+        assert "CANNOT CONNECT" not in examined.stdout
+    refused = run(
+        "doctor", str(folder / "secure" / "alice.conf"), "--connect", "--set=sasl.password=wrong"
+    )
+    assert "The broker refuses user alice" in refused.stdout
     password = json.loads((folder / "secure" / "users.json").read_text())["alice"]
     written = [p for p in folder.rglob("*.log") if password in p.read_text(errors="replace")]
     assert written == []

@@ -1,0 +1,134 @@
+"""`highwater doctor`: what a client's settings would do to its data, and why it cannot connect."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from highwater.doctor.dialects import Dialect
+    from highwater.doctor.examination import Examination
+
+WIDTH = 96
+
+
+@click.command()
+@click.argument(
+    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option("--set", "extra", multiple=True, metavar="NAME=VALUE", help="One more setting.")
+@click.option(
+    "--client",
+    type=click.Choice(["java", "librdkafka", "kafka-python", "aiokafka"]),
+    help="Whose names and defaults hold.  [default: as the names tell]",
+)
+@click.option("--role", type=click.Choice(["producer", "consumer"]), help="Look at this one only.")
+@click.option(
+    "--bootstrap", metavar="HOST:PORT,…", help="Connect there, with the settings' security."
+)
+@click.option(
+    "--connect", is_flag=True, help="Connect to the bootstrap.servers that the settings name."
+)
+@click.option("--topic", "topics", multiple=True, help="Look at this topic; needs a connection.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(
+    file: Path | None,
+    extra: tuple[str, ...],
+    client: str | None,
+    role: str | None,
+    bootstrap: str | None,
+    connect: bool,
+    topics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Tell which of a client's settings lose, repeat or reorder records, and why it cannot connect.
+
+    FILE holds the client's settings: .properties (Spring Boot's, too), .yaml, .json or .toml.
+
+    Exit code: 0 nothing was found, 1 something was, 3 where the settings cannot be read.
+
+    \b
+    Examples:
+      highwater doctor producer.properties
+      highwater doctor --set acks=1 --role producer --client librdkafka
+      highwater doctor client.properties --bootstrap 127.0.0.1:9092 --topic orders
+    """
+    from highwater.doctor.examination import examine_connection, examine_settings
+    from highwater.doctor.settings_file import UnreadableSettings, read_settings
+
+    if topics and not (bootstrap or connect):
+        raise click.UsageError("--topic needs --bootstrap HOST:PORT, or --connect")
+    given = _given(extra)
+    try:
+        read = read_settings(file) if file is not None else {"": {}}
+    except UnreadableSettings as error:
+        click.echo(f"highwater: {error}", err=True)
+        raise SystemExit(3) from None
+    by_role = {of: {**settings, **given} for of, settings in read.items()}
+    every = {name: value for settings in by_role.values() for name, value in settings.items()}
+    if not every and bootstrap is None:
+        raise click.UsageError("name a file with the client's settings, or --set, or --bootstrap")
+    dialect = _dialect(every, client)
+    examined = examine_settings(by_role, dialect, role)
+    where = bootstrap or (_bootstrap_of(every, dialect) if connect else None)
+    if where is not None:
+        try:
+            examine_connection(examined, where, topics, lambda line: click.echo(line, err=True))
+        except ValueError as error:
+            raise click.UsageError(f"--bootstrap: {error}") from None
+    if as_json:
+        click.echo(json.dumps(examined.as_json(), indent=1))
+    else:
+        _show(examined)
+    raise SystemExit(examined.exit_code)
+
+
+def _given(extra: tuple[str, ...]) -> dict[str, str]:
+    for setting in extra:
+        if "=" not in setting:
+            raise click.UsageError(f"--set {setting!r}: write NAME=VALUE")
+    return {name.strip(): value for name, _, value in (setting.partition("=") for setting in extra)}
+
+
+def _dialect(settings: Mapping[str, str], client: str | None) -> Dialect:
+    from highwater.doctor.dialects import DIALECTS, guess
+
+    if client is not None:
+        return DIALECTS[client]
+    dialect, sure = guess(settings)
+    if settings and not sure:
+        click.echo(f"taken for the settings of {dialect.name} (--client says otherwise)", err=True)
+    return dialect
+
+
+def _bootstrap_of(settings: Mapping[str, str], dialect: Dialect) -> str:
+    named = {dialect.java_name(name): value for name, value in settings.items()}
+    if not (found := named.get("bootstrap.servers")):
+        raise click.UsageError("the settings name no bootstrap.servers: --bootstrap HOST:PORT")
+    return found
+
+
+def _show(examined: Examination) -> None:
+    """The headline, then each finding: what, why, and the remedy."""
+    from highwater.doctor.findings import in_order
+
+    click.echo(examined.headline)
+    for where, some in examined.found.items():
+        if not some:
+            continue
+        click.echo(f"\n{where}" + (f" ({examined.dialect.versions})" if where in ROLES else ""))
+        for finding in in_order(some):
+            click.echo(f"  {finding.effect.upper():<14}  {finding.what}")
+            for line in textwrap.wrap(finding.why, WIDTH - 18):
+                click.echo(f"{'':18}{line}")
+            if finding.remedy:
+                for line in textwrap.wrap(f"-> {finding.remedy}", WIDTH - 18):
+                    click.echo(f"{'':18}{line}")
+
+
+ROLES = ("producer", "consumer")

@@ -1,0 +1,70 @@
+"""A finding of the doctor: what would happen, by which setting, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Effect(StrEnum):
+    """From the worst to a mere remark."""
+
+    LOSES = "loses"
+    REPEATS = "repeats"
+    REORDERS = "reorders"
+    UNCOMMITTED = "reads aborted"
+    REFUSED = "does not start"
+    UNREACHABLE = "cannot connect"
+    REMARK = "remark"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    effect: Effect
+    what: str
+    """The setting with its value, or the address."""
+    why: str
+    remedy: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """The worst first; otherwise as they were found."""
+    return sorted(findings, key=lambda finding: list(Effect).index(finding.effect))
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """One sentence: "this client can lose and reorder records"."""
+    effects = {finding.effect for finding in findings}
+    verbs = {
+        Effect.LOSES: "lose",
+        Effect.REPEATS: "repeat",
+        Effect.REORDERS: "reorder",
+    }
+    can = [verb for effect, verb in verbs.items() if effect in effects]
+    parts = []
+    if can:
+        parts.append(
+            f"can {' and '.join([', '.join(can[:-1]), can[-1]] if can[1:] else can)} records"
+        )
+    if Effect.UNCOMMITTED in effects:
+        parts.append("reads records of aborted transactions")
+    if Effect.REFUSED in effects:
+        parts.append("does not start with these settings")
+    if Effect.UNREACHABLE in effects:
+        parts.append("cannot reach the cluster")
+    if not parts:
+        return "nothing was found that loses, repeats or reorders records"
+    return f"this client {_and(parts)}"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+
+
+def serious(findings: Sequence[Finding]) -> bool:
+    return any(finding.effect is not Effect.REMARK for finding in findings)
