@@ -233,6 +233,7 @@ def _wrap(sock: socket.socket, host: str, login: Login) -> socket.socket:
             raise Unreachable(
                 f"{certificate}: {error}", "the client's certificate and key"
             ) from None
+    place = sock.getpeername()[:2]
     try:
         return context.wrap_socket(sock, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
@@ -242,7 +243,7 @@ def _wrap(sock: socket.socket, host: str, login: Login) -> socket.socket:
             raise _no_tls(login) from None
         raise Unreachable(f"the TLS handshake fails: {error.reason or error}") from None
     except OSError:
-        if _speaks_plainly(*sock.getpeername()[:2]):
+        if _speaks_plainly(*place):
             raise _no_tls(login) from None
         raise Unreachable(
             "the broker does not finish the TLS handshake",
