@@ -77,6 +77,19 @@ def _page(runtime: str) -> Steps:
     return _module("pytest", words, words)
 
 
+def spark_scale(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """One step a size, and the page at the end; of a slice the smallest, and no page."""
+    module = (sys.executable, "-m", "tests.long.spark_scale")
+    file = str(folder / "measured.jsonl")
+    sizes = [("100000", "0")]
+    if not a_slice:
+        sizes += [("1000000", "0"), ("1000000", "0.9"), ("10000000", "0"), ("10000000", "0.9")]
+    for operations, skew in sizes:
+        name = f"{operations}-{skew}"
+        yield Step(name, (*module, "measure", file, operations, skew))
+    yield Step("page", (*module, "show" if a_slice else "page", file))
+
+
 JOBS: Mapping[str, Job] = {
     "pairs": Job("50 seeds of each pair of the simulation's flags", pairs),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
@@ -117,6 +130,9 @@ JOBS: Mapping[str, Job] = {
     "recorders": Job(
         "the recorders of Java, Go and JavaScript, each with a sound history and a planted loss",
         _module("tests.long.recorders", (), ("javascript",)),
+    ),
+    "spark-scale": Job(
+        "generated histories of up to 10,000,000 operations, verified by Spark", spark_scale
     ),
     "mutants": Job(
         "each broken broker of the harness, five runs",
