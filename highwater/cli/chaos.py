@@ -7,12 +7,15 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
+
+if TYPE_CHECKING:
+    from highwater.cluster.programs import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +68,11 @@ _OPTIONS = [
         "--apache",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         help="Break Apache Kafka from this folder instead (the oracle).",
+    ),
+    click.option(
+        "--target",
+        metavar="TARGET",
+        help="Break this instead of our own brokers: apache:VERSION (docs/targets.md).",
     ),
     click.option(
         "--broker-source",
@@ -195,6 +203,7 @@ def _run(
     workloads: tuple[str, ...],
     overrides: dict[str, str],
     apache: Path | None,
+    target: str | None,
     broker_source: Path | None,
     json_file: Path | None,
 ) -> None:
@@ -202,12 +211,11 @@ def _run(
     from highwater.chaos.faults.workload_verbs import FORMS
     from highwater.chaos.progress import Progress
     from highwater.cluster.faults.model import load
-    from highwater.cluster.programs import ApacheKafka, Highwater, Program
 
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        program: Program = ApacheKafka(apache) if apache is not None else Highwater(broker_source)
+        program = _program(apache, target, broker_source)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -228,6 +236,17 @@ def _run(
         if json_file is not None:
             json_file.write_text((options.out / "verdict.json").read_text())
         raise SystemExit(verdict.exit_code)
+
+
+def _program(apache: Path | None, target: str | None, source: Path | None) -> Program:
+    from highwater.cluster.programs import ApacheKafka, Highwater
+    from highwater.cluster.target import parse
+
+    if (apache is not None) + (target is not None) + (source is not None) > 1:
+        raise click.UsageError("--target names what is broken: leave out --apache")
+    if target is not None:
+        return parse(target).program()
+    return ApacheKafka(apache) if apache is not None else Highwater(source)
 
 
 def _show(verdict: Any, out: Path) -> None:
@@ -255,7 +274,6 @@ def _run_app(**given: Any) -> None:
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
     from highwater.cluster.faults.model import load
-    from highwater.cluster.programs import ApacheKafka, Highwater
     from highwater.verdict.contracts.model import ContractError
 
     if not given["input"] or not given["output"] or given["input"] == given["output"]:
@@ -267,7 +285,7 @@ def _run_app(**given: Any) -> None:
             "--app is judged by DuckDB; by Spark: spark-submit spark/contract.py"
         )
     seed = random.SystemRandom().randrange(1_000_000) if given["seed"] is None else given["seed"]
-    apache, faults = given["apache"], given["faults"]
+    faults = given["faults"]
     with clear_errors(exit_code=3):
         try:
             options = AppOptions(
@@ -279,7 +297,7 @@ def _run_app(**given: Any) -> None:
                 ordered=not given["any_order"],
                 within_s=given["within"],
                 values=_values(given["values"]),
-                program=ApacheKafka(apache) if apache else Highwater(given["broker_source"]),
+                program=_program(given["apache"], given["target"], given["broker_source"]),
                 properties=given["overrides"],
                 **{n: given[n] for n in ("app", "copies", "input", "output", "match", "group")},
                 **{n: given[n] for n in ("rate",)},

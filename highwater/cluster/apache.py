@@ -1,9 +1,9 @@
-"""Apache Kafka in ZooKeeper mode: the benchmark's yardstick, and an oracle for tests.
+"""Apache Kafka: the benchmark's yardstick, an oracle for tests, and a target of chaos runs.
 
-3.9 is the last line that runs with ZooKeeper.  Its jars come from Maven into the project's cache,
-once.  The process runtime starts it as it starts Highwater, from the same properties.  This module
-has Apache's own parts: the place of the jars, the flags of its JVM, and the call of its
-command-line classes.
+3.9 is the last line that runs with ZooKeeper, and the default here.  A release's jars come from
+Maven into the project's cache, once.  The process runtime starts it as it starts Highwater, from
+the same properties.  This module has Apache's own parts: the place of the jars, the flags of its
+JVM, and the call of its command-line classes.
 
 `python -m highwater.cluster.apache` fetches the jars and prints their place.
 """
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from highwater.child_processes import StartError
-from highwater.cluster.programs import ApacheKafka
+from highwater.cluster.programs import ApacheKafka, numbers
 from highwater.cluster.zookeeper_process import find_java
 from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars
 
@@ -33,11 +33,10 @@ SERVER_JVM = (
     "-Djava.awt.headless=true",
 )
 """The flags of Kafka's own start script; the garbage collector decides a broker's speed."""
-_ARTIFACTS = (
-    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
-    Artifact("org.apache.kafka", "kafka-tools", VERSION),
-    Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
-)
+_LOGGING = Artifact("org.slf4j", "slf4j-reload4j", "1.7.36")
+_LATER_ZOOKEEPER = Artifact("org.apache.zookeeper", "zookeeper", "3.5.9")
+"""The client of the releases before 2.6 reads a host name's `<unresolved>` of Java 14 and later as
+part of the name (ZOOKEEPER-3779); this one, of the same line, does not."""
 _QUIET_LOG4J = """\
 log4j.rootLogger=WARN, E
 log4j.appender.E=org.apache.log4j.ConsoleAppender
@@ -46,17 +45,28 @@ log4j.appender.E.layout=org.apache.log4j.SimpleLayout
 """
 
 
-def home() -> Path:
-    """The folder of Apache Kafka's `libs`; fetches missing ones."""
-    if chosen := os.environ.get("HIGHWATER_APACHE_KAFKA_HOME"):
+def artifacts(version: str) -> tuple[Artifact, ...]:
+    """What runs a broker of this release; of the default one its tools, too."""
+    broker = Artifact("org.apache.kafka", "kafka_2.13", version)
+    if version == VERSION:
+        return (broker, Artifact("org.apache.kafka", "kafka-tools", version), _LOGGING)
+    if numbers(version) < (2, 6):
+        return (broker, _LATER_ZOOKEEPER, _LOGGING)
+    return (broker, _LOGGING)
+
+
+def home(version: str = VERSION) -> Path:
+    """The folder of a release's `libs`; fetches missing ones."""
+    chosen = os.environ.get("HIGHWATER_APACHE_KAFKA_HOME")
+    if chosen and version == VERSION:
         if not any(Path(chosen).glob("libs/kafka_2.1*.jar")):
             raise StartError(
                 f"HIGHWATER_APACHE_KAFKA_HOME is {chosen}, but {chosen}/libs holds no Kafka jars"
             )
         return Path(chosen)
-    folder = cache_dir() / f"apache-kafka-{VERSION}"
+    folder = cache_dir() / f"apache-kafka-{version}"
     try:
-        fetch_jars(f"Apache Kafka {VERSION}", _ARTIFACTS, folder / "libs")
+        fetch_jars(f"Apache Kafka {version}", artifacts(version), folder / "libs")
     except FetchError as error:
         raise StartError(str(error)) from error
     return folder

@@ -74,6 +74,8 @@ class ApacheKafka:
     jvm: tuple[str, ...] = ("-Xmx400m", "-XX:+UseSerialGC")
     """Small and quick to start; `apache.SERVER_JVM` has the flags of Kafka's own start script."""
     registration_refused: str = "NodeExistsException"
+    version: str = ""
+    """Empty: unknown, of a folder."""
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
         if not (self.home / "libs").is_dir():
@@ -83,7 +85,10 @@ class ApacheKafka:
             "log4j.appender.C.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.C.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
         )
-        return profile_properties(profile, brokers)
+        further = profile_properties(profile, brokers)
+        if self.version and (own := numbers(self.version)) < (2, 6):
+            further["inter.broker.protocol.version"] = ".".join(map(str, own[:2]))
+        return further
 
     def command(self, properties: Path, profile: str) -> list[str]:
         return [
@@ -98,6 +103,14 @@ class ApacheKafka:
 
     def environment(self) -> dict[str, str]:
         return _without_kafka_variables()
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """
+    >>> numbers("3.9.2")
+    (3, 9, 2)
+    """
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _without_kafka_variables() -> dict[str, str]:
