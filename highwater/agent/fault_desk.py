@@ -127,9 +127,11 @@ class FaultDesk:
         topics: dict[str, int] = {}
         for tp in self.stage.zookeeper.replicas:
             topics[tp.topic] = topics.get(tp.topic, 0) + 1
+        stage = self.stage
         scene = forms.Scene(
-            self.stage.cluster.brokers, topics, list(self.stage.names), list(self.stage.rules)
-        )
+            stage.cluster.brokers, topics, list(stage.names), list(stage.rules),
+            lacks=stage.cluster.lacks,
+        )  # fmt: skip
         try:
             forms.check_one(fault, scene)
         except ScheduleError as error:

@@ -19,7 +19,8 @@ from highwater.agent.fault_desk import FaultDesk
 from highwater.agent.http_server import Call, HttpServer
 from highwater.agent.settings import AgentSettings
 from highwater.cluster.faults.stage import Stage
-from highwater.cluster.faults.znode_watch import ZooKeeperWitness
+from highwater.cluster.faults.witness import Witness
+from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import ZOOKEEPER, Cluster, broker_number
 from highwater.cluster.lives import DOWN
 
@@ -191,8 +192,8 @@ async def cluster_behind(
 
 
 @asynccontextmanager
-async def _witness(cluster: Cluster) -> AsyncIterator[ZooKeeperWitness]:
-    witness = ZooKeeperWitness(cluster.zookeeper_connect)
+async def _witness(cluster: Cluster) -> AsyncIterator[Witness]:
+    witness = witness_of(cluster)
     try:
         await trio.to_thread.run_sync(witness.start)
         await trio.to_thread.run_sync(witness.watch_all_topics)

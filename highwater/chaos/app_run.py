@@ -34,8 +34,9 @@ from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster.faults import forms
 from highwater.cluster.faults.model import Fault
-from highwater.cluster.faults.znode_watch import ZooKeeperWitness
-from highwater.cluster.interface import Cluster
+from highwater.cluster.faults.witness import Witness
+from highwater.cluster.faults.witnesses import witness_of
+from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, TopicInfo
@@ -123,14 +124,19 @@ class AppRun:
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
         self.schedule = generate(options) if options.schedule is None else options.schedule
         apps = [name_of(n) for n in range(1, options.copies + 1)]
-        scene = forms.Scene(BROKERS, {t.name: t.partitions for t in self.topics}, apps=apps)
+        scene = forms.Scene(
+            BROKERS,
+            {t.name: t.partitions for t in self.topics},
+            apps=apps,
+            lacks=WITHOUT_ZOOKEEPER if options.program.kraft else {},
+        )
         forms.check(self.schedule, scene)
 
     async def execute(self) -> Judgement:
         options = self.options
         self.folder.create()
         self.path.write_text(self._text)
-        self.progress.phase("starting ZooKeeper and three brokers")
+        self.progress.phase(f"starting three brokers ({options.program.name})")
         settings = Settings(
             self.folder.cluster,
             proxies=True,
@@ -142,7 +148,7 @@ class AppRun:
         async with process_cluster(settings) as cluster:
             await create_topics(cluster, self.topics)
             cluster_log = LineLog(self.folder.witness)
-            witness = ZooKeeperWitness(cluster.zookeeper_connect, cluster_log)
+            witness = witness_of(cluster, cluster_log)
             await trio.to_thread.run_sync(witness.start)
             try:
                 for topic in (options.input, options.output, OFFSETS):
@@ -155,7 +161,7 @@ class AppRun:
             self.progress.phase("stopping the cluster")
         return judgement
 
-    async def _break(self, plain: Cluster, witness: ZooKeeperWitness) -> Judgement:
+    async def _break(self, plain: Cluster, witness: Witness) -> Judgement:
         options = self.options
         apps = AppCluster(plain, self._copies(plain), self.progress.say)
         cluster = cast(Cluster, apps)

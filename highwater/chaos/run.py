@@ -38,13 +38,15 @@ from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
 from highwater.cluster.faults import forms
-from highwater.cluster.faults.model import Fault
-from highwater.cluster.faults.znode_watch import ZooKeeperWitness
+from highwater.cluster.faults.model import Fault, ScheduleError
+from highwater.cluster.faults.witness import Witness
+from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import PATIENCE_S, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics
+from highwater.cluster.target import Target
 from highwater.kafka.errors import ErrorCode
 from highwater.verdict.history import LineLog, encode_line
 
@@ -66,6 +68,8 @@ class Options:
     """Keep the brokers' data even where the verdict is valid."""
     rate: float = 100.0
     program: Program = field(default_factory=Highwater)
+    target: Target | None = None
+    """What is broken instead of `program`."""
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
@@ -81,6 +85,8 @@ def choose_runtime(wish: str) -> str:
 
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
     properties = {"log.segment.bytes": "1048576", **options.properties}
+    if options.target is not None:
+        return options.target.open(folder.cluster, properties)
     if options.runtime == "compose":
         from highwater.cluster.compose_cluster import compose_cluster
 
@@ -112,13 +118,19 @@ class Run:
         ]
         if TRANSACTIONS in options.workloads:
             self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
+        target = options.target
+        brokers = BROKERS if target is None else target.brokers
+        lacks = {} if target is None else dict(target.lacks)
+        topics = {topic.name: topic.partitions for topic in self.topics}
+        self.scene = forms.Scene(brokers, topics, lacks=lacks)
         if options.schedule is not None:
-            topics = {topic.name: topic.partitions for topic in self.topics}
-            forms.check(options.schedule, forms.Scene(BROKERS, topics), FORMS)
+            forms.check(options.schedule, self.scene, FORMS)
         self.info = RunInfo(
             run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
             seed=options.seed,
             runtime=options.runtime,
+            target="" if target is None else str(target),
+            lacks=lacks,
             duration_s=options.duration_s,
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             topics=self.topics,
@@ -129,7 +141,11 @@ class Run:
         """Runs it all; gives the verdict (`highwater.verdict.verdict.Verdict`)."""
         self.folder.create()
         self.folder.write_info(self.info)
-        self.progress.phase(f"starting ZooKeeper and three brokers ({self.options.runtime})")
+        if self.info.lacks:
+            told = "; ".join(f"{what} ({why})" for what, why in self.info.lacks.items())
+            self.progress.say(f"{self.info.target} lacks {told}")
+        whom = self.info.target or f"ZooKeeper and three brokers ({self.options.runtime})"
+        self.progress.phase(f"starting {whom}")
         began = time.monotonic()
         async with open_cluster(self.options, self.folder) as cluster:
             self.progress.say(
@@ -153,7 +169,7 @@ class Run:
         )
         lives_log = LineLog(self.folder.cluster / "processes.jsonl")
         cluster.lives.write_to(lives_log)
-        witness = ZooKeeperWitness(cluster.zookeeper_connect, witness_log)
+        witness = witness_of(cluster, witness_log)
         sizes = disk.SizeWitness({n: cluster.data_dirs(n) for n in cluster.brokers}, sizes_log)
         deaths = DeathWitness(cluster.data_dirs)
         await trio.to_thread.run_sync(witness.start)
@@ -177,7 +193,7 @@ class Run:
                 log.close()
 
     async def _workload_and_faults(
-        self, cluster: Cluster, witness: ZooKeeperWitness, deaths: DeathWitness
+        self, cluster: Cluster, witness: Witness, deaths: DeathWitness
     ) -> None:
         spec = self._spec(cluster)
         workload = Workload(spec, self.folder.path, self.progress.stats)
@@ -237,7 +253,15 @@ class Run:
         if self.options.schedule is not None:
             return self.options.schedule
         partitions = [f"safe-{p}" for p in range(self.topics[0].partitions)]
-        return generate(self.options.seed, self.options.duration_s, partitions)
+        options = self.options
+        return generate(options.seed, options.duration_s, partitions, self._possible)
+
+    def _possible(self, fault: Fault) -> bool:
+        try:
+            forms.check_one(fault, self.scene, FORMS)
+        except ScheduleError:
+            return False
+        return True
 
     def _spec(self, cluster: Cluster) -> Spec:
         safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics[:2])
@@ -257,7 +281,7 @@ class Run:
     def _count(
         self,
         cluster: Cluster,
-        witness: ZooKeeperWitness,
+        witness: Witness,
         sizes: disk.SizeWitness,
         deaths: DeathWitness,
     ) -> None:

@@ -15,7 +15,7 @@ from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
 
 if TYPE_CHECKING:
-    from highwater.cluster.programs import Program
+    from highwater.cluster.target import ApacheRelease
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,7 +72,8 @@ _OPTIONS = [
     click.option(
         "--target",
         metavar="TARGET",
-        help="Break this instead of our own brokers: apache:VERSION (docs/targets.md).",
+        help="Break this instead of our own brokers: apache:VERSION, or apache:VERSION-kraft"
+        " (docs/targets.md).",
     ),
     click.option(
         "--broker-source",
@@ -211,22 +212,24 @@ def _run(
     from highwater.chaos.faults.workload_verbs import FORMS
     from highwater.chaos.progress import Progress
     from highwater.cluster.faults.model import load
+    from highwater.cluster.programs import ApacheKafka, Highwater
 
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        program = _program(apache, target, broker_source)
+        aimed = _target(apache, target, broker_source)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
             duration_s=duration,
-            runtime=chaos_run.choose_runtime(runtime),
+            runtime="process" if aimed else chaos_run.choose_runtime(runtime),
             schedule=load(faults, FORMS) if faults is not None else None,
             keep=keep,
             rate=rate,
             workloads=workloads,
             engine=engine,
-            program=program,
+            program=ApacheKafka(apache) if apache is not None else Highwater(broker_source),
+            target=aimed,
             properties=overrides,
         )
         with Progress() as progress:
@@ -238,15 +241,12 @@ def _run(
         raise SystemExit(verdict.exit_code)
 
 
-def _program(apache: Path | None, target: str | None, source: Path | None) -> Program:
-    from highwater.cluster.programs import ApacheKafka, Highwater
+def _target(apache: Path | None, target: str | None, source: Path | None) -> ApacheRelease | None:
     from highwater.cluster.target import parse
 
     if (apache is not None) + (target is not None) + (source is not None) > 1:
         raise click.UsageError("--target names what is broken: leave out --apache")
-    if target is not None:
-        return parse(target).program()
-    return ApacheKafka(apache) if apache is not None else Highwater(source)
+    return None if target is None else parse(target)
 
 
 def _show(verdict: Any, out: Path) -> None:
@@ -274,6 +274,7 @@ def _run_app(**given: Any) -> None:
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
     from highwater.cluster.faults.model import load
+    from highwater.cluster.programs import ApacheKafka, Highwater, Program
     from highwater.verdict.contracts.model import ContractError
 
     if not given["input"] or not given["output"] or given["input"] == given["output"]:
@@ -285,8 +286,14 @@ def _run_app(**given: Any) -> None:
             "--app is judged by DuckDB; by Spark: spark-submit spark/contract.py"
         )
     seed = random.SystemRandom().randrange(1_000_000) if given["seed"] is None else given["seed"]
-    faults = given["faults"]
+    faults, apache = given["faults"], given["apache"]
     with clear_errors(exit_code=3):
+        aimed = _target(apache, given["target"], given["broker_source"])
+        program: Program = Highwater(given["broker_source"])
+        if aimed is not None:
+            program = aimed.program()
+        elif apache is not None:
+            program = ApacheKafka(apache)
         try:
             options = AppOptions(
                 out=given["out"] or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
@@ -297,7 +304,7 @@ def _run_app(**given: Any) -> None:
                 ordered=not given["any_order"],
                 within_s=given["within"],
                 values=_values(given["values"]),
-                program=_program(given["apache"], given["target"], given["broker_source"]),
+                program=program,
                 properties=given["overrides"],
                 **{n: given[n] for n in ("app", "copies", "input", "output", "match", "group")},
                 **{n: given[n] for n in ("rate",)},

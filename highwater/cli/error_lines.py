@@ -14,7 +14,7 @@ def _clear() -> tuple[type[BaseException], ...]:
     from highwater.chaos.workloads.workload_process import WorkloadDied
     from highwater.child_processes import StartError
     from highwater.cluster.faults.model import ScheduleError
-    from highwater.cluster.faults.znode_watch import WitnessError
+    from highwater.cluster.faults.witness import WitnessError
     from highwater.cluster.interface import ClusterError
     from highwater.cluster.ports import PortInUse
 

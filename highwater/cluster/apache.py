@@ -34,9 +34,10 @@ SERVER_JVM = (
 )
 """The flags of Kafka's own start script; the garbage collector decides a broker's speed."""
 _LOGGING = Artifact("org.slf4j", "slf4j-reload4j", "1.7.36")
-_LATER_ZOOKEEPER = Artifact("org.apache.zookeeper", "zookeeper", "3.5.9")
+_LATER_ZOOKEEPER = Artifact("org.apache.zookeeper", "zookeeper", "3.5.10")
 """The client of the releases before 2.6 reads a host name's `<unresolved>` of Java 14 and later as
-part of the name (ZOOKEEPER-3779); this one, of the same line, does not."""
+part of the name (ZOOKEEPER-3779); this one, of the same line, does not.  It is the one of that line
+without log4j 1.2.17, of which MDC does not load on Java 9 and later."""
 _QUIET_LOG4J = """\
 log4j.rootLogger=WARN, E
 log4j.appender.E=org.apache.log4j.ConsoleAppender

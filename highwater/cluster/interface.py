@@ -8,6 +8,7 @@ proxies, `links` is None.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +36,13 @@ PATIENCE_S = 90.0
 No check depends on it.  A Highwater broker starts in a second and one of Apache Kafka's in six; on
 a machine of two shared cores each has taken more than five times as long.
 """
+
+WITHOUT_ZOOKEEPER = {
+    ZOOKEEPER: "there is no ZooKeeper",
+    "expire_session": "there is no ZooKeeper, and no session in it",
+    "delete": "a quorum's leader has no znode that could be deleted; write how: kill",
+}
+"""What a cluster in KRaft mode lacks: `Cluster.lacks`."""
 
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -87,6 +95,11 @@ class Cluster(Protocol):
     links: Links | None
     lives: Lives
     """The starts and ends of the members' processes."""
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """What no fault can do here, with the reason: verbs, members, and `delete` (of the
+        controller's znode)."""
 
     @property
     def bootstrap(self) -> str:

@@ -6,7 +6,8 @@ Theory of operation.  A cluster lives in one folder: `state.json` (pids with sta
 a broker keeps its port over restarts, and a cluster over `down` and `up`.
 
 Every broker has three listeners: INTERNAL between brokers, CONTROL for the controller's requests,
-EXTERNAL for clients.  With `links`, each listener is advertised as the port of a proxy, and each
+EXTERNAL for clients.  A program in KRaft mode has CONTROLLER instead of CONTROL, and no ZooKeeper
+beside it.  With `links`, each listener is advertised as the port of a proxy, and each
 broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment, because
 brokers wait for ZooKeeper themselves.
 """
@@ -25,7 +26,7 @@ from typing import IO, Any
 import trio
 
 from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
-from highwater.cluster import internal_topics
+from highwater.cluster import internal_topics, kraft, server_properties
 from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -43,6 +44,7 @@ from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.shared import LocalCluster, Ports
 
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
+KRAFT_LISTENERS = ("INTERNAL", server_properties.CONTROLLER, "EXTERNAL")
 SECURE = "SECURE"
 _TICK_MS = {"test": 500, "kafka": 2000}
 
@@ -75,7 +77,13 @@ class Settings:
 
     @property
     def listeners(self) -> tuple[str, ...]:
-        return (*LISTENERS, SECURE) if self.secure else LISTENERS
+        own = KRAFT_LISTENERS if self.kraft else LISTENERS
+        return (*own, SECURE) if self.secure else own
+
+    @property
+    def kraft(self) -> bool:
+        """Whether there is no ZooKeeper, and the brokers are the quorum's voters, too."""
+        return self.program.kraft
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
@@ -100,6 +108,10 @@ class ProcessCluster(LocalCluster):
     @property
     def bootstrap(self) -> str:
         return ",".join(self.settings.advertised) or super().bootstrap
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return "" if self.settings.kraft else super().zookeeper_connect
 
     @property
     def inner_bootstrap(self) -> str:
@@ -219,9 +231,21 @@ class ProcessCluster(LocalCluster):
 
     async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
         """Starts all members at once; returns when every broker knows every broker."""
+        if self.settings.kraft:
+            await self._format_storage()
         for member in self.members():
             self._spawn(member)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+
+    async def _format_storage(self) -> None:
+        program, cluster_id = self.settings.program, kraft.cluster_id()
+        commands = {}
+        for number in self.brokers:
+            folder = self.member_folder(broker(number))
+            folder.mkdir(parents=True, exist_ok=True)
+            properties = self._write_properties(number)
+            commands[folder] = program.format_command(properties, cluster_id)
+        await kraft.format_storage(commands, program.environment())
 
     async def stop_all(self, timeout_s: float = 15) -> None:
         """Stops brokers by controlled shutdown, then ZooKeeper; SIGKILL for late processes."""
@@ -358,49 +382,33 @@ class ProcessCluster(LocalCluster):
         self.write_state()
 
     def _write_properties(self, number: int) -> Path:
-        ports = self._ports[number]
+        settings, ports = self.settings, self._ports[number]
         folder = self.member_folder(broker(number))
         factor = min(3, len(self.brokers))
-
-        def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
-            places = {name: f"127.0.0.1:{port}" for name, port in chosen.items()} | outside
-            return ",".join(f"{name}://{place}" for name, place in places.items())
-
         outside = {}
-        if self.settings.advertised:
-            outside["EXTERNAL"] = self.settings.advertised[self.brokers.index(number)]
-        properties = {
-            "broker.id": str(number),
-            "listeners": endpoints(ports.bound),
-            "advertised.listeners": endpoints(ports.advertised, **outside),
-            "listener.security.protocol.map": ",".join(
-                f"{name}:{'SASL_SSL' if name == SECURE else 'PLAINTEXT'}"
-                for name in self.settings.listeners
-            ),
-            "inter.broker.listener.name": "INTERNAL",
-            "control.plane.listener.name": "CONTROL",
-            "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
-            "log.dirs": str(self.data_dirs(number)[0]),
-            "default.replication.factor": str(factor),
-            "min.insync.replicas": str(min(2, factor)),
-            "num.partitions": "3",
-            "inter.broker.protocol.version": "2.6",
-        }
-        if self.settings.profile == "test":
+        if settings.advertised:
+            outside["EXTERNAL"] = settings.advertised[self.brokers.index(number)]
+        data = self.data_dirs(number)[0]
+        properties = server_properties.common(ports, data, len(self.brokers), SECURE)
+        if settings.kraft:
+            metadata = folder / "metadata"
+            properties |= server_properties.kraft(number, self._ports, outside, metadata)
+        else:
+            properties |= server_properties.with_zookeeper(number, ports, outside)
+        if settings.profile == "test":
             # where all brokers stop at once, the last ones have no broker to hand their leaders to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"
-        if self.settings.program_of(number).name == "highwater":
+        if settings.program_of(number).name == "highwater":
             properties["highwater.metrics.port"] = str(ports.metrics)
-        properties |= self.settings.program_of(number).prepare(
-            folder, len(self.brokers), self.settings.profile
-        )
+        program = settings.program_of(number)
+        properties |= program.prepare(folder, len(self.brokers), settings.profile)
         if factor < 3:
             properties |= internal_topics.properties(factor)
-        if self.settings.secure:
+        if settings.secure:
             from highwater.cluster import secured  # it loads cryptography
 
             properties |= secured.properties(self.folder, SECURE)
-        properties |= self.settings.properties
+        properties |= settings.properties
         path = folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return path

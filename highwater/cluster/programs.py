@@ -25,6 +25,13 @@ class Program(Protocol):
     def registration_refused(self) -> str:
         """The line of a broker that ends because its killed predecessor's znode is still there."""
 
+    @property
+    def kraft(self) -> bool:
+        """Whether it runs without ZooKeeper."""
+
+    def format_command(self, properties: Path, cluster_id: str) -> list[str]:
+        """What makes a KRaft broker's storage before its first start."""
+
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
         """Writes its own files into the broker's folder; returns further properties."""
 
@@ -44,6 +51,10 @@ class Highwater:
     source: Path | None = None
     name: str = "highwater"
     registration_refused: str = "is registered by"
+    kraft: bool = False
+
+    def format_command(self, properties: Path, cluster_id: str) -> list[str]:
+        raise AssertionError("Highwater's brokers need ZooKeeper")
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
         return {}
@@ -67,7 +78,7 @@ class Highwater:
 
 @dataclass(frozen=True, slots=True)
 class ApacheKafka:
-    """kafka.Kafka from the jars of a release (`home` holds `libs`), in ZooKeeper mode."""
+    """kafka.Kafka from the jars of a release (`home` holds `libs`), with ZooKeeper or without."""
 
     home: Path
     name: str = "apache"
@@ -76,6 +87,11 @@ class ApacheKafka:
     registration_refused: str = "NodeExistsException"
     version: str = ""
     """Empty: unknown, of a folder."""
+    kraft: bool = False
+
+    def format_command(self, properties: Path, cluster_id: str) -> list[str]:
+        words = ["format", "--cluster-id", cluster_id, "--config", str(properties)]
+        return self._java(properties, "kafka.tools.StorageTool", *words)
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
         if not (self.home / "libs").is_dir():
@@ -88,17 +104,25 @@ class ApacheKafka:
         further = profile_properties(profile, brokers)
         if self.version and (own := numbers(self.version)) < (2, 6):
             further["inter.broker.protocol.version"] = ".".join(map(str, own[:2]))
+        if self.kraft:
+            from highwater.cluster.server_properties import KRAFT_TEST
+
+            further = {k: v for k, v in further.items() if not k.startswith("zookeeper.")}
+            further |= KRAFT_TEST if profile == "test" else {}
         return further
 
     def command(self, properties: Path, profile: str) -> list[str]:
+        return self._java(properties, "kafka.Kafka", str(properties))
+
+    def _java(self, properties: Path, main_class: str, *words: str) -> list[str]:
         return [
             find_java(),
             *self.jvm,
             f"-Dlog4j.configuration=file:{properties.parent / 'log4j.properties'}",
             "-cp",
             f"{self.home}/libs/*",
-            "kafka.Kafka",
-            str(properties),
+            main_class,
+            *words,
         ]
 
     def environment(self) -> dict[str, str]:

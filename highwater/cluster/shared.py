@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,14 @@ import trio
 
 from highwater.child_processes import StartError
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.interface import TRACEBACK, ZOOKEEPER, broker, broker_number, exceptions_in
+from highwater.cluster.interface import (
+    TRACEBACK,
+    WITHOUT_ZOOKEEPER,
+    ZOOKEEPER,
+    broker,
+    broker_number,
+    exceptions_in,
+)
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
@@ -83,7 +90,7 @@ class LocalCluster(ABC):
         return "127.0.0.1", self._ports[number].bound[listener]
 
     def members(self) -> list[str]:
-        return [ZOOKEEPER, *(broker(n) for n in self.brokers)]
+        return [*[ZOOKEEPER] * bool(self.zookeeper_connect), *(broker(n) for n in self.brokers)]
 
     def port_of(self, member: str) -> int:
         if member == ZOOKEEPER:
@@ -101,6 +108,10 @@ class LocalCluster(ABC):
             if TRACEBACK in text
         ]
 
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        return {} if self.zookeeper_connect else WITHOUT_ZOOKEEPER
+
     async def serve_proxies(
         self,
         nursery: trio.Nursery,
@@ -117,7 +128,8 @@ class LocalCluster(ABC):
                 for name, port in ports.advertised.items()
                 if ports.bound[name] != port
             }
-            ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
+            if self.zookeeper_connect:
+                ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
             for name, (target, port) in ways.items():
                 proxy = Proxy(self.links, target, owner=broker(number), zookeeper=name == ZOOKEEPER)
                 self.proxies.append(proxy)

@@ -2,7 +2,7 @@
 
     apache:3.9.2          that release of Apache Kafka, from Maven, with ZooKeeper
     apache:2.4.0          the same; each release from 2.4.0 to 3.9
-    apache:3.9.2-kraft    that release in KRaft mode, from 3.7 on
+    apache:3.9.2-kraft    that release in KRaft mode, from 3.7 on: each broker is a controller, too
     apache:4.2.0          KRaft mode, as 4.0 and later have no other
 
 Without `--target` it is Highwater's own brokers.
@@ -11,17 +11,43 @@ Without `--target` it is Highwater's own brokers.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from highwater.child_processes import StartError
 from highwater.cluster import apache
+from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
+from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import ApacheKafka, numbers
 
 FIRST = (2, 4)
 """The first release that is built for Scala 2.13, and that moves leaders by Admin (KIP-455)."""
+FIRST_KRAFT = (3, 7)
+"""KRaft ran in production from 3.3 on; 3.7 is the first that several log directories can have."""
 FIRST_WITHOUT_ZOOKEEPER = (4, 0)
 _APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft)?")
-FORMS = "apache:VERSION (such as apache:3.9.2 or apache:2.4.0)"
+QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A run's brokers live for minutes, and start in half the time without the slower compiler."""
+FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft)"
+
+
+class Target(Protocol):
+    """`str` of it is its name for people."""
+
+    @property
+    def brokers(self) -> Sequence[int]: ...
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """What it cannot be put through, and does not show: `Cluster.lacks`."""
+
+    def open(
+        self, folder: Path, properties: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[Cluster]:
+        """The cluster, started where it is the target's to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +56,28 @@ class ApacheRelease:
 
     version: str
     kraft: bool = False
+    brokers: tuple[int, ...] = (1, 2, 3)
 
     def __str__(self) -> str:
         return f"Apache Kafka {self.version} ({'KRaft' if self.kraft else 'ZooKeeper'})"
 
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        return WITHOUT_ZOOKEEPER if self.kraft else {}
+
+    @asynccontextmanager
+    async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:
+        settings = Settings(
+            folder, proxies=True, program=self.program(), quick_end=True, properties=properties
+        )
+        async with process_cluster(settings) as cluster:
+            yield cluster
+
     def program(self) -> ApacheKafka:
         """Fetches the release where it is not there; raises StartError."""
-        return ApacheKafka(apache.home(self.version), version=self.version)
+        return ApacheKafka(
+            apache.home(self.version), jvm=QUICK, version=self.version, kraft=self.kraft
+        )
 
 
 def parse(text: str) -> ApacheRelease:
@@ -50,6 +91,6 @@ def parse(text: str) -> ApacheRelease:
             f"--target {text}: releases before 2.4.0 cannot be moved by Admin (KIP-455),"
             " and are not supported"
         )
-    if kraft or numbers(version) >= FIRST_WITHOUT_ZOOKEEPER:
-        raise StartError(f"--target {text}: KRaft mode is not supported")
-    return ApacheRelease(version, kraft)
+    if kraft and numbers(version) < FIRST_KRAFT:
+        raise StartError(f"--target {text}: KRaft mode is supported from 3.7.0 on")
+    return ApacheRelease(version, kraft or numbers(version) >= FIRST_WITHOUT_ZOOKEEPER)

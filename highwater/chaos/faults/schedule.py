@@ -8,7 +8,7 @@ lost, whatever happens.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from highwater.cluster.faults.model import Fault
@@ -37,6 +37,10 @@ def lose_unreplicated(rng: random.Random, tp: str) -> list[Fault]:
 
 def move_controller(rng: random.Random, tp: str) -> list[Fault]:
     return [Fault("move_controller", params={"how": rng.choice(["delete", "delete", "kill"])})]
+
+
+def kill_controller(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("move_controller", params={"how": "kill"})]
 
 
 def kill_leader(rng: random.Random, tp: str) -> list[Fault]:
@@ -80,15 +84,38 @@ CHANCE: tuple[Act, ...] = (
 SHORTEST_ACT_S = 1.0
 
 
-def generate(seed: int, duration_s: float, partitions: list[str]) -> list[Fault]:
-    """The required acts, whatever the duration; then random acts, as many as could be needed."""
+Possible = Callable[[Fault], bool]
+
+
+def acts_of(acts: Sequence[Act], partition: str, possible: Possible) -> list[Act]:
+    """Those of the acts that can be carried out; a controller that cannot be deposed is killed."""
+    found = []
+    for act in acts:
+        for kind in (act, kill_controller) if act is move_controller else (act,):
+            # by some of its forms: chance decides how a controller moves
+            drawn = [fault for n in range(8) for fault in kind(random.Random(n), partition)]
+            if all(map(possible, drawn)):
+                found.append(kind)
+                break
+    return found
+
+
+def generate(
+    seed: int, duration_s: float, partitions: list[str], possible: Possible = lambda fault: True
+) -> list[Fault]:
+    """The required acts, whatever the duration; then random acts, as many as could be needed.
+
+    Acts that need an impossible fault are left out, of the required ones, too.
+    """
     rng = random.Random(seed)
-    acts = list(REQUIRED)
+    required = acts_of(REQUIRED, partitions[0], possible)
+    by_chance = acts_of(CHANCE, partitions[0], possible)
+    acts = list(required)
     rng.shuffle(acts)
-    acts += [rng.choice(CHANCE) for _ in range(int(duration_s / SHORTEST_ACT_S))]
+    acts += [rng.choice(by_chance) for _ in range(int(duration_s / SHORTEST_ACT_S))]
     faults = [healthy(1.5, optional=False)]
     for number, act in enumerate(acts):
-        optional = number >= len(REQUIRED)
+        optional = number >= len(required)
         faults += [replace(f, optional=optional) for f in act(rng, rng.choice(partitions))]
         faults.append(healthy(rng.uniform(0.3, 2.0), optional))
     return faults

@@ -59,6 +59,14 @@ def _could_be_led_by_others(stage: ChaosStage, tp: TopicPartition) -> bool:
     return len(state.isr) >= 2 and state.leader in live and set(state.isr) <= set(live)
 
 
+def _shrink_of(stage: ChaosStage, leader: str, tp: TopicPartition) -> Rule:
+    """What holds a leader's change of the partition's ISR."""
+    if ZOOKEEPER not in stage.cluster.members():
+        return Rule(Action.HOLD, "AlterPartition", source=leader, limit=0)
+    path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
+    return Rule(Action.HOLD, "setData", source=leader, target=ZOOKEEPER, path=path, limit=0)
+
+
 async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
     and dies.
@@ -80,8 +88,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     led = stage.zookeeper.led_by(state.leader)
     severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
     assert severed.undo is not None
-    path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
-    shrink = Rule(Action.HOLD, "setData", source=leader, target=ZOOKEEPER, path=path, limit=0)
+    shrink = _shrink_of(stage, leader, tp)
     stage.links.add(shrink)
     try:
         await stage.workload.burst(float(fault.params.get("rate", 300)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from highwater.chaos.witnesses import disk_reader as disk
-from highwater.cluster.faults.znode_watch import PartitionState
+from highwater.cluster.faults.witness import PartitionState
 from highwater.kafka.types import TopicPartition
 
 

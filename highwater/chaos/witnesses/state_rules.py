@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from highwater.cluster.faults.znode_watch import PartitionState
+from highwater.cluster.faults.witness import PartitionState
 from highwater.kafka.types import TopicPartition
 
 MAX_EXAMPLES = 5

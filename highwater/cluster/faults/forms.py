@@ -39,9 +39,12 @@ class Scene:
     """Labels of entries that hold or drop messages: `release` can name them."""
     apps: Sequence[str] = ()
     """The copies of the application under test."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """What this cluster cannot do, with the reason: `Cluster.lacks`."""
 
     def members(self) -> list[str]:
-        return [ZOOKEEPER, CLIENTS, *(broker(n) for n in self.brokers), *self.apps]
+        own = [*[ZOOKEEPER] * (ZOOKEEPER not in self.lacks), CLIENTS]
+        return [*own, *(broker(n) for n in self.brokers), *self.apps]
 
     def partition(self, text: str) -> None:
         topic, _, number = text.rpartition("-")
@@ -55,6 +58,8 @@ class Scene:
         """Checks that the target is a possible member or role."""
         text = text.strip()
         lower = text.lower()
+        if lower in self.lacks:
+            raise _Wrong(f"no target {text!r}: {self.lacks[lower]}")
         if text.startswith("$"):
             if text[1:] not in self.labels:
                 raise _Wrong(f"no earlier fault is called {text[1:]!r}; {_known(self.labels)}")
@@ -251,6 +256,8 @@ def check(schedule: Sequence[Fault], scene: Scene, forms: Mapping[str, Form] = F
 def check_one(fault: Fault, scene: Scene, forms: Mapping[str, Form] = FORMS) -> None:
     """Raises ScheduleError, without a place, where this entry makes no sense in this scene."""
     form = forms[fault.name]
+    if fault.name in scene.lacks:
+        raise _Wrong(f"it cannot be done here: {scene.lacks[fault.name]}")
     given = {**fault.params, **({"target": fault.target} if fault.target else {})}
     for name in form.must:
         if name not in given:
@@ -269,6 +276,9 @@ def check_one(fault: Fault, scene: Scene, forms: Mapping[str, Form] = FORMS) -> 
             form.fields[name](scene, value)
         except _Wrong as wrong:
             raise _Wrong(f"{name}: {wrong}") from None
+    deposes = fault.name == "move_controller" and fault.params.get("how", "delete") == "delete"
+    if deposes and "delete" in scene.lacks:
+        raise _Wrong(f"how: {scene.lacks['delete']}")
     if fault.name in ("hold", "drop"):
         _check_plane(fault, scene)
     if form.fields.keys() >= _ENDS.keys():
@@ -279,6 +289,8 @@ def _check_plane(fault: Fault, scene: Scene) -> None:
     """Checks the plane: ZooKeeper's operations go to ZooKeeper and back, Kafka's APIs never."""
     api = fault.params["api"]
     ends = {str(fault.params.get(k, "")).strip().lower() for k in ("from", "to")}
+    if ZOOKEEPER in scene.lacks and api not in KAFKA_APIS:
+        raise _Wrong(f"api: {api!r} is ZooKeeper's, and {scene.lacks[ZOOKEEPER]}")
     if ZOOKEEPER in ends and api not in ZOOKEEPER_OPERATIONS:
         operations = ", ".join(sorted(ZOOKEEPER_OPERATIONS))
         raise _Wrong(f"api: ZooKeeper has no operation {api!r}; there are {operations}")

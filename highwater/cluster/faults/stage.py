@@ -1,4 +1,4 @@
-"""The objects of verbs: the cluster, its links, the witness of its znodes, and what faults left."""
+"""The objects of verbs: the cluster, its links, the witness of its leaders, and faults' remains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 from highwater.child_processes import Pid
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.targets import resolve
-from highwater.cluster.faults.znode_watch import PartitionState, ZooKeeperWitness
+from highwater.cluster.faults.witness import PartitionState, Witness
 from highwater.cluster.interface import Cluster, ClusterError, broker
 from highwater.cluster.links.link_rules import Links, Rule
 from highwater.kafka.types import TopicPartition
@@ -23,7 +23,8 @@ Led = dict[TopicPartition, PartitionState]
 @dataclass(slots=True)
 class Stage:
     cluster: Cluster
-    zookeeper: ZooKeeperWitness
+    zookeeper: Witness
+    """By ZooKeeper, or by the brokers' answers where there is none."""
     rng: random.Random
     names: dict[str, list[str]] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)

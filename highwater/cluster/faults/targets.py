@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from highwater.cluster.faults.znode_watch import PartitionState
+from highwater.cluster.faults.witness import PartitionState
 from highwater.cluster.interface import ZOOKEEPER, ClusterError, broker
 from highwater.cluster.links.link_rules import CLIENTS
 from highwater.kafka.types import TopicPartition

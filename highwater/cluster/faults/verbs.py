@@ -224,9 +224,10 @@ async def cut(stage: Stage, fault: Fault) -> Done:
 
 
 async def isolate(stage: Stage, fault: Fault) -> Done:
-    """Cuts one broker from all other brokers and from ZooKeeper; clients still reach it."""
+    """Cuts one broker from all others and from ZooKeeper; clients still reach it."""
     member = stage.target(fault)
-    others = [broker(n) for n in stage.cluster.brokers if broker(n) != member] + [ZOOKEEPER]
+    others = [broker(n) for n in stage.cluster.brokers if broker(n) != member]
+    others += [ZOOKEEPER] * (ZOOKEEPER in stage.cluster.members())
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
 
 

@@ -9,11 +9,8 @@ elections.
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -21,36 +18,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from highwater.cluster.faults.witness import PartitionState, Witness, WitnessError
 from highwater.kafka.types import TopicPartition
 from highwater.verdict.history import LineLog
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """The content of a partition's state znode."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    controller_epoch: int
-
-
-class WitnessError(Exception):
-    """ZooKeeper cannot be watched."""
-
-
-def count_changes(old: PartitionState | None, new: PartitionState) -> list[str]:
-    """The `seen` counters that this change of a partition's state increments."""
-    if old is None:
-        return []
-    counted = []
-    if new.leader != old.leader and new.leader >= 0:
-        counted.append("leader_changes")
-    if set(old.isr) - set(new.isr):
-        counted.append("isr_shrinks")
-    if set(new.isr) - set(old.isr):
-        counted.append("isr_expands")
-    return counted
 
 
 def written_ns(mtime_ms: int, wall_ns: int, monotonic_ns: int) -> int:
@@ -62,24 +32,11 @@ def written_ns(mtime_ms: int, wall_ns: int, monotonic_ns: int) -> int:
     return monotonic_ns - (wall_ns - mtime_ms * 1_000_000)
 
 
-class ZooKeeperWitness:
-    """Watches the partitions of topics, /controller, /controller_epoch and /brokers/ids.
-
-    A log, where there is one, gets a line for each change, and `history` each partition's state.
-    """
+class ZooKeeperWitness(Witness):
+    """Watches the partitions of topics, /controller, /controller_epoch and /brokers/ids."""
 
     def __init__(self, connect: str, log: LineLog | None = None) -> None:
-        self.partitions: dict[TopicPartition, PartitionState] = {}
-        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
-        """The partitions of the watched topics, as their topics' znodes assign them."""
-        self.history: list[tuple[int, TopicPartition, PartitionState]] = []
-        self.controller: int | None = None
-        self.controller_epoch = 0
-        self.controller_epochs: list[int] = []
-        self.brokers: frozenset[int] = frozenset()
-        self.seen: Counter[str] = Counter()
-        self._log = log
-        self._lock = threading.RLock()
+        super().__init__(log)
         self._topics: set[str] = set()
         self._current: dict[TopicPartition, object] = {}
         """A mark of each partition's watcher; one of an earlier topic of that name has another."""
@@ -97,7 +54,6 @@ class ZooKeeperWitness:
         self._zk.ChildrenWatch("/brokers/ids", self._brokers_changed)
 
     def watch_topic(self, topic: str) -> None:
-        """Watches a topic, and its partitions as they come; until the topic is deleted."""
         with self._lock:
             known = topic in self._topics
             self._topics.add(topic)
@@ -105,8 +61,6 @@ class ZooKeeperWitness:
             self._zk.DataWatch(f"/brokers/topics/{topic}", self._topic_watcher(topic))
 
     def watch_all_topics(self) -> None:
-        """Watches the topics that there are, and those that come."""
-
         def changed(topics: list[str]) -> None:
             for topic in topics:
                 self.watch_topic(topic)
@@ -114,7 +68,6 @@ class ZooKeeperWitness:
         self._zk.ChildrenWatch("/brokers/topics", changed)
 
     async def catch_up(self, timeout_s: float = 0.5) -> None:
-        """Watches the topics that were made just now, if ZooKeeper answers in time."""
         await trio.to_thread.run_sync(self._look_at_topics, timeout_s)
 
     def _look_at_topics(self, timeout_s: float) -> None:
@@ -166,23 +119,8 @@ class ZooKeeperWitness:
             raw = json.loads(data)
             isr = tuple(raw["isr"])
             new = PartitionState(raw["leader"], raw["leader_epoch"], isr, raw["controller_epoch"])
-            with self._lock:
-                old = self.partitions.get(tp)
-                self.partitions[tp] = new
-                if self._log is not None:
-                    self.history.append((time.monotonic_ns(), tp, new))
-                self.seen.update(count_changes(old, new))
-            moved = old is None or old.leader != new.leader
-            self._write(
-                "leader" if moved else "isr",
-                topic=tp.topic,
-                partition=tp.partition,
-                leader=new.leader,
-                leader_epoch=new.leader_epoch,
-                isr=list(isr),
-                zk_version=stat.version,
-                written_ns=written_ns(stat.mtime, time.time_ns(), time.monotonic_ns()),
-            )
+            stamp = written_ns(stat.mtime, time.time_ns(), time.monotonic_ns())
+            self._note(tp, new, zk_version=stat.version, written_ns=stamp)
             return True
 
         return changed
@@ -206,15 +144,7 @@ class ZooKeeperWitness:
         self.brokers = frozenset(int(c) for c in children if c.isdigit())
         self._write("broker", brokers=sorted(self.brokers))
 
-    def _write(self, what: str, **fields: Any) -> None:
-        if self._log is not None:
-            self._log.write(t_ns=time.monotonic_ns(), what=what, **fields)
-
     # --- what the harness asks
-
-    def led_by(self, broker: int) -> dict[TopicPartition, PartitionState]:
-        with self._lock:
-            return {tp: s for tp, s in sorted(self.partitions.items()) if s.leader == broker}
 
     def delete_controller(self) -> None:
         """Makes the controller resign: the brokers race for the znode."""
@@ -222,11 +152,3 @@ class ZooKeeperWitness:
             self._zk.delete("/controller")
         except NoNodeError:
             pass
-
-    async def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits; gives whether the condition came true in time."""
-        with trio.move_on_after(timeout_s):
-            while not condition():
-                await trio.sleep(0.02)
-            return True
-        return condition()

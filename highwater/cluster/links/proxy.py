@@ -3,9 +3,9 @@
 Theory of operation.  Brokers advertise the proxies' ports, so that peers, the controller and
 clients all come through one; each broker also has a ZooKeeper proxy of its own.  The first request
 on a connection to a broker names its source: every request's header carries a client id, and
-brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, or the bare number
-that Kafka's controller uses).  All others are "clients".  So the proxy reads the first frame before
-it connects onward.
+brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, `raft-client-3`, or
+the bare number that Kafka's controller uses, and a KRaft broker towards it).  All others are
+"clients".  So the proxy reads the first frame before it connects onward.
 
 A connection has two pipes.  A pipe examines at most the first 64 KiB of a frame, decides (pass,
 hold, drop), waits while its direction is cut, and passes the bytes on by a `Lane`, at once or
@@ -52,7 +52,8 @@ _CHUNK = 65536
 _LOOK = 65536
 _RESET = struct.pack("ii", 1, 0)
 _BROKER_ID = re.compile(
-    r"^(?:(?:highwater-)?(?:broker|replica|controller)[-_](\d+)(?:\D.*)?|(\d+))$", re.IGNORECASE
+    r"^(?:(?:highwater-)?(?:broker|replica|controller|raft-client)[-_](\d+)(?:\D.*)?|(\d+))$",
+    re.IGNORECASE,
 )
 PRODUCE, FETCH = 0, 1
 

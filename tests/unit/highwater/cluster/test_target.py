@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache
+from highwater.cluster import apache, kraft, server_properties
 from highwater.cluster.programs import ApacheKafka
+from highwater.cluster.shared import Ports
 from highwater.cluster.target import ApacheRelease, parse
 
 
 def test_a_release_is_named_by_its_version() -> None:
     assert parse("apache:3.9.2") == ApacheRelease("3.9.2")
     assert str(parse("apache:2.4.0")) == "Apache Kafka 2.4.0 (ZooKeeper)"
+    assert str(parse("apache:3.9.2-kraft")) == "Apache Kafka 3.9.2 (KRaft)"
+
+
+def test_from_4_0_on_kraft_is_the_only_mode() -> None:
+    for text in ("apache:4.0.0", "apache:4.2.0", "apache:4.2.0-kraft"):
+        release = parse(text)
+        assert release.kraft
+        assert "expire_session" in release.lacks
+    assert parse("apache:3.9.2").lacks == {}
 
 
 @pytest.mark.parametrize(
@@ -23,6 +34,7 @@ def test_a_release_is_named_by_its_version() -> None:
         ("apache:3.9", "not understood; write apache:VERSION"),
         ("kafka", "not understood"),
         ("apache:2.3.1", "before 2.4.0"),
+        ("apache:3.4.0-kraft", "from 3.7.0 on"),
     ],
 )
 def test_a_name_that_is_none_is_refused_in_one_line(text: str, told: str) -> None:
@@ -49,5 +61,26 @@ def test_a_later_release_speaks_that_of_all_clusters(tmp_path: Path) -> None:
 
 def test_old_releases_get_a_zookeeper_client_that_java_14_does_not_mislead() -> None:
     names = {(a.name, a.version) for a in apache.artifacts("2.4.0")}
-    assert ("zookeeper", "3.5.9") in names
+    assert ("zookeeper", "3.5.10") in names
     assert "zookeeper" not in {a.name for a in apache.artifacts("2.6.0")}
+
+
+def test_a_voter_is_reached_through_its_proxy() -> None:
+    ports = {
+        n: Ports(
+            {"INTERNAL": 10 * n, "CONTROLLER": 10 * n + 1, "EXTERNAL": 10 * n + 2},
+            {"INTERNAL": 10 * n + 5, "CONTROLLER": 10 * n + 6, "EXTERNAL": 10 * n + 7},
+            0,
+        )
+        for n in (1, 2, 3)
+    }
+    made = server_properties.kraft(2, ports, {}, Path("metadata"))
+    assert made["controller.quorum.voters"] == "1@127.0.0.1:16,2@127.0.0.1:26,3@127.0.0.1:36"
+    assert made["advertised.listeners"] == "INTERNAL://127.0.0.1:25,EXTERNAL://127.0.0.1:27"
+
+
+def test_a_cluster_id_is_one_of_kafkas() -> None:
+    for made in (kraft.cluster_id() for _ in range(200)):
+        assert len(made) == 22
+        assert not made.startswith("-")
+        assert len(base64.urlsafe_b64decode(made + "==")) == 16

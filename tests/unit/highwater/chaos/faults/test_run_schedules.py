@@ -13,10 +13,28 @@ from highwater.chaos.faults.workload_verbs import FORMS, VERBS
 from highwater.chaos.progress import Progress
 from highwater.chaos.run import Options, Run
 from highwater.cluster.faults.forms import Scene, check
-from highwater.cluster.faults.model import ScheduleError, load, parse
+from highwater.cluster.faults.model import Fault, ScheduleError, load, parse
+from highwater.cluster.interface import WITHOUT_ZOOKEEPER
 
 ROOT = Path(__file__).parents[5]
 TOPICS = {"safe": 3, "lossy": 1}
+
+
+def test_a_schedule_names_nothing_that_the_target_lacks() -> None:
+    scene = Scene((1, 2, 3), TOPICS, lacks=WITHOUT_ZOOKEEPER)
+
+    def possible(fault: Fault) -> bool:
+        try:
+            check([fault], scene, FORMS)
+        except ScheduleError:
+            return False
+        return True
+
+    partitions = [f"safe-{n}" for n in range(3)]
+    for seed in range(30):
+        schedule = generate(seed, 60, partitions, possible)
+        check(schedule, Scene((1, 2, 3), TOPICS, lacks=WITHOUT_ZOOKEEPER), FORMS)
+        assert {"kill"} == {f.params["how"] for f in schedule if f.name == "move_controller"}
 
 
 def test_every_verb_has_a_form() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.cluster.faults.znode_watch import PartitionState
+from highwater.cluster.faults.witness import PartitionState
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 from highwater.verdict.history import LineLog, read_lines

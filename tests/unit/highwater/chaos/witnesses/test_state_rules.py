@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from highwater.chaos.witnesses import state_rules as rules
-from highwater.cluster.faults.znode_watch import PartitionState
+from highwater.cluster.faults.witness import PartitionState
 from highwater.kafka.types import TopicPartition
 
 TP = TopicPartition("t", 0)

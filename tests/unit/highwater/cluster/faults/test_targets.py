@@ -9,7 +9,7 @@ import pytest
 
 from highwater.broker.coordinator.shard import partition_for
 from highwater.cluster.faults.targets import resolve
-from highwater.cluster.faults.znode_watch import PartitionState, count_changes
+from highwater.cluster.faults.witness import PartitionState, count_changes
 from highwater.cluster.interface import ClusterError
 from highwater.kafka.types import TopicPartition
 

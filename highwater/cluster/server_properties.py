@@ -1,0 +1,70 @@
+"""A broker's server.properties, as the process runtime writes it: of a cluster with ZooKeeper, and
+of one in KRaft mode (KIP-500), where the brokers are the quorum's voters, too.
+
+In KRaft mode a voter's address is that of its proxy, so links between voters can be cut like those
+between brokers, and a broker's requests to the controller held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from highwater.cluster.shared import Ports
+
+CONTROLLER = "CONTROLLER"
+"""The listener of a KRaft controller."""
+KRAFT_TEST = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""What zookeeper.session.timeout.ms is of the profile `test`."""
+
+
+def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
+    places = {name: f"127.0.0.1:{port}" for name, port in chosen.items()} | outside
+    return ",".join(f"{name}://{place}" for name, place in places.items())
+
+
+def common(ports: Ports, data: Path, brokers: int, secure: str) -> dict[str, str]:
+    """The properties of either mode; `secure`: the listener that is not plain, or none."""
+    factor = min(3, brokers)
+    return {
+        "listeners": endpoints(ports.bound),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{'SASL_SSL' if name == secure else 'PLAINTEXT'}" for name in ports.bound
+        ),
+        "inter.broker.listener.name": "INTERNAL",
+        "log.dirs": str(data),
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(min(2, factor)),
+        "num.partitions": "3",
+    }
+
+
+def with_zookeeper(number: int, ports: Ports, outside: Mapping[str, str]) -> dict[str, str]:
+    """`outside`: listener -> HOST:PORT, where clients on other machines reach it."""
+    return {
+        "broker.id": str(number),
+        "advertised.listeners": endpoints(ports.advertised, **outside),
+        "control.plane.listener.name": "CONTROL",
+        "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
+        "inter.broker.protocol.version": "2.6",
+    }
+
+
+def kraft(
+    number: int, ports: Mapping[int, Ports], outside: Mapping[str, str], metadata: Path
+) -> dict[str, str]:
+    """`ports`: of every broker, each of which is a controller, too; `metadata`: where its log of
+    the cluster's metadata goes."""
+    own = {n: port for n, port in ports[number].advertised.items() if n != CONTROLLER}
+    voters = ",".join(f"{n}@127.0.0.1:{of.advertised[CONTROLLER]}" for n, of in ports.items())
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(number),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": CONTROLLER,
+        "advertised.listeners": endpoints(own, **outside),
+        "metadata.log.dir": str(metadata),
+    }
