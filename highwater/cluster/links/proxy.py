@@ -38,6 +38,7 @@ from highwater.cluster.links.link_rules import (
     Side,
     broker,
 )
+from highwater.cluster.links.rewriting import Replace, must_be_read, rewritten
 from highwater.cluster.links.slowness import Lane
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_response
 from highwater.kafka.wire.header import (
@@ -83,6 +84,8 @@ class _Session:
     links: Links
     asked: deque[tuple[int, int, int]] = field(default_factory=deque)
     """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
+    answered: tuple[int, int] | None = None
+    """API key and version of the answer that is passed on now."""
     zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     shaken: set[Side] = field(default_factory=set)
     """ZooKeeper: the sides whose handshake is over."""
@@ -167,11 +170,24 @@ class _Frames:
 class Proxy:
     """Listens for the connections to one listener of `owner` (or, from `owner`, to ZooKeeper)."""
 
-    def __init__(self, links: Links, target_port: int, *, owner: str, zookeeper: bool) -> None:
+    def __init__(
+        self,
+        links: Links,
+        target_port: int,
+        *,
+        owner: str,
+        zookeeper: bool,
+        host: str = "127.0.0.1",
+        replace: Replace | None = None,
+    ) -> None:
+        """`replace`: for a broker that advertises no proxy; see `rewriting`.  All that come to it
+        are clients."""
         self.links = links
         self.target_port = target_port
         self.owner = owner
         self.zookeeper = zookeeper
+        self.host = host
+        self.replace = replace
 
     async def serve(
         self,
@@ -204,9 +220,10 @@ class Proxy:
             if first is None:
                 return
             source, target = source_of(_client_id(first[0])), self.owner
+            source = source if self.replace is None else CLIENTS
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
-        far = await trio.open_tcp_stream("127.0.0.1", self.target_port)
+        far = await trio.open_tcp_stream(self.host, self.target_port)
         session = _Session(source, target, near, far, self.links)
         scope = trio.CancelScope()
 
@@ -250,8 +267,25 @@ class Proxy:
         frames = _Frames(session.far)
         while (got := await frames.head()) is not None:
             message = self._answer(session, *got)
-            await self._pass(session, frames, got[0], message, Side.RESPONSE)
+            head = got[0]
+            if self.replace is not None and session.answered is not None:
+                head = await self._rewritten(session.answered, head, frames, self.replace)
+            await self._pass(session, frames, head, message, Side.RESPONSE)
         await session.lanes[Side.RESPONSE].drained()
+
+    @staticmethod
+    async def _rewritten(
+        asked: tuple[int, int], head: bytes, frames: _Frames, replace: Replace
+    ) -> bytes:
+        """The answer's first bytes, or the whole of it where it may have addresses."""
+        if not must_be_read(*asked):
+            return head
+        frame = (head + await frames.rest_of_frame())[4:]
+        try:
+            frame = rewritten(*asked, frame, replace)
+        except (BadMessage, UnknownApi, BadHeader) as error:
+            raise Ended(f"an answer that cannot be read may lead past the proxy: {error}") from None
+        return _SIZE.pack(len(frame)) + frame
 
     async def _pass(
         self,
@@ -337,9 +371,11 @@ class Proxy:
             name, paths = session.zk_asked.pop(zkframes.response_xid(body), ("", ()))
             return Message(session.target, session.source, Side.RESPONSE, name, paths)
         (correlation_id,) = _SIZE.unpack_from(body)
+        session.answered = None
         while session.asked:
             asked, api_key, version = session.asked.popleft()
             if asked == correlation_id:
+                session.answered = (api_key, version)
                 name = api_name(api_key)
                 if api_key in (PRODUCE, FETCH) and size <= _LOOK and session.source == CLIENTS:
                     self._count_errors(name, api_key, version, body)
