@@ -41,11 +41,11 @@ from highwater.cluster.faults import forms
 from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import PATIENCE_S, Cluster
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
-from highwater.cluster.run_topics import create_topics
+from highwater.cluster.run_topics import create_topics, delete_topic
 from highwater.cluster.target import Target
 from highwater.kafka.errors import ErrorCode
 from highwater.verdict.history import LineLog, encode_line
@@ -121,6 +121,8 @@ class Run:
         target = options.target
         brokers = BROKERS if target is None else target.brokers
         lacks = {} if target is None else dict(target.lacks)
+        self.shared = target is not None and target.shared
+        self._made_topics = False
         topics = {topic.name: topic.partitions for topic in self.topics}
         self.scene = forms.Scene(brokers, topics, lacks=lacks)
         if options.schedule is not None:
@@ -154,8 +156,12 @@ class Run:
             )
             self.info.bootstrap = cluster.direct_bootstrap
             self.info.brokers = cluster.brokers
-            await self._break(cluster)
-            verdict = await self._check()
+            try:
+                await self._break(cluster)
+                verdict = await self._check()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._delete_topics(cluster)
             self.progress.phase("stopping the cluster")
         if verdict.verdict == "valid" and not self.options.keep:
             self._forget_data()
@@ -175,7 +181,7 @@ class Run:
         await trio.to_thread.run_sync(witness.start)
         try:
             self.progress.phase("creating topics")
-            await create_topics(cluster, self.topics)
+            await self._make_topics(cluster)
             for topic in self.topics:
                 await trio.to_thread.run_sync(witness.watch_topic, topic.name)
             sizes.start()
@@ -191,6 +197,18 @@ class Run:
             cluster.lives.write_to(None)
             for log in (witness_log, sizes_log, lives_log):
                 log.close()
+
+    async def _make_topics(self, cluster: Cluster) -> None:
+        """Raises ClusterError where a cluster that is not ours has a topic of such a name."""
+        await create_topics(cluster, self.topics, exists_ok=not self.shared)
+        self._made_topics = True
+
+    async def _delete_topics(self, cluster: Cluster) -> None:
+        for topic in self.topics if self.shared and self._made_topics else ():
+            try:
+                await delete_topic(cluster, topic.name)
+            except ClusterError as error:
+                self.progress.say(f"left behind: {error}")
 
     async def _workload_and_faults(
         self, cluster: Cluster, witness: Witness, deaths: DeathWitness

@@ -15,7 +15,7 @@ from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
 
 if TYPE_CHECKING:
-    from highwater.cluster.target import ApacheRelease
+    from highwater.cluster.target import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,8 +72,21 @@ _OPTIONS = [
     click.option(
         "--target",
         metavar="TARGET",
-        help="Break this instead of our own brokers: apache:VERSION, or apache:VERSION-kraft"
-        " (docs/targets.md).",
+        help="Break this instead of our own brokers: apache:VERSION, apache:VERSION-kraft, or the"
+        " cluster at HOST:PORT (docs/targets.md).",
+    ),
+    *(
+        click.option(
+            f"--{verb}-command",
+            metavar="COMMAND",
+            default="",
+            help=f"What {what} a broker of --target HOST:PORT; {{id}}, {{host}} and {{port}} are"
+            " the broker's.",
+        )
+        for verb, what in (
+            *(("kill", "kills"), ("stop", "stops"), ("start", "starts")),
+            *(("pause", "pauses"), ("resume", "resumes")),
+        )
     ),
     click.option(
         "--broker-source",
@@ -182,6 +195,9 @@ def chaos(**options: Any) -> None:
       highwater chaos --seed 3 --duration 120
       highwater chaos --workload transactions --workload groups
       highwater chaos --faults my-faults.json --out runs/mine
+      highwater chaos --target apache:4.2.0
+      highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \
+        --start-command 'docker start kafka-{id}'
       highwater chaos --app "python my_app.py" --copies 3 --input orders --output invoices
     """
     about = {name: options.pop(name) for name in _APP_NAMES}
@@ -207,6 +223,7 @@ def _run(
     target: str | None,
     broker_source: Path | None,
     json_file: Path | None,
+    **commands: str,
 ) -> None:
     from highwater.chaos import run as chaos_run
     from highwater.chaos.faults.workload_verbs import FORMS
@@ -217,7 +234,7 @@ def _run(
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        aimed = _target(apache, target, broker_source)
+        aimed = _target(apache, target, broker_source, commands)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -241,12 +258,20 @@ def _run(
         raise SystemExit(verdict.exit_code)
 
 
-def _target(apache: Path | None, target: str | None, source: Path | None) -> ApacheRelease | None:
-    from highwater.cluster.target import parse
+def _target(
+    apache: Path | None, target: str | None, source: Path | None, given: dict[str, str]
+) -> Target | None:
+    """`given`: the options --kill-command and so on."""
+    from highwater.cluster.remote_cluster import Commands
+    from highwater.cluster.target import ApacheRelease, parse
 
     if (apache is not None) + (target is not None) + (source is not None) > 1:
         raise click.UsageError("--target names what is broken: leave out --apache")
-    return None if target is None else parse(target)
+    commands = Commands(**{n.removesuffix("_command"): text for n, text in given.items()})
+    found = None if target is None else parse(target, commands)
+    if commands != Commands() and (found is None or isinstance(found, ApacheRelease)):
+        raise click.UsageError("--kill-command and its like are for --target HOST:PORT")
+    return found
 
 
 def _show(verdict: Any, out: Path) -> None:
@@ -275,6 +300,7 @@ def _run_app(**given: Any) -> None:
     from highwater.chaos.run import with_signals
     from highwater.cluster.faults.model import load
     from highwater.cluster.programs import ApacheKafka, Highwater, Program
+    from highwater.cluster.target import ApacheRelease
     from highwater.verdict.contracts.model import ContractError
 
     if not given["input"] or not given["output"] or given["input"] == given["output"]:
@@ -288,9 +314,12 @@ def _run_app(**given: Any) -> None:
     seed = random.SystemRandom().randrange(1_000_000) if given["seed"] is None else given["seed"]
     faults, apache = given["faults"], given["apache"]
     with clear_errors(exit_code=3):
-        aimed = _target(apache, given["target"], given["broker_source"])
+        commands = {n: text for n, text in given.items() if n.endswith("_command")}
+        aimed = _target(apache, given["target"], given["broker_source"], commands)
         program: Program = Highwater(given["broker_source"])
         if aimed is not None:
+            if not isinstance(aimed, ApacheRelease):
+                raise click.UsageError("--app needs a cluster of its own: --target apache:VERSION")
             program = aimed.program()
         elif apache is not None:
             program = ApacheKafka(apache)

@@ -43,6 +43,8 @@ WITHOUT_ZOOKEEPER = {
     "delete": "a quorum's leader has no znode that could be deleted; write how: kill",
 }
 """What a cluster in KRaft mode lacks: `Cluster.lacks`."""
+BROKER_LINKS, SEGMENTS = "links between brokers", "segments"
+"""What may be missing beside verbs and members."""
 
 TRACEBACK = "Traceback (most recent call last):"
 

@@ -37,9 +37,13 @@ class NewTopic:
 
 
 async def create_topics(
-    cluster: Cluster, topics: list[TopicInfo], timeout_s: float = PATIENCE_S
+    cluster: Cluster,
+    topics: list[TopicInfo],
+    timeout_s: float = PATIENCE_S,
+    *,
+    exists_ok: bool = True,
 ) -> None:
-    """Makes a run's topics; accepts those that exist with as many partitions."""
+    """Makes a run's topics; accepts those that exist with as many partitions, or none."""
     wanted = [
         NewTopic(
             topic.name,
@@ -49,7 +53,7 @@ async def create_topics(
         )
         for topic in topics
     ]
-    await create_new(cluster, wanted, exists_ok=True, timeout_s=timeout_s)
+    await create_new(cluster, wanted, exists_ok=exists_ok, timeout_s=timeout_s)
 
 
 async def create_new(

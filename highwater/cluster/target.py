@@ -4,6 +4,7 @@
     apache:2.4.0          the same; each release from 2.4.0 to 3.9
     apache:3.9.2-kraft    that release in KRaft mode, from 3.7 on: each broker is a controller, too
     apache:4.2.0          KRaft mode, as 4.0 and later have no other
+    localhost:9092        a cluster that runs already (`remote_cluster`)
 
 Without `--target` it is Highwater's own brokers.
 """
@@ -17,21 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import trio
+
 from highwater.child_processes import StartError
 from highwater.cluster import apache
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import ApacheKafka, numbers
+from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at
 
 FIRST = (2, 4)
 """The first release that is built for Scala 2.13, and that moves leaders by Admin (KIP-455)."""
 FIRST_KRAFT = (3, 7)
 """KRaft ran in production from 3.3 on; 3.7 is the first that several log directories can have."""
 FIRST_WITHOUT_ZOOKEEPER = (4, 0)
+_ADDRESS = re.compile(r"(?!apache:)[^\s,/]+:\d{1,5}")
 _APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft)?")
 QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A run's brokers live for minutes, and start in half the time without the slower compiler."""
-FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft)"
+FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft) or HOST:PORT"
 
 
 class Target(Protocol):
@@ -43,6 +48,10 @@ class Target(Protocol):
     @property
     def lacks(self) -> Mapping[str, str]:
         """What it cannot be put through, and does not show: `Cluster.lacks`."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it outlives the run: then the run's topics must be new, and are deleted."""
 
     def open(
         self, folder: Path, properties: Mapping[str, str]
@@ -57,6 +66,7 @@ class ApacheRelease:
     version: str
     kraft: bool = False
     brokers: tuple[int, ...] = (1, 2, 3)
+    shared: bool = False
 
     def __str__(self) -> str:
         return f"Apache Kafka {self.version} ({'KRaft' if self.kraft else 'ZooKeeper'})"
@@ -80,9 +90,11 @@ class ApacheRelease:
         )
 
 
-def parse(text: str) -> ApacheRelease:
-    """Raises StartError for a text that names no target."""
+def parse(text: str, commands: Commands = Commands()) -> Target:
+    """Raises StartError for a text that names no target, or an address where nobody answers."""
     match = _APACHE.fullmatch(text)
+    if match is None and all(map(_ADDRESS.fullmatch, text.split(","))):
+        return AddressTarget(text, trio.run(brokers_at, text), commands)
     if match is None:
         raise StartError(f"--target {text!r} is not understood; write {FORMS}")
     version, kraft = match.group(1), bool(match.group(2))

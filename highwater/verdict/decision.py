@@ -59,15 +59,19 @@ def decide(
         final_read = claims["read"] > 0 and not claims["unread"]
     finished = bool(info.get("finished", True))
     full_read = final_read or read_by_others
+    on_disk = "segments" not in info.get("lacks", {})
     # the others' read is not under read_committed: with transactions it cannot tell
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {
         "": True,
-        "segments": finished and not claims.get("by_librdkafka"),
+        "segments": finished and not claims.get("by_librdkafka") and on_disk,
         "full read": full_read,
         "final read": decided,
     }
-    required = {c.id: bool(claims.get(c.claim, c.required)) for c in catalog.checks()}
+    required = {
+        c.id: bool(claims.get(c.claim, c.required)) and (on_disk or c.needs != "segments")
+        for c in catalog.checks()
+    }
     outcomes = {
         c.id: outcome_of(
             replace(c, required=required[c.id]), results["checks"][c.id], there[c.needs]
@@ -96,6 +100,8 @@ def decide(
         told = ", ".join(id_ for id_, owed in required.items() if owed)
         held = ", ".join(f"{claims[name]:,} {what}" for name, what in CLAIMED.items())
         notes.append(f"a history of one's own, of {held}; so required are {told}")
+    if lacking := ", ".join(info.get("lacks", {})):
+        notes.append(f"{info.get('target')} has no {lacking}; what needs it was not checked")
     verdict = Verdict(
         verdict=word_of(outcomes, disagreements),
         seed=info.get("seed"),

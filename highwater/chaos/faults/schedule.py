@@ -76,11 +76,30 @@ def stand_still(rng: random.Random, tp: str) -> list[Fault]:
     return [Fault("stand_still", lasts=rng.uniform(0.3, rng.choice([1.2, 1.2, 4.5])))]
 
 
+def cut_clients(rng: random.Random, tp: str) -> list[Fault]:
+    ends = {"from": f"leader of {tp}", "to": "clients"}
+    one_way = rng.random() < 0.5
+    return [Fault("cut", lasts=rng.uniform(1.0, 3.0), params={**ends, "one_way": one_way})]
+
+
+def hold_answer_to_client(rng: random.Random, tp: str) -> list[Fault]:
+    """Delays an answer to a producer: it does not know whether its records were taken."""
+    ends = {"from": f"leader of {tp}", "to": "clients"}
+    more = {"api": "Produce", "side": "response"}
+    return [Fault("hold", lasts=rng.uniform(1.0, 2.5), params={**ends, **more})]
+
+
+def reset_clients(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("reset_peer", params={"from": f"leader of {tp}", "to": "clients"})]
+
+
 REQUIRED: tuple[Act, ...] = (swap_leader, pause_follower, lose_unreplicated, move_controller)
 CHANCE: tuple[Act, ...] = (
     kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, stand_still,
     *REQUIRED,
 )  # fmt: skip
+AT_THE_CLIENTS: tuple[Act, ...] = (cut_clients, hold_answer_to_client, reset_clients)
+"""Instead of those between brokers, where these cannot be had."""
 SHORTEST_ACT_S = 1.0
 
 
@@ -110,6 +129,8 @@ def generate(
     rng = random.Random(seed)
     required = acts_of(REQUIRED, partitions[0], possible)
     by_chance = acts_of(CHANCE, partitions[0], possible)
+    if cut_brokers not in by_chance:
+        by_chance += AT_THE_CLIENTS
     acts = list(required)
     rng.shuffle(acts)
     acts += [rng.choice(by_chance) for _ in range(int(duration_s / SHORTEST_ACT_S))]

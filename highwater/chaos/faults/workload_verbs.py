@@ -15,7 +15,7 @@ from highwater.cluster.faults.forms import Form, is_number
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.stage import Led, Stage
 from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
-from highwater.cluster.interface import PATIENCE_S, ZOOKEEPER, ClusterError, broker
+from highwater.cluster.interface import BROKER_LINKS, PATIENCE_S, ZOOKEEPER, ClusterError, broker
 from highwater.cluster.links.link_rules import Action, Rule
 from highwater.cluster.run_folder import TopicInfo
 from highwater.kafka.types import TopicPartition
@@ -59,6 +59,30 @@ def _could_be_led_by_others(stage: ChaosStage, tp: TopicPartition) -> bool:
     return len(state.isr) >= 2 and state.leader in live and set(state.isr) <= set(live)
 
 
+async def _sever(
+    stage: ChaosStage, leader: str, others: list[str]
+) -> Callable[[], Awaitable[object]]:
+    """Keeps the others from fetching; gives the undoing.  They stand still where no link between
+    brokers can be cut."""
+    if BROKER_LINKS not in stage.cluster.lacks:
+        done = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
+        assert done.undo is not None
+        return done.undo
+    stage.stopped_by_pause.update(others)
+
+    async def all_of(verb: Callable[[str], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for member in others:
+                nursery.start_soon(verb, member)
+
+    async def resume() -> None:
+        await all_of(stage.cluster.resume)
+        stage.stopped_by_pause.difference_update(others)
+
+    await all_of(stage.cluster.pause)
+    return resume
+
+
 def _shrink_of(stage: ChaosStage, leader: str, tp: TopicPartition) -> Rule:
     """What holds a leader's change of the partition's ISR."""
     if ZOOKEEPER not in stage.cluster.members():
@@ -86,8 +110,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
     before = stage.workload.acked_by("producer-acks1")
     led = stage.zookeeper.led_by(state.leader)
-    severed = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
-    assert severed.undo is not None
+    join = await _sever(stage, leader, others)
     shrink = _shrink_of(stage, leader, tp)
     stage.links.add(shrink)
     try:
@@ -97,7 +120,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         shrink.action = Action.DROP
     finally:
         stage.links.release(shrink)
-        await severed.undo()
+        await join()
         await stage.workload.burst(0)
     acked = stage.workload.acked_by("producer-acks1") - before
     old = state.leader_epoch

@@ -14,7 +14,7 @@ from typing import Any
 
 from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.targets import COORDINATOR, NUMBER, OF, OTHER_THAN, ROLES
-from highwater.cluster.interface import ZOOKEEPER, broker
+from highwater.cluster.interface import BROKER_LINKS, ZOOKEEPER, broker
 from highwater.cluster.links.link_rules import CLIENTS
 from highwater.cluster.links.zkframes import OPERATIONS
 from highwater.kafka.wire.header import APIS
@@ -282,13 +282,15 @@ def check_one(fault: Fault, scene: Scene, forms: Mapping[str, Form] = FORMS) -> 
     if fault.name in ("hold", "drop"):
         _check_plane(fault, scene)
     if form.fields.keys() >= _ENDS.keys():
-        _check_ends(fault)
+        _check_ends(fault, scene)
 
 
 def _check_plane(fault: Fault, scene: Scene) -> None:
     """Checks the plane: ZooKeeper's operations go to ZooKeeper and back, Kafka's APIs never."""
     api = fault.params["api"]
     ends = {str(fault.params.get(k, "")).strip().lower() for k in ("from", "to")}
+    if "from" in fault.params and "to" in fault.params:
+        _check_links(list(ends), scene)
     if ZOOKEEPER in scene.lacks and api not in KAFKA_APIS:
         raise _Wrong(f"api: {api!r} is ZooKeeper's, and {scene.lacks[ZOOKEEPER]}")
     if ZOOKEEPER in ends and api not in ZOOKEEPER_OPERATIONS:
@@ -300,9 +302,15 @@ def _check_plane(fault: Fault, scene: Scene) -> None:
         raise _Wrong(f"path: {api} has no path: only ZooKeeper's operations have")
 
 
-def _check_ends(fault: Fault) -> None:
+def _check_ends(fault: Fault, scene: Scene) -> None:
     source = str(fault.params.get("from") or fault.target)
     if not source:
         raise _Wrong("it needs 'from' (or a target)")
     if source.strip().lower() == str(fault.params.get("to", OTHERS)).strip().lower():
         raise _Wrong(f"it is between two members, and both are {source!r}")
+    _check_links([source, str(fault.params.get("to", OTHERS))], scene)
+
+
+def _check_links(ends: Sequence[str], scene: Scene) -> None:
+    if BROKER_LINKS in scene.lacks and CLIENTS not in (end.strip().lower() for end in ends):
+        raise _Wrong(f"write {CLIENTS} as one end: {scene.lacks[BROKER_LINKS]}")

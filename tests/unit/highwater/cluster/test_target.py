@@ -23,7 +23,7 @@ def test_a_release_is_named_by_its_version() -> None:
 def test_from_4_0_on_kraft_is_the_only_mode() -> None:
     for text in ("apache:4.0.0", "apache:4.2.0", "apache:4.2.0-kraft"):
         release = parse(text)
-        assert release.kraft
+        assert str(release).endswith("(KRaft)")
         assert "expire_session" in release.lacks
     assert parse("apache:3.9.2").lacks == {}
 

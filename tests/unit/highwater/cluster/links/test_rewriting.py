@@ -9,7 +9,7 @@ import pytest
 from highwater.cluster.links.rewriting import must_be_read, places, rewritten
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import UnknownApi, decode_response, encode_response, response_class
-from highwater.kafka.wire.header import APIS, API_VERSIONS, is_flexible
+from highwater.kafka.wire.header import API_VERSIONS, APIS, is_flexible
 
 FIRST = {
     "Produce": 10, "Fetch": 16, "Metadata": 0, "FindCoordinator": 0, "DescribeCluster": 0,

@@ -1,0 +1,326 @@
+"""A cluster that others started, at an address: proxies of ours in front of each of its brokers.
+
+Theory of operation.  The brokers and their addresses are read from Metadata once, at the start.
+Each gets a proxy on 127.0.0.1, and every address in an answer that goes through one is replaced by
+that of a proxy (`links.rewriting`); an address of nobody known becomes one at which nobody listens,
+because a client must not get past the proxies.  So links between clients and brokers can be cut,
+slowed down and reset, and messages held; those between brokers are the cluster's own.  A process is
+killed, started, paused and resumed by the user's own commands, where they are given.
+
+What runs is what no command of ours has ended: nothing else is known of the processes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.child_processes import StartError
+from highwater.cluster.ask import brokers_known, metadata
+from highwater.cluster.interface import (
+    BROKER_LINKS,
+    PATIENCE_S,
+    SEGMENTS,
+    WITHOUT_ZOOKEEPER,
+    ClusterError,
+    broker,
+    broker_number,
+    require_member,
+    require_running,
+)
+from highwater.cluster.links.link_rules import Links
+from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.links.rewriting import Address
+from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
+from highwater.cluster.ports import free_ports
+from highwater.kafka.wire.codec import BadMessage
+
+COMMAND_S = 60.0
+POLL_S = 0.1
+_NEEDS = {
+    "kill": ("kill",),
+    "stop": ("stop",),
+    "start": ("start",),
+    "restart": ("kill", "start"),
+    "kill_all": ("kill", "start"),
+    "start_all": ("start",),
+    "pause": ("pause", "resume"),
+    "resume": ("resume",),
+    "stand_still": ("pause", "resume"),
+    "lose_unreplicated": ("kill", "start", "pause", "resume"),
+}
+"""Verb -> the commands that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The user's own, with {id}, {host} and {port} of a broker; empty: there is none."""
+
+    kill: str = ""
+    stop: str = ""
+    start: str = ""
+    pause: str = ""
+    resume: str = ""
+
+
+def lacks(commands: Commands) -> dict[str, str]:
+    """What such a cluster cannot be put through, or does not show."""
+    found = dict(WITHOUT_ZOOKEEPER)
+    found["zookeeper"] = found["expire_session"] = "its ZooKeeper, if any, is not at hand"
+    found["move_controller"] = "the controller moves as the cluster wants; kill it by its role"
+    found[BROKER_LINKS] = "only those between clients and brokers go through a proxy"
+    found["isolate"] = found[BROKER_LINKS]
+    found[SEGMENTS] = "the brokers' disks are not at hand"
+    for verb, needed in _NEEDS.items():
+        if missing := [name for name in needed if not getattr(commands, name)]:
+            found[verb] = "give " + ", ".join(f"--{name}-command" for name in missing)
+    return found
+
+
+async def brokers_at(bootstrap: str) -> dict[int, Address]:
+    """The brokers of a cluster, by its first address that answers; raises StartError."""
+    for entry in bootstrap.split(","):
+        host, _, port = entry.strip().rpartition(":")
+        try:
+            answer = await metadata((host.strip("[]"), int(port)), [], timeout_s=5)
+        except (OSError, BadMessage, trio.BrokenResourceError):
+            continue
+        if answer.brokers:
+            return {b.node_id: (b.host, b.port) for b in answer.brokers}
+    raise StartError(
+        f"no Kafka answers at {bootstrap}: start it, or name a listener without TLS and login"
+    )
+
+
+class RemoteCluster:
+    """See the module's docstring.  Made by `remote_cluster`."""
+
+    runtime = "remote"
+    zookeeper_connect = ""
+
+    def __init__(self, known: Mapping[int, Address], commands: Commands) -> None:
+        self.brokers = sorted(known)
+        self.links: Links | None = Links()
+        self.lives = Lives()
+        self.lacks: Mapping[str, str] = lacks(commands)
+        self._own = dict(known)
+        self._commands = commands
+        self._down: set[str] = set()
+        self._paused: set[str] = set()
+        *ports, self._nowhere = free_ports(len(self.brokers) + 1)
+        self._ports = dict(zip(self.brokers, ports, strict=True))
+        for number in self.brokers:
+            self.lives.note(broker(number), UP)
+
+    # --- where things are
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[n]}" for n in self.brokers)
+
+    @property
+    def inner_bootstrap(self) -> str:
+        return self.bootstrap
+
+    @property
+    def direct_bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for _, (host, port) in sorted(self._own.items()))
+
+    def address(self, number: int) -> Address:
+        return self._own[number]
+
+    def members(self) -> list[str]:
+        return [broker(n) for n in self.brokers]
+
+    def running(self, member: str) -> bool:
+        return member in self.members() and member not in self._down
+
+    def paused(self, member: str) -> bool:
+        return member in self._paused
+
+    def pid_of(self, member: str) -> int | None:
+        return None
+
+    def port_of(self, member: str) -> int:
+        return self._ports[broker_number(member)]
+
+    def metrics_address(self, number: int) -> str | None:
+        return None
+
+    def write_state(self, **further: Any) -> None:
+        """Nothing of ours outlives the run."""
+
+    def data_dirs(self, number: int) -> list[Path]:
+        return []
+
+    def unexpected_ends(self) -> list[str]:
+        return []
+
+    def logged_exceptions(self) -> list[str]:
+        return []
+
+    # --- proxies
+
+    async def serve(self, nursery: trio.Nursery) -> None:
+        assert self.links is not None
+        for number, (host, port) in self._own.items():
+            proxy = Proxy(
+                self.links, port, owner=broker(number), zookeeper=False, host=host,
+                replace=self._replace,
+            )  # fmt: skip
+            await nursery.start(proxy.serve, self._ports[number])
+
+    def _replace(self, number: int | None, own: Address) -> Address:
+        if number in self._ports:
+            return "127.0.0.1", self._ports[number]
+        for known, address in self._own.items():
+            if address == own:
+                return "127.0.0.1", self._ports[known]
+        return "127.0.0.1", self._nowhere
+
+    # --- verbs
+
+    async def _run(self, name: str, member: str) -> int:
+        """Carries out one of the user's commands; raises ClusterError with what it said."""
+        number = broker_number(member)
+        host, port = self._own[number]
+        command: str = getattr(self._commands, name)
+        if not command:
+            raise ClusterError(f"{member} cannot be put through {name}: give --{name}-command")
+        for word, value in (("id", number), ("host", host), ("port", port)):
+            command = command.replace(f"{{{word}}}", str(value))
+        with trio.move_on_after(COMMAND_S):
+            done = await trio.run_process(
+                command, shell=True, check=False, stdin=subprocess.DEVNULL,
+                capture_stdout=True, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            if done.returncode:
+                said = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
+                told = f": {said[0]}" if said else ""
+                raise ClusterError(f"`{command}` ended with code {done.returncode}{told}")
+            return 0
+        raise ClusterError(f"`{command}` still runs after {COMMAND_S:g} s")
+
+    async def kill(self, member: str) -> None:
+        require_running(self, member)
+        await self._run("kill", member)
+        await self._gone(member)
+
+    async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
+        require_running(self, member)
+        code = await self._run("stop", member)
+        await self._gone(member)
+        return code
+
+    async def _gone(self, member: str) -> None:
+        """Waits until nobody listens at its address: a command may only ask for an end."""
+        with trio.move_on_after(PATIENCE_S):
+            while await self._listens(member):
+                await trio.sleep(POLL_S)
+            self._down.add(member)
+            self._paused.discard(member)
+            self.lives.note(member, DOWN)
+            return
+        raise ClusterError(f"{member} still listens {PATIENCE_S:g} s after the command to end it")
+
+    async def _listens(self, member: str) -> bool:
+        with trio.move_on_after(1):
+            try:
+                stream = await trio.open_tcp_stream(*self._own[broker_number(member)])
+            except OSError:
+                return False
+            await stream.aclose()
+        return True
+
+    async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
+        require_member(self, member)
+        if self.running(member):
+            raise ClusterError(f"{member} runs already")
+        await self._run("start", member)
+        self._down.discard(member)
+        self.lives.note(member, UP)
+        if ready:
+            await self.wait_ready(member, timeout_s)
+
+    async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
+        number = broker_number(member)
+        with trio.move_on_after(timeout_s):
+            while number not in await brokers_known(self._own[number]):
+                await trio.sleep(POLL_S)
+            return
+        raise StartError(f"{member} does not serve {timeout_s:g} s after the command to start it")
+
+    async def pause(self, member: str) -> None:
+        require_running(self, member)
+        await self._run("pause", member)
+        self._paused.add(member)
+        self.lives.note(member, PAUSED)
+
+    async def resume(self, member: str) -> None:
+        if member not in self._paused:
+            return
+        await self._run("resume", member)
+        self._paused.discard(member)
+        self.lives.note(member, UP)
+
+
+@asynccontextmanager
+async def remote_cluster(
+    known: Mapping[int, Address], commands: Commands
+) -> AsyncIterator[RemoteCluster]:
+    """The proxies serve; at the end, whatever a command had paused or killed is back, if a command
+    can bring it back."""
+    cluster = RemoteCluster(known, commands)
+    async with trio.open_nursery() as nursery:
+        await cluster.serve(nursery)
+        try:
+            yield cluster
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(PATIENCE_S):
+                await _put_back(cluster, commands)
+            nursery.cancel_scope.cancel()
+
+
+async def _put_back(cluster: RemoteCluster, commands: Commands) -> None:
+    assert cluster.links is not None
+    cluster.links.heal_all()
+    for member in cluster.members():
+        try:
+            if cluster.paused(member):
+                await cluster.resume(member)
+            elif not cluster.running(member) and commands.start:
+                await cluster.start(member, ready=False)
+        except ClusterError:
+            continue  # the user sees it in the cluster's own state, and the run has ended
+
+
+@dataclass(frozen=True, slots=True)
+class AddressTarget:
+    """Any cluster at HOST:PORT; `known` is read from it before the run."""
+
+    bootstrap: str
+    known: dict[int, Address]
+    commands: Commands = field(default_factory=Commands)
+    shared: bool = True
+
+    def __str__(self) -> str:
+        return f"the cluster at {self.bootstrap}"
+
+    @property
+    def brokers(self) -> list[int]:
+        return sorted(self.known)
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        return lacks(self.commands)
+
+    @asynccontextmanager
+    async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Any]:
+        async with remote_cluster(self.known, self.commands) as cluster:
+            yield cluster
