@@ -12,7 +12,9 @@ from highwater.agent import schemas
 from highwater.agent.errors import ControlError
 from highwater.child_processes import StartError
 from highwater.cluster import internal_topics
+from highwater.cluster.client_files import PROTOCOLS
 from highwater.cluster.interface import PATIENCE_S, Cluster
+from highwater.kafka.security.scram_arguments import ScramArgumentError, ScramUser, parse_all
 
 if TYPE_CHECKING:
     from highwater.cluster.compose_cluster import ComposeCluster
@@ -28,7 +30,8 @@ SCHEMA = schemas.obj(
     properties=schemas.mapping({"type": ["string", "integer", "number", "boolean"]}),
     proxies=schemas.FLAG,
     quick_end=schemas.FLAG,
-    secure=schemas.FLAG,
+    security={"type": "string", "enum": list(PROTOCOLS)},
+    scram=schemas.array(schemas.TEXT),
     external_ports=schemas.array(_PORT),
     zookeeper_port=_PORT,
     control_port=_PORT,
@@ -50,8 +53,11 @@ class AgentSettings:
     """Without them no link can be cut and no message held; clients reach brokers faster."""
     quick_end: bool = True
     """Kill everything at the end, because no one needs the data."""
-    secure: bool = False
-    """Whether clients' ports want TLS and a login, and access rules hold; of processes alone."""
+    security: str = "plaintext"
+    """ssl, sasl_plaintext or sasl_ssl: what clients' ports want; access rules hold then.  Of
+    processes alone."""
+    scram: tuple[str, ...] = field(default=(), repr=False)
+    """Users of SCRAM, each as --add-scram has it."""
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients; empty: free ones."""
     zookeeper_port: int = 0
@@ -74,7 +80,7 @@ class AgentSettings:
             raise StartError(error.message) from None
         given = {f.name: raw[f.name] for f in fields(cls) if f.name in raw}
         given["folder"] = Path(given["folder"]).absolute()
-        for name in ("external_ports", "advertised"):
+        for name in ("external_ports", "advertised", "scram"):
             given[name] = tuple(given.get(name, ()))
         given["properties"] = {k: _text(v) for k, v in given.get("properties", {}).items()}
         made = cls(**given)
@@ -89,13 +95,27 @@ class AgentSettings:
                 raise StartError(f"advertised {address!r} is no HOST:PORT, such as localhost:9092")
         if made.advertised and not (made.proxies and made.runtime == "process"):
             raise StartError("advertised addresses need proxies and the process runtime")
-        if made.secure and made.runtime == "compose":
-            raise StartError(
-                "secure is for the process runtime: compose.yaml's listeners are plain"
-            )
+        made._check_security()
         if made.runtime == "compose" and (made.brokers != 3 or made.program != "highwater"):
             raise StartError("the compose runtime has three brokers, and Highwater's")
         return made
+
+    def _check_security(self) -> None:
+        secured = self.security != "plaintext"
+        if (secured or self.scram) and self.runtime == "compose":
+            raise StartError(
+                "security is for the process runtime: compose.yaml's listeners are plain"
+            )
+        if secured and self.advertised:
+            raise StartError("security and advertised addresses do not go together: leave one out")
+        self.scram_users()
+
+    def scram_users(self) -> list[ScramUser]:
+        """Raises StartError, which shows no password."""
+        try:
+            return parse_all(self.scram)
+        except ScramArgumentError as error:
+            raise StartError(f"a SCRAM user: {error}") from None
 
     def open_cluster(self) -> AbstractAsyncContextManager[Cluster]:
         if self.runtime == "compose":
@@ -124,7 +144,8 @@ class AgentSettings:
             program=program,
             properties=self.properties,
             quick_end=self.quick_end,
-            secure=self.secure,
+            security=self.security,
+            scram=self.scram_users(),
             internal_topics=True,
             advertised=self.advertised,
         )

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import click
 
 from highwater.cli.error_lines import clear_errors
 from highwater.cli.properties import named_values
+from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
 
 FIRST_PORT = 9092
 ZOOKEEPER_PORT = 2181
@@ -58,14 +59,15 @@ class Wish:
     control: int
     control_host: str
     proxies: bool
-    secure: bool
+    security: str
+    scram: tuple[str, ...] = field(repr=False)
 
     def options(self) -> list[str]:
         plain = ("brokers", "port", "profile", "program", "control")
         words = [f"--{name}={getattr(self, name)}" for name in plain]
         words.append(f"--control-host={self.control_host}")
         words.append("--proxies" if self.proxies else "--no-proxies")
-        words += ["--secure"] * self.secure
+        words += ["--secure"] * (self.security != "plaintext")
         words += [f"--set={name}={value}" for name, value in self.properties.items()]
         return [*words, f"--dir={self.folder}"]
 
@@ -129,6 +131,16 @@ class Wish:
     help="TLS, logins and access rules on the clients' ports; makes certificates, users and the"
     " files of their clients (docs/security.md).",
 )
+@click.option(
+    "--add-scram",
+    "scram",
+    multiple=True,
+    metavar="MECHANISM=[...]",
+    callback=scram_texts,
+    help="A user of SCRAM, there before the first broker starts, as kafka-storage has it:"
+    " 'SCRAM-SHA-256=[name=carol,password=...]'; may be given more than once.  @FILE, or the"
+    " variable HIGHWATER_ADD_SCRAM, has one a line.",
+)
 @dir_option
 def up(
     brokers: int,
@@ -142,6 +154,7 @@ def up(
     control_host: str,
     proxies: bool,
     secure: bool,
+    scram: tuple[str, ...],
     folder: Path | None,
 ) -> None:
     """Start a cluster: ZooKeeper and brokers on 127.0.0.1:9092, 9093, 9094.
@@ -155,15 +168,28 @@ def up(
       highwater up --control 9990   and `curl 127.0.0.1:9990/v1/status`
       highwater up --control 9990 --control-host 0.0.0.0
       highwater up --secure         and `kcat -L -F …/secure/alice.conf`
+      highwater up --secure --add-scram 'SCRAM-SHA-512=[name=carol,password=...]'
       highwater up --brokers 1 --set num.partitions=4 --set min.insync.replicas=1
     """
     folder = (folder or default_folder()).absolute()
     wish = Wish(
-        brokers, port, profile, program, properties, folder, control, control_host, proxies, secure
+        brokers,
+        port,
+        profile,
+        program,
+        properties,
+        folder,
+        control,
+        control_host,
+        proxies,
+        "sasl_ssl" if secure else "plaintext",
+        scram,
     )
     if runtime == "compose":
         if secure:
             raise click.UsageError("--secure is for processes")
+        if scram:
+            raise click.UsageError("--add-scram is for processes")
         if properties:
             raise click.UsageError(
                 "--set is for processes: in compose.yaml, properties are KAFKA_*"
@@ -230,7 +256,8 @@ def _up_here(wish: Wish) -> None:
         program=wish.program,
         properties=wish.properties,
         proxies=wish.proxies,
-        secure=wish.secure,
+        security=wish.security,
+        scram=wish.scram,
         quick_end=False,
         external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
         # any other cluster has its own: two that start at once would both find 2181 free
@@ -257,15 +284,14 @@ def _up_here(wish: Wish) -> None:
 def _print_up(made: Any) -> None:
     cluster = made.cluster
     click.echo(f"{len(cluster.brokers)} brokers and ZooKeeper serve after {made.seconds:.1f} s")
-    if made.settings.secure:
-        from highwater.cluster.secured import write_clients
-
-        files = write_clients(cluster.folder, cluster.secure_bootstrap)
-        click.echo(f"bootstrap servers  {cluster.secure_bootstrap} (SASL_SSL)")
-        click.echo(f"clients' files     {files}/admin.properties, .conf, .json; alice, bob")
-        click.echo(f"without security   {cluster.bootstrap} (for the harness, a super user)")
-    else:
+    security = made.settings.security
+    if security == "plaintext":
         click.echo(f"bootstrap servers  {cluster.bootstrap}")
+    else:
+        files = cluster.folder / "secure"
+        click.echo(f"bootstrap servers  {cluster.bootstrap} ({security.upper()})")
+        click.echo(f"clients' files     {files}/admin.properties, .conf, .json; alice, bob")
+        click.echo(f"without security   {cluster.inner_bootstrap} (for the harness, a super user)")
     click.echo(f"ZooKeeper          {cluster.zookeeper_connect}")
     addresses = [a for n in cluster.brokers if (a := cluster.metrics_address(n)) is not None]
     if addresses:
@@ -284,6 +310,10 @@ def _up_detached(wish: Wish) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "supervisor.log"
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "up", *wish.options()]
+    kept: list[int] = []
+    if wish.scram:
+        kept.append(pipe_of(wish.scram))
+        command.append(f"{OPTION}=@/dev/fd/{kept[0]}")
     with output.open("wb") as sink:
         process = subprocess.Popen(
             command,
@@ -291,6 +321,7 @@ def _up_detached(wish: Wish) -> None:
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=kept,
         )
     while True:
         state = read_state(folder)

@@ -20,13 +20,14 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
 import trio
 
 from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
-from highwater.cluster import internal_topics, kraft, server_properties
+from highwater.cluster import client_files, internal_topics, kraft, server_properties
 from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -41,11 +42,11 @@ from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.ports import claimed, free_ports, is_free, require_free
 from highwater.cluster.programs import Highwater, Program
-from highwater.cluster.shared import LocalCluster, Ports
+from highwater.cluster.shared import SECURE, LocalCluster, Ports
+from highwater.kafka.security.scram_arguments import ScramUser
 
 LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
 KRAFT_LISTENERS = ("INTERNAL", server_properties.CONTROLLER, "EXTERNAL")
-SECURE = "SECURE"
 _TICK_MS = {"test": 500, "kafka": 2000}
 
 
@@ -62,8 +63,11 @@ class Settings:
     zookeeper_port: int = 0
     """A preference: another port is taken where it is in use; 0: any."""
     proxies: bool = False
-    secure: bool = False
-    """A further listener by SASL_SSL, which has the fixed ports, and access rules (`secured`)."""
+    security: str = "plaintext"
+    """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
+    access rules hold (`secured`)."""
+    scram: Sequence[ScramUser] = ()
+    """Users that are in ZooKeeper before the first broker starts."""
     program: Program = field(default_factory=Highwater)
     programs: dict[int, Program] = field(default_factory=dict)
     """Brokers that run another program: a mixed cluster.  Looked up at each start."""
@@ -76,9 +80,13 @@ class Settings:
     first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
 
     @property
+    def secured(self) -> bool:
+        return self.security != "plaintext"
+
+    @property
     def listeners(self) -> tuple[str, ...]:
         own = KRAFT_LISTENERS if self.kraft else LISTENERS
-        return (*own, SECURE) if self.secure else own
+        return (*own, SECURE) if self.secured else own
 
     @property
     def kraft(self) -> bool:
@@ -100,13 +108,17 @@ class ProcessCluster(LocalCluster):
         self._lock = lock
         self._children: dict[str, Child] = {}
         self._further: dict[str, Any] = {}
-        links = Links() if settings.proxies else None
+        encrypted = client_files.encrypted(settings.security)
+        links = Links(encrypted_clients=encrypted) if settings.proxies else None
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
 
     # --- where things are
 
     @property
     def bootstrap(self) -> str:
+        if self.settings.secured:
+            ports = (of.advertised[SECURE] for of in self._ports.values())
+            return ",".join(f"127.0.0.1:{port}" for port in ports)
         return ",".join(self.settings.advertised) or super().bootstrap
 
     @property
@@ -115,9 +127,10 @@ class ProcessCluster(LocalCluster):
 
     @property
     def inner_bootstrap(self) -> str:
-        """What is advertised outside may not be reachable here: the brokers' own listener is."""
+        """Without security.  What is advertised outside may not be reachable here: the brokers' own
+        listener is."""
         if not self.settings.advertised:
-            return self.bootstrap
+            return super().bootstrap
         return ",".join(f"127.0.0.1:{of.advertised['INTERNAL']}" for of in self._ports.values())
 
     def metrics_port(self, number: int) -> int:
@@ -134,10 +147,10 @@ class ProcessCluster(LocalCluster):
         host = given.get("highwater.metrics.host") or "127.0.0.1"
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    @property
-    def secure_bootstrap(self) -> str:
-        ports = (of.advertised[SECURE] for of in self._ports.values())
-        return ",".join(f"127.0.0.1:{port}" for port in ports)
+    def port_of(self, member: str) -> int:
+        if member == ZOOKEEPER or not self.settings.secured:
+            return super().port_of(member)
+        return self._ports[broker_number(member)].advertised[SECURE]
 
     def member_folder(self, member: str) -> Path:
         return self.folder / member
@@ -191,8 +204,6 @@ class ProcessCluster(LocalCluster):
                 advertised = {listener: next(free) for listener in listeners}
             if external:
                 advertised[listeners[-1]] = external[index]
-            if self.settings.secure:  # a proxy takes frames apart, and those of TLS are no frames
-                bound[SECURE] = advertised[SECURE]
             ports[number] = Ports(
                 bound,
                 advertised,
@@ -218,8 +229,9 @@ class ProcessCluster(LocalCluster):
         wanted = self.settings.external_ports
         if sorted(ports) != self.brokers or (wanted and wanted != fixed):
             return None
-        if any((p.bound != p.advertised) is not self.settings.proxies for p in ports.values()):
-            return None
+        for of, name in product(ports.values(), listeners):
+            if (of.bound[name] != of.advertised[name]) is not self.settings.proxies:
+                return None
         for number in self.brokers:
             both = {*ports[number].bound.items(), *ports[number].advertised.items()}
             for listener, port in sorted(both):
@@ -235,6 +247,8 @@ class ProcessCluster(LocalCluster):
             await self._format_storage()
         for member in self.members():
             self._spawn(member)
+            if member == ZOOKEEPER and (self.settings.secured or self.settings.scram):
+                await self._store_users(timeout_s)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
     async def _format_storage(self) -> None:
@@ -246,6 +260,17 @@ class ProcessCluster(LocalCluster):
             properties = self._write_properties(number)
             commands[folder] = program.format_command(properties, cluster_id)
         await kraft.format_storage(commands, program.environment())
+
+    async def _store_users(self, timeout_s: float) -> None:
+        from highwater.cluster import scram, secured  # the latter loads cryptography
+
+        given, own = (
+            self.settings.scram,
+            secured.prepare(self.folder, self.bootstrap, self.settings.security),
+        )
+        if own or given:
+            await self.wait_ready(ZOOKEEPER, timeout_s)
+            await trio.to_thread.run_sync(scram.store, self.zookeeper_connect, given, own)
 
     async def stop_all(self, timeout_s: float = 15) -> None:
         """Stops brokers by controlled shutdown, then ZooKeeper; SIGKILL for late processes."""
@@ -389,7 +414,8 @@ class ProcessCluster(LocalCluster):
         if settings.advertised:
             outside["EXTERNAL"] = settings.advertised[self.brokers.index(number)]
         data = self.data_dirs(number)[0]
-        properties = server_properties.common(ports, data, len(self.brokers), SECURE)
+        protocols = {SECURE: settings.security.upper()} if settings.secured else {}
+        properties = server_properties.common(ports, data, len(self.brokers), protocols)
         if settings.kraft:
             metadata = folder / "metadata"
             properties |= server_properties.kraft(number, self._ports, outside, metadata)
@@ -404,13 +430,13 @@ class ProcessCluster(LocalCluster):
         properties |= program.prepare(folder, len(self.brokers), settings.profile)
         if factor < 3:
             properties |= internal_topics.properties(factor)
-        if settings.secure:
+        if settings.secured:
             from highwater.cluster import secured  # it loads cryptography
 
-            properties |= secured.properties(self.folder, SECURE)
+            properties |= secured.properties(self.folder, SECURE, settings.security)
         properties |= settings.properties
         path = folder / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        client_files.write(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
         return path
 
     def _require_running(self, member: str) -> None:

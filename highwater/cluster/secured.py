@@ -1,8 +1,9 @@
 """The secured listener of `highwater up --secure`: an authority, users, and their clients' files.
 
 Everything is in the folder `secure` of the cluster, readable by its owner alone, and stays over
-restarts: `authority.pem`, `broker.pem`, `users.json`, and for each user USER.properties (Java),
-USER.conf (librdkafka, and kcat -F), and USER.json (the arguments of kafka-python's clients).
+restarts: `authority.pem`, `broker.pem`, `users.json`, for each user a certificate USER.pem, and the
+files of its clients (`client_files`).  Over SASL a user logs in by PLAIN or SCRAM, with the same
+password; over SSL its certificate says who it is.
 The other listeners stay as they are, on 127.0.0.1: their principal is the super user ANONYMOUS.
 """
 
@@ -11,9 +12,8 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
-import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -22,65 +22,57 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from highwater.kafka.security.jaas import PLAIN
+from highwater.cluster.client_files import ADMIN, USERS, encrypted, logged_in, write, write_files
+from highwater.kafka.security.jaas import PLAIN, SCRAM
+from highwater.kafka.security.scram_arguments import ScramUser, with_password
+from highwater.kafka.security.scram_users import MECHANISMS
 
-ADMIN, USERS = "admin", ("admin", "alice", "bob")
 _VALID = datetime.timedelta(days=3650)
 
 
-def properties(cluster: Path, listener: str) -> dict[str, str]:
-    """Those of every broker; makes the authority and the users at the first call."""
+def prepare(cluster: Path, bootstrap: str, security: str) -> Sequence[ScramUser]:
+    """Writes the files of a secured cluster, some of them once; gives its users of SCRAM."""
+    if security == "plaintext":
+        return ()
     folder = cluster / "secure"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not (folder / "users.json").exists():
+    if not all((folder / name).exists() for name in ("users.json", f"{ADMIN}.pem")):
         _make_certificates(folder)
-        _write(folder / "users.json", json.dumps({u: secrets.token_hex(12) for u in USERS}))
-    users = _users(folder)
-    options = " ".join(f'user_{user}="{password}"' for user, password in users.items())
+        write(folder / "users.json", json.dumps({u: secrets.token_hex(12) for u in USERS}))
+    write_files(folder, bootstrap, security)
+    if not logged_in(security):
+        return ()
+    return [
+        with_password(user, mechanism, password)
+        for user, password in _users(folder).items()
+        for mechanism in MECHANISMS.values()
+    ]
+
+
+def properties(cluster: Path, listener: str, security: str) -> dict[str, str]:
+    """Those of every broker, for a listener with this protocol."""
+    folder = cluster / "secure"
     own = f"listener.name.{listener.lower()}."
-    return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(folder / "broker.pem"),
-        own + "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        own + "plain.sasl.jaas.config": f"{PLAIN} required {options};",
+    made = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
     }
-
-
-def write_clients(cluster: Path, bootstrap: str) -> Path:
-    """The files of each user's clients; returns their folder."""
-    folder = cluster / "secure"
-    authority = str(folder / "authority.pem")
-    for user, password in _users(folder).items():
-        java = {
-            "bootstrap.servers": bootstrap,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{PLAIN} required username="{user}" password="{password}";',
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": authority,
-        }
-        librdkafka = {
-            "bootstrap.servers": bootstrap,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": password,
-            "ssl.ca.location": authority,
-        }
-        python = {
-            "bootstrap_servers": bootstrap,
-            "security_protocol": "SASL_SSL",
-            "sasl_mechanism": "PLAIN",
-            "sasl_plain_username": user,
-            "sasl_plain_password": password,
-            "ssl_cafile": authority,
-        }
-        _write(folder / f"{user}.properties", _lines(java))
-        _write(folder / f"{user}.conf", _lines(librdkafka))
-        _write(folder / f"{user}.json", json.dumps(python, indent=1) + "\n")
-    return folder
+    if encrypted(security):
+        made[own + "ssl.keystore.type"] = "PEM"
+        made[own + "ssl.keystore.location"] = str(folder / "broker.pem")
+    if security == "ssl":
+        made[own + "ssl.truststore.type"] = "PEM"
+        made[own + "ssl.truststore.location"] = str(folder / "authority.pem")
+        made[own + "ssl.client.auth"] = "required"
+        made[own + "ssl.principal.mapping.rules"] = "RULE:^CN=([^,]*).*$/$1/"
+    if logged_in(security):
+        options = " ".join(f'user_{user}="{word}"' for user, word in _users(folder).items())
+        made[own + "sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+        made[own + "plain.sasl.jaas.config"] = f"{PLAIN} required {options};"
+        for mechanism in MECHANISMS.values():
+            name = f"{own}{mechanism.lower()}.sasl.jaas.config"
+            made[name] = f"{SCRAM} required;"
+    return made
 
 
 def _users(folder: Path) -> dict[str, str]:
@@ -88,22 +80,9 @@ def _users(folder: Path) -> dict[str, str]:
     return users
 
 
-def _lines(values: Mapping[str, str]) -> str:
-    return "".join(f"{name}={value}\n" for name, value in values.items())
-
-
-def _write(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-
-
 def _make_certificates(folder: Path) -> None:
-    """An authority, whose key is not kept, and a certificate for localhost and 127.0.0.1."""
-    authority, key = (
-        ec.generate_private_key(ec.SECP256R1()),
-        ec.generate_private_key(ec.SECP256R1()),
-    )
+    """An authority, whose key is not kept, and certificates for 127.0.0.1 and for each user."""
+    authority = ec.generate_private_key(ec.SECP256R1())
     issuer = _name("a Highwater cluster's authority")
     above = (
         _builder(issuer, issuer, authority.public_key())
@@ -111,14 +90,15 @@ def _make_certificates(folder: Path) -> None:
         .sign(authority, hashes.SHA256())
     )
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    leaf = (
-        _builder(_name("broker"), issuer, key.public_key())
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority, hashes.SHA256())
-    )
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    _write(folder / "authority.pem", above.public_bytes(Encoding.PEM).decode())
-    _write(folder / "broker.pem", (pem + leaf.public_bytes(Encoding.PEM)).decode())
+    for name in ("broker", *USERS):
+        key = ec.generate_private_key(ec.SECP256R1())
+        leaf = _builder(_name(name), issuer, key.public_key())
+        if name == "broker":
+            leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        signed = leaf.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+        write(folder / f"{name}.pem", (pem + signed).decode())
+    write(folder / "authority.pem", above.public_bytes(Encoding.PEM).decode())
 
 
 def _name(common_name: str) -> x509.Name:

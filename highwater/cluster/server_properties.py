@@ -26,13 +26,13 @@ def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
     return ",".join(f"{name}://{place}" for name, place in places.items())
 
 
-def common(ports: Ports, data: Path, brokers: int, secure: str) -> dict[str, str]:
-    """The properties of either mode; `secure`: the listener that is not plain, or none."""
+def common(ports: Ports, data: Path, brokers: int, protocols: Mapping[str, str]) -> dict[str, str]:
+    """The properties of either mode; `protocols`: those of the listeners that are not plain."""
     factor = min(3, brokers)
     return {
         "listeners": endpoints(ports.bound),
         "listener.security.protocol.map": ",".join(
-            f"{name}:{'SASL_SSL' if name == secure else 'PLAINTEXT'}" for name in ports.bound
+            f"{name}:{protocols.get(name, 'PLAINTEXT')}" for name in ports.bound
         ),
         "inter.broker.listener.name": "INTERNAL",
         "log.dirs": str(data),

@@ -23,6 +23,9 @@ from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
 
+SECURE = "SECURE"
+"""The listener of secured clients (`process_cluster`)."""
+
 
 @dataclass(slots=True)
 class Ports:
@@ -131,7 +134,13 @@ class LocalCluster(ABC):
             if self.zookeeper_connect:
                 ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
             for name, (target, port) in ways.items():
-                proxy = Proxy(self.links, target, owner=broker(number), zookeeper=name == ZOOKEEPER)
+                proxy = Proxy(
+                    self.links,
+                    target,
+                    owner=broker(number),
+                    zookeeper=name == ZOOKEEPER,
+                    opaque=name == SECURE and self.links.encrypted_clients,
+                )
                 self.proxies.append(proxy)
                 wide = external if name == "EXTERNAL" else ()
                 await nursery.start(proxy.serve, port, wide or hosts)

@@ -51,6 +51,7 @@ __all__ = [
 ]
 _ROOMS = ("chaos", "errors", "history", "kafka", "names")
 RUNTIMES = ("process", "compose", "apache")
+SECURITIES = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
 def __getattr__(name: str) -> Any:
@@ -82,6 +83,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="processes (the default), containers by Compose, or Apache Kafka 3.9 as processes",
     )
     group.addoption(
+        "--kafka-security",
+        choices=SECURITIES,
+        help="what clients' connections speak (plaintext); kafka.client_config() tells them",
+    )
+    group.addoption(
         "--kafka-profile",
         choices=("test", "kafka"),
         help="test: quick to notice failures (the default); kafka: Apache Kafka's defaults",
@@ -109,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{prefix}kafka(brokers=3, config={{}}, profile='test', seed=0, runtime='process',"
-        " keep=False): the cluster that this test needs (docs/pytest.md)",
+        " security='plaintext', keep=False): the cluster that this test needs (docs/pytest.md)",
     )
     functions = {"_highwater": _highwater}
     functions |= {prefix + f.__name__: f for f in (kafka, topic, group, chaos, history)}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from highwater.pytest_plugin.errors import FixtureError, Plainly
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control
     from highwater.pytest_plugin.chaos import Chaos, Fault
+    from highwater.pytest_plugin.settings import Settings
 
+Library = Literal["librdkafka", "kafka-python", "java", "aiokafka"]
+User = Literal["admin", "alice", "bob"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 WITHIN_S = 30.0
 
 
@@ -19,12 +23,14 @@ class Kafka:
     """A running cluster, shared with other tests of the same settings, and whole when a test
     begins."""
 
-    def __init__(self, control: Control, folder: Path, runtime: str, seed: str) -> None:
+    def __init__(self, control: Control, folder: Path, settings: Settings, seed: str) -> None:
         self._control = control
         self.folder = folder
         """Data, properties and output of every member."""
-        self.runtime = runtime
+        self.runtime = settings.runtime
         """process, compose or apache."""
+        self.security = settings.security
+        """plaintext, ssl, sasl_plaintext or sasl_ssl: what clients' connections speak."""
         self.random = random.Random(seed)
         """For choices that --kafka-seed brings back."""
         self.wait = Waits(control)
@@ -34,6 +40,29 @@ class Kafka:
         self.brokers: list[int] = status["brokers"]
         self.control: str = control.url
         """The agent's address, for programs in other languages."""
+
+    def client_config(
+        self,
+        library: Library = "librdkafka",
+        *,
+        user: User = "admin",
+        mechanism: Mechanism = "PLAIN",
+    ) -> dict[str, Any]:
+        """The settings by which this user's clients reach the cluster, the bootstrap servers among
+        them, as their library names them.
+
+        `librdkafka` is confluent-kafka's; `java` has the lines of a properties file; those of
+        kafka-python and aiokafka are arguments.  admin may do everything; alice and bob what access
+        rules allow.  `mechanism` is of SASL alone.  Raises FixtureError.
+        """
+        __tracebackhide__ = True
+        from highwater.cluster.client_files import NoSuchClient, client_settings
+
+        try:
+            secure = self.folder / "secure"
+            return client_settings(secure, self.bootstrap, self.security, library, user, mechanism)
+        except NoSuchClient as error:
+            raise FixtureError(str(error)) from None
 
     def status(self) -> dict[str, Any]:
         """Members and their states, cuts, faults."""

@@ -26,7 +26,7 @@ class OneTest:
         self.settings = settings
         control = cluster.control
         seed = f"{settings.seed} {name}"
-        self.kafka = Kafka(control, cluster.folder, settings.runtime, seed)
+        self.kafka = Kafka(control, cluster.folder, settings, seed)
         self.topics = Topics(control)
         self.groups = Groups()
         self.chaos = Chaos(control, self.kafka.any_broker)

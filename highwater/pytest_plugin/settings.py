@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from highwater.pytest_plugin import RUNTIMES
+from highwater.pytest_plugin import RUNTIMES, SECURITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,13 @@ class Settings:
     profile: str = "test"
     seed: int = 0
     runtime: str = "process"
+    security: str = "plaintext"
     keep: bool = False
 
     @property
     def cluster(self) -> tuple[object, ...]:
         """Equal for tests that can share a cluster."""
-        return self.brokers, self.config, self.profile, self.runtime
+        return self.brokers, self.config, self.profile, self.runtime, self.security
 
     def for_agent(self, folder: Path) -> dict[str, Any]:
         return {
@@ -35,6 +36,7 @@ class Settings:
             "program": "apache" if self.runtime == "apache" else "highwater",
             "runtime": "compose" if self.runtime == "compose" else "process",
             "properties": dict(self.config),
+            "security": self.security,
         }
 
 
@@ -51,7 +53,7 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
     option = item.config.getoption
     given: dict[str, Any] = {
         name: option(f"kafka_{name}")
-        for name in ("brokers", "profile", "seed", "runtime", "keep")
+        for name in ("brokers", "profile", "seed", "runtime", "security", "keep")
         if option(f"kafka_{name}") is not None
     }
     config = dict(option("kafka_config"))
@@ -65,7 +67,8 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
 
 def _require_known(mark: pytest.Mark, marker: str) -> None:
     kinds: dict[str, type | tuple[type, ...]] = {
-        "brokers": int, "config": Mapping, "profile": str, "seed": int, "runtime": str, "keep": bool
+        "brokers": int, "config": Mapping, "profile": str, "seed": int, "runtime": str,
+        "security": str, "keep": bool,
     }  # fmt: skip
     assert set(kinds) == {f.name for f in fields(Settings)}
     wrong = ""
@@ -76,8 +79,9 @@ def _require_known(mark: pytest.Mark, marker: str) -> None:
             wrong = f"no setting {name!r}; there are {', '.join(kinds)}"
         elif not isinstance(value, kinds[name]):
             wrong = f"{name}={value!r} is of the wrong type"
-    runtime = mark.kwargs.get("runtime", RUNTIMES[0])
-    if not wrong and runtime not in RUNTIMES:
-        wrong = f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}"
+    for name, choices in (("runtime", RUNTIMES), ("security", SECURITIES)):
+        value = mark.kwargs.get(name, choices[0])
+        if not wrong and value not in choices:
+            wrong = f"no {name} {value!r}; there are {', '.join(choices)}"
     if wrong:
         pytest.fail(f"@pytest.mark.{marker}: {wrong}", pytrace=False)

@@ -26,7 +26,7 @@ from highwater.cluster.interface import (
     require_running,
 )
 from highwater.cluster.leader_moves import move_leader
-from highwater.cluster.links.link_rules import ANY, Action, Rule, Side
+from highwater.cluster.links.link_rules import ANY, CLIENTS, Action, Rule, Side
 from highwater.kafka.types import TopicPartition
 
 ARRIVAL_S = 5.0
@@ -292,6 +292,11 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
         limit=int(params.get("count", 1)),
     )
     links = stage.links
+    if links.encrypted_clients and CLIENTS in (source, sink):
+        raise ClusterError(
+            f"{fault.name}: clients come over TLS, where no message can be seen: "
+            "cut, latency, bandwidth and reset_peer reach them"
+        )
     links.add(rule)
     if fault.label:
         stage.rules[fault.label] = rule

@@ -104,7 +104,9 @@ class Connection:
 class Links:
     """The state of all links of one cluster, obeyed by the proxies."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, encrypted_clients: bool = False) -> None:
+        self.encrypted_clients = encrypted_clients
+        """Whether the proxies see no messages of the clients, as they come over TLS."""
         self._cut: Counter[tuple[str, str]] = Counter()
         """Directions, each as often as it was cut: two faults may cut the same one."""
         self._changed = trio.Event()

@@ -12,6 +12,9 @@ hold, drop), waits while its direction is cut, and passes the bytes on by a `Lan
 slowly.  A held request to ZooKeeper lets pings pass, because otherwise the fault would be the end
 of the session.  An answer is matched to its request by the correlation id.  Where the far side
 refuses the connection, the near one is reset, as if it had been refused.
+
+An `opaque` proxy stands before a listener that speaks TLS: it sees bytes and no frames.  What comes
+through it is the clients', and is cut, slowed and reset as any other; no rule can take a message.
 """
 
 from __future__ import annotations
@@ -176,7 +179,8 @@ class Proxy:
         target_port: int,
         *,
         owner: str,
-        zookeeper: bool,
+        zookeeper: bool = False,
+        opaque: bool = False,
         host: str = "127.0.0.1",
         replace: Replace | None = None,
     ) -> None:
@@ -188,6 +192,7 @@ class Proxy:
         self.zookeeper = zookeeper
         self.host = host
         self.replace = replace
+        self.opaque = opaque
 
     async def serve(
         self,
@@ -215,6 +220,8 @@ class Proxy:
         if self.zookeeper:
             source, target = self.owner, ZOOKEEPER
             first = None
+        elif self.opaque:
+            source, target, first = CLIENTS, self.owner, None
         else:
             first = await frames.head()
             if first is None:
@@ -235,8 +242,13 @@ class Proxy:
             async with far, trio.open_nursery() as nursery:
                 for lane in session.lanes.values():
                     nursery.start_soon(self._until_end, nursery, lane.run)
-                nursery.start_soon(self._until_end, nursery, self._requests, session, frames, first)
-                nursery.start_soon(self._until_end, nursery, self._answers, session)
+                if self.opaque:
+                    for side in Side:
+                        nursery.start_soon(self._until_end, nursery, self._bytes, session, side)
+                else:
+                    asking = (self._requests, session, frames, first)
+                    nursery.start_soon(self._until_end, nursery, *asking)
+                    nursery.start_soon(self._until_end, nursery, self._answers, session)
                 if self.zookeeper:
                     nursery.start_soon(self._until_end, nursery, self._held_requests, session)
         for rule, _ in session.waiting:
@@ -252,6 +264,16 @@ class Proxy:
         ):
             await pipe(*args)  # type: ignore[misc]
         nursery.cancel_scope.cancel()
+
+    async def _bytes(self, session: _Session, side: Side) -> None:
+        """Passes one direction of an opaque connection on."""
+        stream, way = session.near, (session.source, session.target)
+        if side is Side.RESPONSE:
+            stream, way = session.far, way[::-1]
+        while piece := await stream.receive_some(_CHUNK):
+            self.links.passed[way] += 1
+            await session.lanes[side].pass_on(bytes(piece))
+        await session.lanes[side].drained()
 
     async def _requests(
         self, session: _Session, frames: _Frames, first: tuple[bytes, int] | None

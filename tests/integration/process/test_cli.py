@@ -304,3 +304,43 @@ def test_a_secured_cluster_with_the_files_of_its_clients(up: Up) -> None:
     password = json.loads((folder / "secure" / "users.json").read_text())["alice"]
     written = [p for p in folder.rglob("*.log") if password in p.read_text(errors="replace")]
     assert written == []
+
+
+def test_users_of_scram_are_there_before_the_brokers(up: Up, tmp_path: Path) -> None:
+    folder, options = up
+    (tmp_path / "users.txt").write_text('SCRAM-SHA-256=[name=dave,password="from-file,-s3cret"]\n')
+    given = "SCRAM-SHA-512=[name=carol,password=from-option-s3cret]"
+    environment = "SCRAM-SHA-256=[name=erin,password=from-environment-s3cret]"
+    words = ("--secure", "--add-scram", given, f"--add-scram=@{tmp_path}/users.txt")
+    done = run(
+        "up", "--detach", *options, *words, env={**os.environ, "HIGHWATER_ADD_SCRAM": environment}
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "secure" / "admin.conf").read_text().splitlines()
+    base = dict(line.split("=", 1) for line in lines)
+    admins = base["sasl.password"]
+    for user, mechanism, password in (
+        ("carol", "SCRAM-SHA-512", "from-option-s3cret"),
+        ("dave", "SCRAM-SHA-256", "from-file,-s3cret"),
+        ("erin", "SCRAM-SHA-256", "from-environment-s3cret"),
+        ("admin", "SCRAM-SHA-512", admins),
+    ):
+        login = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        assert len(AdminClient(base | login).list_topics(timeout=20).brokers) == 2
+    said = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert any(str(folder) in line for line in said)
+    assert [line for line in said if "-s3cret" in line] == []
+    told = [p for p in folder.rglob("*") if p.is_file() and b"-s3cret" in p.read_bytes()]
+    assert told == []
+    told = [p for p in folder.rglob("*") if p.is_file() and admins.encode() in p.read_bytes()]
+    assert told
+    assert [p for p in told if p.stat().st_mode & 0o077] == []
+
+
+def test_a_malformed_user_of_scram_is_one_line() -> None:
+    wrong = run("up", "--add-scram", "SCRAM-SHA-256=[name=carol,pasword=s3cret]")
+    assert wrong.returncode == 2
+    assert "no field 'pasword'; there are name, password" in wrong.stderr
+    assert "s3cret" not in wrong.stderr
+    wrong = run("up", "--add-scram", "@/nowhere")
+    assert "/nowhere: No such file or directory" in wrong.stderr

@@ -114,8 +114,8 @@ def _references(value: Any) -> list[str]:
         ({"folder": "x", "external_ports": [1]}, "3 brokers need as many external_ports"),
         ({"folder": "x", "runtime": "compose", "brokers": 2}, "the compose runtime has three"),
         (
-            {"folder": "x", "runtime": "compose", "secure": True},
-            "secure is for the process runtime",
+            {"folder": "x", "runtime": "compose", "security": "sasl_ssl"},
+            "security is for the process runtime",
         ),
     ],
 )

@@ -121,6 +121,7 @@ WRONG = {
     "brokrs=1": "no setting 'brokrs'; there are brokers, config, profile, *",
     "1": "it takes names, as brokers=3, and not 1 alone",
     "brokers='three'": "brokers='three' is of the wrong type",
+    "security='tls'": "no security 'tls'; there are plaintext, ssl, sasl_plaintext, sasl_ssl",
     "runtime='kraft'": "no runtime 'kraft'; there are process, compose, apache",
 }
 

@@ -47,10 +47,10 @@ async def echo_broker(stream: trio.SocketStream) -> None:
 
 
 @asynccontextmanager
-async def proxied(links: Links) -> AsyncIterator[int]:
+async def proxied(links: Links, opaque: bool = False) -> AsyncIterator[int]:
     """The port of a proxy in front of broker-1."""
     target, port = free_ports(2)
-    proxy = Proxy(links, target, owner="broker-1", zookeeper=False)
+    proxy = Proxy(links, target, owner="broker-1", opaque=opaque)
     async with trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: trio.serve_tcp(
             echo_broker, target, host="127.0.0.1", task_status=task_status))  # fmt: skip
@@ -289,3 +289,32 @@ async def test_reset_ends_the_connections_of_one_pair_at_both_ends() -> None:
         assert await call(other, METADATA, 3, "broker-2-fetcher-0") == 3
         assert links.reset(("clients", "broker-1")) == 0
     assert not links.live
+
+
+async def test_an_opaque_proxy_passes_bytes_that_can_be_cut_and_slowed_and_reset() -> None:
+    links = Links(encrypted_clients=True)
+    links.add(Rule(Action.HOLD, "Metadata"))  # it sees no message to hold
+    async with proxied(links, opaque=True) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        # a frame that an other proxy would wait to see whole
+        sent = request(METADATA, 7, "broker-2-fetcher-0")
+        await stream.send_all(sent[:3])
+        await stream.send_all(sent[3:])
+        assert (await read_frame(stream))[4:8] == struct.pack(">i", 7)
+        assert links.connections["clients", "broker-1"] == 1
+        links.cut("clients", "broker-1")
+        await stream.send_all(sent)
+        with trio.move_on_after(0.2) as waited:
+            await read_frame(stream)
+        assert waited.cancelled_caught
+        assert links.stopped["clients", "broker-1"] == 1
+        links.heal()
+        assert (await read_frame(stream))[4:8] == struct.pack(">i", 7)
+        slowness = Slowness(latency_s=0.05)
+        links.slow(slowness, ("broker-1", "clients"))
+        began = trio.current_time()
+        assert await call(stream, METADATA, 8, "x") == 8
+        assert trio.current_time() - began >= 0.05
+        assert links.reset(("clients", "broker-1")) == 1
+        with pytest.raises(trio.BrokenResourceError):
+            await read_frame(stream)
