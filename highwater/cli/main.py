@@ -37,6 +37,7 @@ EXTRAS = {
     "crc32c": "harness",
     "duckdb": "harness",
     "jinja2": "harness",
+    "jwt": "oauth",
     "rich": "harness",
     "pyspark": "spark",
     "testcontainers": "compose",

@@ -22,7 +22,7 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 OURS = {"highwater"}
 MAY_LACK = {"pyyaml"}
 """What a job asks for where it has to, and says so."""
-DISTRIBUTION_OF = {"kafka": "kafka-python", "yaml": "pyyaml"}
+DISTRIBUTION_OF = {"jwt": "pyjwt", "kafka": "kafka-python", "yaml": "pyyaml"}
 
 
 @cache

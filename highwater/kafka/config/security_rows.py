@@ -150,17 +150,19 @@ STORE_TYPES: Sequence[Property] = tuple(
 )
 _SASL = "highwater.kafka.security.sasl"
 _LOGINS = {"update": "logins are read at the start alone"}
+_OAUTH = "highwater.kafka.security.oauth"
+_CLAIMS = "test_oauth::test_what_a_signed_token_has_to_be"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_ROWS: Sequence[Property] = (
     Property(
         name="sasl.enabled.mechanisms",
         kind=Kind.LIST,
         default="GSSAPI",
-        wrong=_among("GSSAPI", *MECHANISMS),
+        wrong=_among("GSSAPI", *MECHANISMS, "OAUTHBEARER"),
         read_by=_SASL,
         test="test_sasl::test_only_enabled_mechanisms_are_taken",
-        doc="The mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI, the "
-        "default, is not built: no SASL listener starts with it.",
+        doc="The mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
+        "GSSAPI, the default, is not built: no SASL listener starts with it.",
         differs=_LOGINS,
     ),
     Property(
@@ -209,6 +211,63 @@ SASL_ROWS: Sequence[Property] = (
         "closed.",
     ),
 )
+OAUTH_ROWS: Sequence[Property] = tuple(
+    Property(
+        name=name,
+        kind=kind,
+        default=default,
+        read_by=_OAUTH,
+        test=_CLAIMS,
+        doc=doc,
+        differs=_LOGINS,
+    )
+    for name, kind, default, doc in (
+        (
+            "sasl.oauthbearer.jwks.endpoint.url",
+            Kind.STRING,
+            None,
+            "The file (file:///…) with the keys that sign OAUTHBEARER tokens; without it, tokens "
+            "are taken without a signature, for tests.",
+        ),
+        (
+            "sasl.oauthbearer.expected.issuer",
+            Kind.STRING,
+            None,
+            "The issuer (iss) that a token must have.",
+        ),
+        (
+            "sasl.oauthbearer.expected.audience",
+            Kind.LIST,
+            None,
+            "The audiences (aud) of which a token must have one.",
+        ),
+        (
+            "sasl.oauthbearer.clock.skew.seconds",
+            Kind.INT,
+            30,
+            "By how many seconds the clocks of issuer and broker may differ.",
+        ),
+        (
+            "sasl.oauthbearer.sub.claim.name",
+            Kind.STRING,
+            "sub",
+            "The claim that names the user.",
+        ),
+        (
+            "sasl.oauthbearer.scope.claim.name",
+            Kind.STRING,
+            "scope",
+            "The claim with the token's scope; of a signed token it is not asked for.",
+        ),
+        (
+            "sasl.server.callback.handler.class",
+            Kind.CLASS,
+            None,
+            "For OAUTHBEARER, Kafka's name of the way to check tokens: "
+            "OAuthBearerValidatorCallbackHandler, or OAuthBearerUnsecuredValidatorCallbackHandler.",
+        ),
+    )
+)
 _AUTHORIZER = "highwater.broker.settings.authorizer"
 AUTHORIZER_ROWS: Sequence[Property] = (
     Property(
@@ -230,4 +289,4 @@ AUTHORIZER_ROWS: Sequence[Property] = (
         doc="Whether a resource that no access rule is for is open to everybody.",
     ),
 )
-SECURITY: Sequence[Property] = (*TLS_ROWS, *STORE_TYPES, *SASL_ROWS, *AUTHORIZER_ROWS)
+SECURITY: Sequence[Property] = (*TLS_ROWS, *STORE_TYPES, *SASL_ROWS, *OAUTH_ROWS, *AUTHORIZER_ROWS)

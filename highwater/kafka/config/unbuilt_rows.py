@@ -16,7 +16,9 @@ from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Propert
 
 PRINCIPALS = "principals are made by the rules of the protocol, not by Java classes"
 TLS = "TLS is OpenSSL's here, with its own ciphers and without Java's providers and engines"
-SASL = "SASL is PLAIN and SCRAM here, without Kerberos, OAuth and Java classes"
+SASL = (
+    "SASL is PLAIN, SCRAM and OAUTHBEARER with a JWKS file here, without Kerberos and Java classes"
+)
 TOKENS = "delegation tokens are not built yet"
 PASSWORDS = "the encoding of dynamic passwords is not built yet"
 ZOOKEEPER_TLS = "TLS towards ZooKeeper is not built yet"
@@ -83,17 +85,10 @@ REFUSED: Sequence[Property] = (
         ("sasl.login.retry.backoff.max.ms", Kind.LONG, 10000),
         ("sasl.login.retry.backoff.ms", Kind.LONG, 100),
         ("sasl.mechanism.controller.protocol", Kind.STRING, "GSSAPI"),
-        ("sasl.oauthbearer.clock.skew.seconds", Kind.INT, 30),
-        ("sasl.oauthbearer.expected.audience", Kind.LIST, None),
-        ("sasl.oauthbearer.expected.issuer", Kind.STRING, None),
         ("sasl.oauthbearer.jwks.endpoint.refresh.ms", Kind.LONG, 3600000),
         ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Kind.LONG, 10000),
         ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Kind.LONG, 100),
-        ("sasl.oauthbearer.jwks.endpoint.url", Kind.STRING, None),
-        ("sasl.oauthbearer.scope.claim.name", Kind.STRING, "scope"),
-        ("sasl.oauthbearer.sub.claim.name", Kind.STRING, "sub"),
         ("sasl.oauthbearer.token.endpoint.url", Kind.STRING, None),
-        ("sasl.server.callback.handler.class", Kind.CLASS, None),
     ),
     *rows(
         State.REFUSED,

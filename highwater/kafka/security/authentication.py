@@ -26,16 +26,19 @@ _REAUTHENTICATION_PAUSE_MS = 1000
 
 
 class Refused(Exception):
-    """The client is not who it says.  `told`: the message it gets, None for the general one."""
+    """The client is not who it says.  `told`: the message it gets, None for the general one; True
+    is the reason itself."""
 
-    def __init__(self, reason: str, *, told: bool = False) -> None:
+    def __init__(self, reason: str, *, told: bool | str = False) -> None:
         super().__init__(reason)
-        self.told = reason if told else None
+        self.told = told if isinstance(told, str) else reason if told else None
 
 
 class Exchange(Protocol):
     user: str | None
     """The user, once it is proved."""
+    lifetime_ms: int | None
+    """For how long that holds, by the exchange itself; None: for ever."""
 
     def step(self, token: bytes) -> bytes:
         """Raises Refused."""
@@ -153,10 +156,13 @@ class Authentication:
             log = f"{phase} by {self._mechanism} failed: {exc}"
             return Answer(ErrorCode.SASL_AUTHENTICATION_FAILED, exc.told or general, log=log)
         self.principal = f"User:{self._exchange.user}"
+        lifetime_ms = max(self.settings.lifetimes.get(self._mechanism, 0), 0)
+        own_ms = self._exchange.lifetime_ms
+        if own_ms is not None:
+            lifetime_ms = min(own_ms, lifetime_ms) if lifetime_ms else own_ms
         self._exchange, self.state = None, State.COMPLETE
-        lifetime_ms = self.settings.lifetimes.get(self._mechanism, 0)
         self._expires_ms = now_ms + lifetime_ms if lifetime_ms > 0 else None
-        return Answer(token=answer, lifetime_ms=max(lifetime_ms, 0))
+        return Answer(token=answer, lifetime_ms=lifetime_ms)
 
     def _check_mechanism(self) -> None:
         if self._before is not None and self._before[0] != self._mechanism:

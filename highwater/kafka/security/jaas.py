@@ -19,6 +19,7 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 _PACKAGE = "org.apache.kafka.common.security"
 PLAIN = f"{_PACKAGE}.plain.PlainLoginModule"
 SCRAM = f"{_PACKAGE}.scram.ScramLoginModule"
+OAUTH = f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule"
 USER = "user_"
 """`user_alice="…"` gives PLAIN's user alice."""
 

@@ -90,7 +90,11 @@ def open_security(config: Config, world: World) -> Security:
     }
     tls = {name: _server_tls(s, world.disk) for name, s in settings.items() if _encrypted(s)}
     users = ScramUsers()
-    sasl = {name: _sasl(s, users) for name, s in settings.items() if s.protocol.startswith("SASL")}
+    sasl = {
+        name: _sasl(s, users, world)
+        for name, s in settings.items()
+        if s.protocol.startswith("SASL")
+    }
     worlds = {
         name: _link(settings[name], world)
         for name in {listeners.inter_broker, listeners.controller_channel}
@@ -115,10 +119,10 @@ def _server_tls(settings: ListenerSettings, disk: Disk) -> ServerTls:
     return ServerTls(settings, disk)
 
 
-def _sasl(settings: ListenerSettings, users: ScramUsers) -> SaslSettings:
+def _sasl(settings: ListenerSettings, users: ScramUsers, world: World) -> SaslSettings:
     from highwater.kafka.security.sasl import sasl_settings
 
-    return sasl_settings(settings, users)
+    return sasl_settings(settings, users, world)
 
 
 def _link(settings: ListenerSettings, world: World) -> World:

@@ -20,12 +20,16 @@ from highwater.kafka.security.authentication import Refused
 from highwater.kafka.security.scram_users import MECHANISMS, Credential
 
 SCRAM_MECHANISMS = tuple(MECHANISMS.values())
-BUILT = ("PLAIN", *SCRAM_MECHANISMS)
+BUILT = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+BETWEEN_BROKERS = ("PLAIN", *SCRAM_MECHANISMS)
+"""Those by which a broker logs in itself."""
 Find = Callable[[str], Credential | None]
 
 
 class PlainExchange:
     """One token: authorization id, user and password, with NUL between them."""
+
+    lifetime_ms: int | None = None
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self.user: str | None = None
@@ -57,6 +61,8 @@ class PlainExchange:
 
 class ScramExchange:
     """Two tokens: the client's first and its proof."""
+
+    lifetime_ms: int | None = None
 
     def __init__(self, mechanism: str, find: Find) -> None:
         self.user: str | None = None

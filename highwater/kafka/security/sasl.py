@@ -14,13 +14,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from highwater.kafka.security.authentication import Exchange, Refused, SaslSettings
-from highwater.kafka.security.jaas import PLAIN, SCRAM, JaasError, Login, parse_jaas
+from highwater.kafka.security.jaas import OAUTH, PLAIN, SCRAM, JaasError, Login, parse_jaas
 from highwater.kafka.security.mechanisms import (
+    BETWEEN_BROKERS,
     BUILT,
     PlainExchange,
     ScramExchange,
     client_side,
 )
+from highwater.kafka.security.oauth import OAUTHBEARER, OAuthExchange, accepted_tokens
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.header import request_header, response_body_position
 from highwater.kafka.wire.messages import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -28,7 +30,7 @@ from highwater.kafka.wire.messages import SaslAuthenticateRequest, SaslHandshake
 if TYPE_CHECKING:
     from highwater.kafka.security.scram_users import ScramUsers
     from highwater.kafka.security.settings import ListenerSettings
-    from highwater.world.api import Connection
+    from highwater.world.api import Connection, World
 
 _SIZE = Struct(">i")
 _MAX_ANSWER = 65536
@@ -39,8 +41,10 @@ JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
 
 
-def sasl_settings(settings: ListenerSettings, users: ScramUsers) -> SaslSettings:
-    """Raises ConfigError."""
+def sasl_settings(
+    settings: ListenerSettings, users: ScramUsers, world: World | None = None
+) -> SaslSettings:
+    """`world`: the clock and the files of OAUTHBEARER.  Raises ConfigError."""
     exchanges: dict[str, Callable[[], Exchange]] = {}
     lifetimes: dict[str, int] = {}
     for mechanism in settings.items(ENABLED):
@@ -51,6 +55,11 @@ def sasl_settings(settings: ListenerSettings, users: ScramUsers) -> SaslSettings
         if mechanism == "PLAIN":
             login = jaas_login(settings, mechanism)
             exchanges[mechanism] = partial(PlainExchange, login.users)
+        elif mechanism == OAUTHBEARER:
+            assert world is not None
+            options = jaas_login(settings, mechanism).options
+            tokens = accepted_tokens(settings, world, options)
+            exchanges[mechanism] = partial(OAuthExchange, tokens, world.clock.wall_ms)
         else:
             exchanges[mechanism] = partial(ScramExchange, mechanism, partial(users.get, mechanism))
     receive, delay = "sasl.server.max.receive.size", "connection.failed.authentication.delay.ms"
@@ -59,11 +68,12 @@ def sasl_settings(settings: ListenerSettings, users: ScramUsers) -> SaslSettings
 
 def jaas_login(settings: ListenerSettings, mechanism: str) -> Login:
     """The mechanism's JAAS entry; raises ConfigError."""
-    wanted = PLAIN if mechanism == "PLAIN" else SCRAM
+    wanted = {"PLAIN": PLAIN, OAUTHBEARER: OAUTH}.get(mechanism, SCRAM)
     name, text = settings.of_mechanism(mechanism, JAAS)
     try:
         if not text:
-            example = f'{wanted} required username="…" password="…";'
+            login_as = "" if mechanism == OAUTHBEARER else ' username="…" password="…"'
+            example = f"{wanted} required{login_as};"
             raise JaasError(
                 f"{mechanism} on listener {settings.listener} needs it; write {example}"
             )
@@ -82,9 +92,11 @@ class SaslLogin:
     def __init__(self, settings: ListenerSettings) -> None:
         self._mechanism = settings.get(BETWEEN)
         enabled = settings.items(ENABLED)
-        if self._mechanism not in enabled or self._mechanism not in BUILT:
+        if self._mechanism not in enabled or self._mechanism not in BETWEEN_BROKERS:
             problem = f"not among {ENABLED} of listener {settings.listener}"
-            choices = [m for m in enabled if m in BUILT] or BUILT
+            if self._mechanism == OAUTHBEARER:
+                problem = "brokers have no tokens of their own"
+            choices = [m for m in enabled if m in BETWEEN_BROKERS] or BETWEEN_BROKERS
             raise settings.wrong(BETWEEN, problem, f"use {' or '.join(choices)}")
         for mechanism in enabled:
             name, text = settings.of_mechanism(mechanism, REAUTHENTICATION)
