@@ -24,7 +24,7 @@ def handle(ctx: Context, request: Any) -> Reply:
     answer = machine.authenticate(bytes(request.auth_bytes), ctx.now_ms)
     message = SaslAuthenticateResponse(
         error_code=int(answer.code),
-        error_message=answer.message,
+        error_message=answer.message or "",
         auth_bytes=answer.token,
         session_lifetime_ms=answer.lifetime_ms,
     )

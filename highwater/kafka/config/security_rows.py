@@ -9,6 +9,13 @@ from collections.abc import Callable, Sequence
 
 from highwater.kafka.config.property_row import Kind, Property
 
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+TOKEN_CHECKS = (
+    f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler",
+    f"{_PACKAGE}.secured.OAuthBearerValidatorCallbackHandler",
+    f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+)
+"""Kafka's classes that check signed tokens (two names of one), and unsigned ones."""
 _TLS = "highwater.kafka.security.tls"
 _STORES = "test_tls::test_a_listener_takes_each_form_of_key_store"
 _TRUST = "test_tls::test_a_trust_store_says_whose_certificates_are_accepted"
@@ -36,6 +43,12 @@ def _principals(value: str) -> str | None:
     names = [name.strip() for name in value.split(";") if name.strip()]
     wrong = next((name for name in names if not all(name.partition(":"))), None)
     return None if wrong is None else f"{wrong!r} is not TYPE:NAME; write User:{wrong}"
+
+
+def _ways_to_check(value: str) -> str | None:
+    if not value or value in TOKEN_CHECKS:
+        return None
+    return f"of Java classes SASL knows only {TOKEN_CHECKS[0]} and its like; remove it"
 
 
 def _tls(name: str, test: str, doc: str, kind: Kind = Kind.STRING, **more: object) -> Property:
@@ -219,7 +232,6 @@ OAUTH_ROWS: Sequence[Property] = tuple(
         read_by=_OAUTH,
         test=_CLAIMS,
         doc=doc,
-        differs=_LOGINS,
     )
     for name, kind, default, doc in (
         (
@@ -253,20 +265,17 @@ OAUTH_ROWS: Sequence[Property] = tuple(
             "sub",
             "The claim that names the user.",
         ),
-        (
-            "sasl.oauthbearer.scope.claim.name",
-            Kind.STRING,
-            "scope",
-            "The claim with the token's scope; of a signed token it is not asked for.",
-        ),
-        (
-            "sasl.server.callback.handler.class",
-            Kind.CLASS,
-            None,
-            "For OAUTHBEARER, Kafka's name of the way to check tokens: "
-            "OAuthBearerValidatorCallbackHandler, or OAuthBearerUnsecuredValidatorCallbackHandler.",
-        ),
     )
+)
+HANDLER = Property(
+    name="sasl.server.callback.handler.class",
+    kind=Kind.CLASS,
+    default=None,
+    wrong=_ways_to_check,
+    read_by=_OAUTH,
+    test="test_oauth::test_properties_that_cannot_be_used",
+    doc="For OAUTHBEARER, Kafka's name of the way to check tokens: "
+    "OAuthBearerValidatorCallbackHandler, or OAuthBearerUnsecuredValidatorCallbackHandler.",
 )
 _AUTHORIZER = "highwater.broker.settings.authorizer"
 AUTHORIZER_ROWS: Sequence[Property] = (
@@ -289,4 +298,11 @@ AUTHORIZER_ROWS: Sequence[Property] = (
         doc="Whether a resource that no access rule is for is open to everybody.",
     ),
 )
-SECURITY: Sequence[Property] = (*TLS_ROWS, *STORE_TYPES, *SASL_ROWS, *OAUTH_ROWS, *AUTHORIZER_ROWS)
+SECURITY: Sequence[Property] = (
+    *TLS_ROWS,
+    *STORE_TYPES,
+    *SASL_ROWS,
+    *OAUTH_ROWS,
+    HANDLER,
+    *AUTHORIZER_ROWS,
+)

@@ -37,6 +37,7 @@ JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
 PURGATORY = "finished operations leave the purgatory at once"
 LOADING = "a coordinator reads its log in pieces of one size"
+SCOPES = "no rule asks for the scope of a token"
 SOCKETS = "the system sizes the buffers of sockets, and requests have their own time-outs"
 ZOOKEEPER_REQUESTS = "the ZooKeeper client sends each request at once"
 
@@ -191,6 +192,9 @@ REFUSED: Sequence[Property] = (
 )
 
 WITHOUT_EFFECT: Sequence[Property] = (
+    *rows(
+        State.WITHOUT_EFFECT, SCOPES, ("sasl.oauthbearer.scope.claim.name", Kind.STRING, "scope")
+    ),
     *rows(
         State.WITHOUT_EFFECT,
         TIERED,

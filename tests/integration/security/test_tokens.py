@@ -97,7 +97,7 @@ def test_a_token_of_a_foreign_key(secured: Secured, tmp_path: Path) -> None:
     assert "the token does not count: Signature verification failed" in secured.output()
 
 
-class Provider(AbstractTokenProvider):  # type: ignore[misc]
+class Provider(AbstractTokenProvider):
     def __init__(self, text: str) -> None:
         self.text = text
 
