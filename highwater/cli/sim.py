@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from highwater.simulation.coverage.reached import Coverage
     from highwater.simulation.run_log import RunLog
     from highwater.simulation.seed_run import Options, Outcome
     from highwater.simulation.seeds import Summary
@@ -60,6 +61,15 @@ class SeedRange(click.ParamType[range]):
 @click.option("--shrink", is_flag=True, help="Find the fewest faults (with --replay).")
 @click.option("--only", metavar="N,N", help="Of the schedule, only these faults (with --replay).")
 @click.option(
+    "--coverage",
+    "coverage_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    is_flag=False,
+    flag_value="coverage.json",
+    help="What the seeds reach, as a table and as JSON (default: coverage.json); adds to a file "
+    "that is there.",
+)
+@click.option(
     "--log",
     "log_file",
     type=click.Path(path_type=Path),
@@ -98,6 +108,7 @@ def sim(
     shrink: bool,
     only: str | None,
     log_file: Path | None,
+    coverage_file: Path | None,
     **switched: bool,
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R12 after each step.
@@ -124,21 +135,26 @@ def sim(
         pace=pace,
         only=_numbers(only),
         trace=click.echo if trace else None,
+        coverage=coverage_file is not None,
         **switched,
     )
     if shrink and replay is not None:
         _shrink(replay, options)
-    kept = _log(log_file, options)
+    kept, coverage = _log(log_file, options), _coverage(coverage_file, trace)
     summary = run_seeds(
         [replay] if replay is not None else seeds,
         options,
         jobs=1 if replay is not None else jobs or usual_jobs(),
         minutes=minutes,
         finds=None if keep_going else finds,
-        progress=partial(_progress, options, kept),
+        progress=partial(_progress, options, kept, coverage),
         done=kept.done if kept is not None else (),
     )
     _tell(summary, json_file)
+    if coverage is not None and coverage_file is not None:
+        coverage.write(coverage_file)
+        click.echo(coverage.table())
+        click.echo(f"  each thing, and what was never reached: {coverage_file}")
     sys.exit(1 if summary.broken else 0)
 
 
@@ -155,6 +171,23 @@ def _log(file: Path | None, options: Options) -> RunLog | None:
         return RunLog(file, options) if file is not None else None
     except LogProblem as problem:
         raise click.UsageError(str(problem)) from problem
+
+
+def _coverage(file: Path | None, trace: bool) -> Coverage | None:
+    if file is None:
+        return None
+    from highwater.simulation.coverage.reached import Coverage, ReachedProblem
+    from highwater.simulation.run_log import commit
+
+    if trace:
+        raise click.UsageError("--coverage runs seeds in other processes: leave out --trace")
+    coverage = Coverage(commit())
+    if file.exists():
+        try:
+            coverage.merge(Coverage.read(file))
+        except ReachedProblem as problem:
+            raise click.UsageError(f"--coverage {file}: {problem}") from problem
+    return coverage
 
 
 def _numbers(text: str | None) -> tuple[int, ...] | None:
@@ -208,7 +241,15 @@ def _shrink(seed: int, options: Options) -> None:
     sys.exit(1)
 
 
-def _progress(options: Options, kept: RunLog | None, summary: Summary, outcome: Outcome) -> None:
+def _progress(
+    options: Options,
+    kept: RunLog | None,
+    coverage: Coverage | None,
+    summary: Summary,
+    outcome: Outcome,
+) -> None:
+    if coverage is not None:
+        coverage.add(outcome.seed, outcome.reached)
     if kept is not None:
         kept.add(outcome)
     if not outcome.ok:

@@ -33,7 +33,7 @@ class LogProblem(Exception):
 def asked(options: Options) -> dict[str, Any]:
     """The options that make two runs comparable."""
     values = asdict(options)
-    del values["trace"]
+    del values["trace"], values["coverage"]
     return values
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ import trio
 from highwater.broker.metadata.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, Shape, SimCluster
+from highwater.simulation.coverage.taps import Collector, Reached, listening
 from highwater.simulation.faults.random_faults import Faults, schedule, stalls
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.last_events import TraceHandler
@@ -80,6 +82,8 @@ class Options:
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
     """Only the faults at these positions of the schedule (left by shrinking)."""
+    coverage: bool = False
+    """Note what the seed reaches of the product (`coverage`)."""
     trace: Callable[[str], None] | None = None
 
 
@@ -108,6 +112,8 @@ class Outcome:
     steps: int = 0
     events: int = 0
     checks: int = 0
+    reached: Reached = field(default_factory=dict)
+    """By kind, with coverage; a run's log does not have it."""
 
     @property
     def ok(self) -> bool:
@@ -140,10 +146,13 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     """Runs one seed and gives its outcome."""
     started = time.process_time()
     run = _Run(seed, options or Options())
-    try:
-        run_simulation(seed, run.main)
-    except SimulationStuck as stuck:
-        run.stuck(str(stuck))
+    with listening(run.collector) if run.collector is not None else nullcontext():
+        try:
+            run_simulation(seed, run.main)
+        except SimulationStuck as stuck:
+            run.stuck(str(stuck))
+        if run.collector is not None:
+            run.outcome.reached = run.collector.reached()
     run.outcome.real_seconds = time.process_time() - started
     return run.outcome
 
@@ -169,6 +178,7 @@ class _Run:
         self._cluster: SimCluster | None = None
         self._history = History()
         self._faults: Faults | None = None
+        self.collector = Collector() if options.coverage else None
 
     def stuck(self, why: str) -> None:
         cluster = self._cluster
@@ -191,6 +201,8 @@ class _Run:
                     nursery.cancel_scope.cancel()
 
                 cluster.rules.on_violation = end
+                if self.collector is not None:
+                    cluster.rules.happened = self.collector.happened
                 if self._options.compacted:
                     cluster.rules.compacted |= {COMPACTED}
                 if self._options.unclean:
@@ -446,6 +458,8 @@ class _Run:
         if self._options.groups:  # half of the faults aimed at a leader hit the group's coordinator
             targets += [TopicPartition(GROUPS, 0)] * len(targets)
         self._faults = Faults(cluster, admin, targets, random)
+        if self.collector is not None:
+            self.collector.faults = self._faults.under_way
         planned = schedule(random, options.seconds, options.power_loss or options.flush)
         if options.stalls:
             planned += stalls(cluster.kernel.random("stalls"), options.seconds)

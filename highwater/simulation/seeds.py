@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from highwater.simulation.coverage import branches
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.seed_run import Options, Outcome, simulate
 
@@ -158,15 +159,18 @@ def replay_command(seed: int, options: Options) -> str:
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
-    """Runs the seeds; outcomes come in order with one job, as they end with more."""
-    if jobs <= 1:
+    """Runs the seeds; outcomes come in order with one job, as they end with more.  With coverage
+    always in other processes, which mark the machines before they import them."""
+    if jobs <= 1 and not options.coverage:
         for seed in seeds:
             yield simulate(seed, options)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, maxtasksperchild=200) as pool:
+    prepare = branches.install if options.coverage else None
+    with context.Pool(max(jobs, 1), prepare, maxtasksperchild=200) as pool:
         work: Callable[[int], Outcome] = partial(simulate, options=options)
-        yield from pool.imap_unordered(work, seeds, chunksize=1)
+        run = pool.imap if jobs <= 1 else pool.imap_unordered
+        yield from run(work, seeds, chunksize=1)
         pool.close()
         pool.join()
 

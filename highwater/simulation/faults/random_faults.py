@@ -90,6 +90,7 @@ class Faults:
         self.done: Counter[str] = Counter()
         self.pairs: Counter[str] = Counter()
         self._active: dict[object, str] = {}
+        """The faults under way."""
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
         self._channel = FullChannel(cluster, tps[0].topic)
@@ -109,6 +110,10 @@ class Faults:
             "failing disk": self._failing_disk, "full channel": self._full_channel,
             "stand still": self._stand_still,
         }  # fmt: skip
+
+    def under_way(self) -> list[str]:
+        """The kinds of the faults under way."""
+        return list(dict.fromkeys(self._active.values()))
 
     async def run(self, planned: list[Fault]) -> None:
         start = trio.current_time()

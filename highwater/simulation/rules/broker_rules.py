@@ -34,6 +34,7 @@ class BrokerRules:
             return
         tp, first = truth.tp, gone[0].base
         self._book.seen["truncated_batches"] += len(gone)
+        self._book.happened("a cut", tp)
         self._book.trace.add(
             f"broker-{replica.broker}", f"{tp}: cut {len(gone)} batches from {gone[0]} on"
         )
@@ -66,6 +67,9 @@ class BrokerRules:
         who = f"{truth.tp}: broker {replica.broker}"
         new_term = old is None or old.leader_epoch != new.leader_epoch or old.leads != new.leads
         if new_term:
+            who_learns = "its leader" if new.leads else "a follower"
+            back = " is back" if old is None else " learns of a term"
+            self._book.happened(who_learns + back, truth.tp)
             self._book.trace.add(
                 f"broker-{replica.broker}",
                 f"{truth.tp}: {'leads' if new.leads else f'follows {partition.leader}'}, epoch "

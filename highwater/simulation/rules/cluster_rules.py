@@ -153,7 +153,10 @@ class Rules(Book):
             found = self.replica_in(broker, folder)
             if found is not None:
                 truth, replica = found
+                start = replica.mirror.start
                 gone = replica.mirror.refresh(names)
+                if replica.mirror.start > start:
+                    self.happened("a log's beginning goes", truth.tp)
                 if gone:
                     self._broker_rules.cut(truth, replica, gone)
 

@@ -52,6 +52,8 @@ class Book:
         """Broker -> partitions of which its view may have changed since the last look."""
         self.violation: Violation | None = None
         self.on_violation: Callable[[], None] = lambda: None
+        self.happened: Callable[[str, TopicPartition], None] = lambda *_: None
+        """Told of each event of a partition; for the coverage, and no rule."""
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
         self.compacted: frozenset[str] = frozenset()

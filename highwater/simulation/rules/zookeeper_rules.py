@@ -70,6 +70,7 @@ class ZooKeeperRules:
         if data is None:
             for tp in [tp for tp in self._book.partitions if tp.topic == topic]:
                 del self._book.partitions[tp]
+                self._book.happened("its topic is gone", tp)
             self._book.deleting.discard(topic)
             self._book.trace.add("zookeeper", f"topic {topic} is gone")
             return
@@ -78,7 +79,9 @@ class ZooKeeperRules:
             truth = self._book.partitions.get(tp)
             if truth is None:
                 truth = self._book.begin(tp)
-            truth.assigned = tuple(int(b) for b in assignment.replicas)
+            before, truth.assigned = truth.assigned, tuple(int(b) for b in assignment.replicas)
+            if before != truth.assigned:
+                self._book.happened("other replicas" if before else "its topic is made", tp)
             if truth.state is not None:
                 self._check_isr(truth)
 
@@ -113,10 +116,12 @@ class ZooKeeperRules:
         added = [b for b in state.isr if b not in old.isr]
         if added and state.leader == old.leader and state.leader_epoch == old.leader_epoch:
             self._book.seen["isr_expands"] += 1
+            self._book.happened("the ISR grows", tp)
             for broker in added:
                 self._joined(truth, broker)
         if any(b not in state.isr for b in old.isr):
             self._book.seen["isr_shrinks"] += 1
+            self._book.happened("the ISR shrinks", tp)
 
     def _witness(self, tp: TopicPartition, state: znodes.PartitionState) -> None:
         now_ns = int(self._book.now() * 1e9)
@@ -145,6 +150,7 @@ class ZooKeeperRules:
     def _elected(
         self, truth: PartitionTruth, old: znodes.PartitionState, new: znodes.PartitionState
     ) -> None:
+        self._book.happened("an election" if new.leader >= 0 else "no leader", truth.tp)
         if new.leader < 0:
             return
         if old.leader >= 0:
