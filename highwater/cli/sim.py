@@ -85,6 +85,7 @@ class SeedRange(click.ParamType[range]):
     is_flag=True,
     help="A topic whose beginning goes, and requests of several partitions.",
 )
+@click.option("--retained", is_flag=True, help="Retention by size and time; lookups by time.")
 @click.option(
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )

@@ -18,7 +18,6 @@ from typing import Any
 
 import trio
 
-from highwater.broker.metadata.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, Shape, SimCluster
 from highwater.simulation.coverage.taps import Collector, Reached, listening
@@ -36,6 +35,7 @@ from highwater.simulation.workloads.group_workload import TOPIC as GROUPED
 from highwater.simulation.workloads.pipelined import Pipelined
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 from highwater.simulation.workloads.prober import Prober
+from highwater.simulation.workloads.rooms import Rooms
 from highwater.simulation.workloads.transaction_workload import IDS, Transactions
 from highwater.simulation.workloads.transaction_workload import TPS as TXN_PARTITIONS
 from highwater.simulation.workloads.transactions_client import TOPIC, TxnClient
@@ -68,6 +68,8 @@ class Options:
     """A compacted topic as well, cleaned on every replica (`compacted`)."""
     trimmed: bool = False
     """A topic whose beginning is deleted, and requests of several partitions (`trimmed`)."""
+    retained: bool = False
+    """Topics with retention by size and by time, and lookups by time (`retained`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False
@@ -191,6 +193,8 @@ class _Run:
         shape = shape_of(kernel, self._options.flush)
         if self._options.compacted:
             shape = replace(shape, cleaner_backoff_ms=700)
+        if self._options.retained:
+            shape = replace(shape, retention_check_ms=1000)
         handler: TraceHandler | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -207,8 +211,6 @@ class _Run:
                     cluster.rules.compacted |= {COMPACTED}
                 if self._options.unclean:
                     cluster.rules.unclean |= {LOSSY}
-                if self._options.transactions or self._options.groups:
-                    cluster.rules.compacted |= INTERNAL_TOPICS
                 if self._options.cold_reads:
                     for node in cluster.nodes.values():
                         node.host.disk.cold = 1 / 3
@@ -251,6 +253,7 @@ class _Run:
             cluster.start(broker_id)
         if not await self._whole(cluster, START_S):
             return
+        rooms = self._rooms = self._make_rooms(cluster)
         tps = await self._make_topics(cluster)
         if not tps or not await self._whole(cluster, START_S):
             return
@@ -271,6 +274,7 @@ class _Run:
                 clients.start_soon(keyed.run, partial(compacted.produce, keyed))
             if self._options.trimmed:
                 self._start_many(cluster, trimmed, clients)
+            rooms.start(clients)
             if self._options.faults:
                 await self._break_things(cluster, tps)
             else:
@@ -297,6 +301,7 @@ class _Run:
                 compacted.judge(found, cluster)
             if self._options.trimmed:
                 await trimmed.judge(self._many_client(cluster, "many-reader"))
+            await rooms.judge()
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
@@ -386,6 +391,11 @@ class _Run:
         world = cluster.simulation.start(host)
         return world, name, [(node.name, PORT) for node in cluster.nodes.values()]
 
+    def _make_rooms(self, cluster: SimCluster) -> Rooms:
+        history, options = self._history, self._options
+        told = (history.count, history.errors, options.pace)
+        return Rooms(cluster, self._place, *told, retained=options.retained)
+
     async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
         admin = self._client(cluster, "creator")
         random = cluster.kernel.random("topics")
@@ -396,6 +406,7 @@ class _Run:
             wanted[GROUPED] = PARTITIONS
         deadline = trio.current_time() + START_S
         replicas = min(3, cluster.shape.brokers)
+        calls: dict[str, Callable[[], Awaitable[None]]]
         calls = {name: partial(admin.create_topic, name, n, replicas) for name, n in wanted.items()}
         if self._options.unclean:
             allowed = {"unclean.leader.election.enable": "true"}
@@ -404,6 +415,7 @@ class _Run:
             calls[TRIMMED] = partial(admin.create_topic, TRIMMED, TRIMMED_PARTITIONS, replicas)
         if self._options.compacted:
             calls[COMPACTED] = partial(self._keyed_client(cluster, "maker").create, replicas)
+        calls |= self._rooms.topics(admin, replicas)
         for name, create in calls.items():
             while True:
                 try:

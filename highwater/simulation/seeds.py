@@ -132,7 +132,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 _SWITCHES = (
-    "power_loss", "flush", "compacted", "trimmed", "transactions", "groups", "unclean",
+    "power_loss", "flush", "compacted", "trimmed", "retained", "transactions", "groups", "unclean",
     "cold_reads", "stalls",
 )  # fmt: skip
 

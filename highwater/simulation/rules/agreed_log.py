@@ -63,7 +63,8 @@ class PartitionTruth:
     undecided: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of offsets still there whose transaction's marker was given up."""
     exposed: int = 0
-    """The highest HW of a compacted topic, whose committed batches are not kept."""
+    """The highest HW; of a compacted topic, whose committed batches are not kept, all that is
+    known."""
 
     def counts(self, broker: int) -> bool:
         """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
@@ -118,6 +119,7 @@ class PartitionTruth:
             self.committed.pop()
             self.bases.pop()
         self.end = min(self.end, offset)
+        self.exposed = min(self.exposed, offset)
         for replica in self.replicas.values():
             replica.matched = min(replica.matched, offset)
 

@@ -81,6 +81,11 @@ class BrokerRules:
             self._book.broken(
                 "R3", f"{who} has HW {new.hw}, above its own LEO {replica.mirror.end}"
             )
+        log: Any = partition.log
+        if log is not None and log.log_start_offset > new.hw and not replica.lossy:
+            self._book.broken(
+                "R3", f"{who} has HW {new.hw}, below its own log start {log.log_start_offset}"
+            )
         if old is None:
             self._check_checkpoint(truth, replica, new)
         else:
@@ -88,7 +93,9 @@ class BrokerRules:
                 self._book.broken("R7", f"{who}: leader epoch fell: {old} -> {new}")
             if new.controller_epoch < old.controller_epoch:
                 self._book.broken("R10", f"{who}: controller epoch fell: {old} -> {new}")
-            fell = new.hw < old.hw and not new_term and not replica.lossy and not truth.unclean
+            # a new follower's log may be cut; a leader keeps the HW that it had as a follower
+            may_fall = (new_term and not new.leads) or replica.lossy or bool(truth.unclean)
+            fell = new.hw < old.hw and not may_fall
             if fell and not truth.excuses(new.hw):  # excused: a leader lost records, as expected
                 self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
         if new.leads:
@@ -213,8 +220,8 @@ class BrokerRules:
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
         """Extends the committed log to a leader's HW."""
         mirror = replica.mirror
+        truth.exposed = max(truth.exposed, hw)
         if truth.compacted:
-            truth.exposed = max(truth.exposed, hw)
             return
         self._book.hold(truth, replica, min(hw, truth.end), "R6", "leads, with its HW there")
         if hw <= truth.end or self._book.violation:

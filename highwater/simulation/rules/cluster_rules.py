@@ -153,10 +153,12 @@ class Rules(Book):
             found = self.replica_in(broker, folder)
             if found is not None:
                 truth, replica = found
-                start = replica.mirror.start
+                start, before = replica.mirror.start, replica.mirror.batches
                 gone = replica.mirror.refresh(names)
                 if replica.mirror.start > start:
                     self.happened("a log's beginning goes", truth.tp)
+                    begin = replica.mirror.start
+                    self.log_begins(truth, replica, [b for b in before if b.last < begin])
                 if gone:
                     self._broker_rules.cut(truth, replica, gone)
 

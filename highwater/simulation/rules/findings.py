@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
-from highwater.simulation.rules.mirror import ReplicaMirror
+from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 
 if TYPE_CHECKING:
     from highwater.simulation.last_events import Trace
@@ -54,6 +54,8 @@ class Book:
         self.on_violation: Callable[[], None] = lambda: None
         self.happened: Callable[[str, TopicPartition], None] = lambda *_: None
         """Told of each event of a partition; for the coverage, and no rule."""
+        self.log_begins: Callable[[PartitionTruth, Replica, list[Batch]], None] = lambda *_: None
+        """Told of each replica whose log has lost these batches at its beginning."""
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
         self.compacted: frozenset[str] = frozenset()

@@ -176,6 +176,11 @@ class ReplicaMirror:
             kept += 1
         return old[kept:]
 
+    @property
+    def size(self) -> int:
+        """The bytes of its batches."""
+        return sum(len(batch.records) + _RECORDS_AT for batch in self.batches)
+
     def index_from(self, offset: int) -> int:
         """The first batch that ends at or after the offset."""
         at = bisect_right(self._bases, offset) - 1

@@ -36,9 +36,9 @@ RULES = (
     Rule(
         "R3",
         "valid high watermark",
-        "A high watermark is at most the log end offset of its own log, and of every member "
-        "of the maximal ISR: the members there are, and those that a pending change would "
-        "add.",
+        "A high watermark is at least the log start offset of its own log, and at most the log end "
+        "offset there, and on every member of the maximal ISR: the members there are, and those "
+        "that a pending change would add.",
         "KIP-497",
     ),
     Rule(
@@ -66,8 +66,8 @@ RULES = (
         "R7",
         "epochs and cuts",
         "One broker leads in a leader epoch, and epochs never fall. A replica's high "
-        "watermark falls by a restart or an election alone, and nobody cuts away what was "
-        "committed.",
+        "watermark falls by a restart alone, or where it begins to follow; and nobody cuts away "
+        "what was committed.",
         "KIP-101, KIP-279",
     ),
     Rule(

@@ -1,0 +1,79 @@
+"""Further parts of a run, each with its flag, topics and clients of its own.
+
+A part draws from its clients' own random streams, so a seed without the flag takes the course that
+it always took.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from highwater.simulation.workloads.plain_client import SimClient
+from highwater.simulation.workloads.retained import TOPICS, AskingClient, RetainedTopics
+
+if TYPE_CHECKING:
+    import trio
+
+    from highwater.simulation.cluster import SimCluster
+
+Place = Callable[["SimCluster", str], tuple[Any, ...]]
+"""Makes a machine for a client; gives a client's arguments."""
+C = TypeVar("C", bound=SimClient)
+
+
+class Rooms:
+    """The parts that this run has."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        place: Place,
+        count: Counter[str],
+        errors: Counter[str],
+        pace: float,
+        *,
+        retained: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._place = place
+        told = (cluster.rules, count, errors, pace)
+        self._retained: RetainedTopics | None = None
+        if retained:
+            hosts = {broker: node.host for broker, node in cluster.nodes.items()}
+            self._retained = RetainedTopics(*told, hosts)
+            cluster.rules.log_begins = self._retained.log_begins
+
+    def topics(self, admin: SimClient, replicas: int) -> dict[str, Callable[[], Awaitable[None]]]:
+        """The calls that make the topics, by name."""
+        calls: dict[str, Callable[[], Awaitable[None]]] = {}
+        if self._retained is not None:
+            for name, config in TOPICS.items():
+                calls[name] = partial(admin.create_topic, name, 1, replicas, config)
+        return calls
+
+    def _client(self, kind: type[C], name: str) -> C:
+        return kind(*self._place(self._cluster, name))
+
+    def _start(
+        self,
+        nursery: trio.Nursery,
+        kind: type[C],
+        works: Mapping[str, Callable[[C], Awaitable[None]]],
+    ) -> None:
+        for name, work in works.items():
+            client = self._client(kind, name)
+            nursery.start_soon(client.run, partial(work, client))
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Starts the clients."""
+        if (made := self._retained) is not None:
+            works = {"timed": made.produce, "timed-reader": made.consume, "asker": made.ask}
+            self._start(nursery, AskingClient, works)
+
+    async def judge(self) -> None:
+        """The last look, when all is whole."""
+        if self._retained is not None:
+            await self._retained.judge(self._client(AskingClient, "last-asker"))
