@@ -10,6 +10,10 @@ as the target alone: it is the only place that still knew the origin.
 
 A new order of the same replicas is a move that is complete at once: it changes the preferred
 leader, under a new leader epoch, without moving data.  To cancel is to move to the origin.
+
+Deviation: replicas that a new target or a cancellation no longer wants leave the ISR before the
+assignment is written, and not after: Kafka's controller, if it fails in between, leaves members in
+the ISR that no assignment names.
 """
 
 from __future__ import annotations
@@ -192,14 +196,17 @@ def _update_assignment(
     now = state.assignment(tp)
     if now == wanted:
         return None
-    problem = yield from _write_assignment(state, tp, wanted)
-    if problem is not None:
-        return problem
-    state.assign(tp, wanted)
     # replicas that an earlier target was adding, and this one does not want
-    yield from _stop(state, tp, tuple(r for r in now.replicas if r not in wanted.replicas))
-    state.assign(tp, wanted)
-    return None
+    unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
+    if unwanted:
+        # they leave the ISR, and cannot join again, before the assignment forgets them: nobody
+        # would take them out after a controller that fails in between
+        state.assign(tp, wanted)
+        yield from _bump_leader_epoch(state, tp, wanted)
+        yield from _stop(state, tp, unwanted)
+    problem = yield from _write_assignment(state, tp, wanted)
+    state.assign(tp, wanted if problem is None else now)
+    return problem
 
 
 def _is_complete(state: State, tp: TopicPartition, wanted: ReplicaAssignment) -> Procedure[bool]:

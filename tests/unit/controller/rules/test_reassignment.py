@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from highwater.controller.rules.effects import Reply
+from typing import Any
+
+import pytest
+
+from highwater.controller.rules.effects import Question, Reply
 from highwater.controller.rules.events import (
     AlterReassignments,
     ElectLeaders,
@@ -106,6 +110,30 @@ def test_cancel() -> None:
     assert not stopped(lab.orders, 1, delete=True)
     assert listed(lab) == {}
     assert alter(lab, cancel=True)[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+@pytest.mark.parametrize("target", [None, (5, 1, 2)])
+def test_no_assignment_forgets_a_member_of_the_isr(target: tuple[int, ...] | None) -> None:
+    """`sim --admin --pace 0.15`, seed 4 of November 2026, R2: a controller that failed between the
+    two writes of a cancellation left the replica in the ISR for good."""
+    lab = lab_with_topic()
+    alter(lab, 4, 1, 2)
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4)
+    epoch = lab.state(tp()).leader_epoch
+    answer, seen = lab._answer, []
+
+    def watched(question: Question) -> Any:
+        answered = answer(question)
+        seen.append((lab.state(tp()), lab.topic("t").partitions[0].replicas))
+        return answered
+
+    lab._answer = watched  # type: ignore[method-assign]
+    assert alter(lab, *target or (), cancel=target is None) == OK
+    assert seen[-1][0].isr == ids(1, 2, 3)
+    for state, replicas in seen:
+        assert set(state.isr) <= set(replicas)
+        # replica 4, still assigned, cannot join again: its leader would write another epoch
+        assert 4 in state.isr or state.leader_epoch > epoch
 
 
 def test_another_target_takes_the_place_of_the_first() -> None:
