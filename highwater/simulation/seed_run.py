@@ -70,6 +70,8 @@ class Options:
     """A topic whose beginning is deleted, and requests of several partitions (`trimmed`)."""
     retained: bool = False
     """Topics with retention by size and by time, and lookups by time (`retained`)."""
+    admin: bool = False
+    """Administrators at work, and a topic made anew under its name (`administrators`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False
@@ -279,6 +281,7 @@ class _Run:
                 await self._break_things(cluster, tps)
             else:
                 await trio.sleep(self._options.seconds)
+            rooms.rest()
             healed = await self._whole(cluster, WHOLE_S)
             if healed and self._options.trimmed:
                 healed = await self._caught_up(cluster, trimmed)
@@ -394,7 +397,8 @@ class _Run:
     def _make_rooms(self, cluster: SimCluster) -> Rooms:
         history, options = self._history, self._options
         told = (history.count, history.errors, options.pace)
-        return Rooms(cluster, self._place, *told, retained=options.retained)
+        retained, admin = options.retained, options.admin
+        return Rooms(cluster, self._place, *told, retained=retained, admin=admin)
 
     async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
         admin = self._client(cluster, "creator")

@@ -132,8 +132,8 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 _SWITCHES = (
-    "power_loss", "flush", "compacted", "trimmed", "retained", "transactions", "groups", "unclean",
-    "cold_reads", "stalls",
+    "power_loss", "flush", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
+    "unclean", "cold_reads", "stalls",
 )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ KINDS = ("errors", "transitions", "branches", "pairs")
 EVENTS = (
     "its topic is made", "its topic is gone", "other replicas", "the ISR grows", "the ISR shrinks",
     "an election", "no leader", "a cut", "a log's beginning goes", "its leader is back",
-    "a follower is back", "its leader learns of a term", "a follower learns of a term",
+    "a follower is back", "a move", "a move ends", "its leader learns of a term",
+    "a follower learns of a term",
 )  # fmt: skip
 
 _STEPS: dict[str, dict[str, tuple[str, ...]]] = {

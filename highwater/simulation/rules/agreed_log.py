@@ -47,6 +47,9 @@ class PartitionTruth:
     compacted: bool = False
     state: znodes.PartitionState | None = None
     assigned: tuple[int, ...] = ()
+    target: tuple[int, ...] | None = None
+    """Where it is moving (a reassignment), and whether all of that has been in the ISR."""
+    target_in_isr: bool = False
     committed: list[Batch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
     end: int = 0

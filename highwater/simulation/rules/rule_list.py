@@ -30,7 +30,8 @@ RULES = (
         "R2",
         "leader in the ISR",
         "The leader that ZooKeeper names is a member of the ISR there, or there is none (-1);"
-        " the ISR is a part of the assigned replicas.",
+        " the ISR is a part of the assigned replicas. A reassignment ends when all of its target "
+        "has been in the ISR.",
         "LeaderAndIsr; PartitionStateMachine",
     ),
     Rule(

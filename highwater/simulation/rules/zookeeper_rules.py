@@ -14,6 +14,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules import control_rules
 
 if TYPE_CHECKING:
+    from highwater.kafka.replica_assignment import ReplicaAssignment
     from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
     from highwater.simulation.rules.findings import Book
     from highwater.world.sim.zookeeper_server import Ensemble
@@ -80,10 +81,24 @@ class ZooKeeperRules:
             if truth is None:
                 truth = self._book.begin(tp)
             before, truth.assigned = truth.assigned, tuple(int(b) for b in assignment.replicas)
+            self._moving(truth, assignment)
             if before != truth.assigned:
                 self._book.happened("other replicas" if before else "its topic is made", tp)
             if truth.state is not None:
                 self._check_isr(truth)
+
+    def _moving(self, truth: PartitionTruth, now: ReplicaAssignment) -> None:
+        """R2: a move to other replicas ends when all of them have been in the ISR."""
+        isr = truth.state.isr if truth.state is not None else ()
+        ended = truth.target is not None and not now.is_being_reassigned
+        if ended and now.replicas == truth.target and not truth.target_in_isr:
+            self._book.broken(
+                "R2", f"{truth.tp}: the move to {truth.target} has ended, and the ISR is {isr}"
+            )
+        if truth.target is not None or now.is_being_reassigned:
+            self._book.happened("a move ends" if ended else "a move", truth.tp)
+        truth.target = now.target if now.is_being_reassigned else None
+        truth.target_in_isr = set(now.target) <= set(isr)
 
     def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState, who: str) -> None:
         truth = self._book.partitions.get(tp)
@@ -98,6 +113,8 @@ class ZooKeeperRules:
             f"controller epoch {state.controller_epoch}, version {state.zk_version}; by {who}",
         )
         self._check_isr(truth)
+        if truth.target is not None and set(truth.target) <= set(state.isr):
+            truth.target_in_isr = True
         if old is None:
             return
         if state.leader_epoch < old.leader_epoch:

@@ -11,6 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from highwater.simulation.workloads.administrators import (
+    GOVERNED,
+    REBORN,
+    AdminClient,
+    Administrators,
+)
 from highwater.simulation.workloads.plain_client import SimClient
 from highwater.simulation.workloads.retained import TOPICS, AskingClient, RetainedTopics
 
@@ -36,6 +42,7 @@ class Rooms:
         pace: float,
         *,
         retained: bool,
+        admin: bool,
     ) -> None:
         self._cluster = cluster
         self._place = place
@@ -45,6 +52,7 @@ class Rooms:
             hosts = {broker: node.host for broker, node in cluster.nodes.items()}
             self._retained = RetainedTopics(*told, hosts)
             cluster.rules.log_begins = self._retained.log_begins
+        self._admin = Administrators(*told) if admin else None
 
     def topics(self, admin: SimClient, replicas: int) -> dict[str, Callable[[], Awaitable[None]]]:
         """The calls that make the topics, by name."""
@@ -52,6 +60,9 @@ class Rooms:
         if self._retained is not None:
             for name, config in TOPICS.items():
                 calls[name] = partial(admin.create_topic, name, 1, replicas, config)
+        if self._admin is not None:
+            for name in (GOVERNED, REBORN):
+                calls[name] = partial(admin.create_topic, name, 1, replicas)
         return calls
 
     def _client(self, kind: type[C], name: str) -> C:
@@ -72,8 +83,21 @@ class Rooms:
         if (made := self._retained) is not None:
             works = {"timed": made.produce, "timed-reader": made.consume, "asker": made.ask}
             self._start(nursery, AskingClient, works)
+        if (admins := self._admin) is not None:
+            replicas = min(3, len(self._cluster.nodes))
+            rebirth = partial(admins.rebirth, replicas=replicas)
+            people: dict[str, Callable[[AdminClient], Awaitable[None]]]
+            people = {"governor": admins.govern, "inquirer": admins.ask, "midwife": rebirth}
+            self._start(nursery, AdminClient, people)
+
+    def rest(self) -> None:
+        """The faults are over: the cluster may become whole."""
+        if self._admin is not None:
+            self._admin.resting = True
 
     async def judge(self) -> None:
         """The last look, when all is whole."""
         if self._retained is not None:
             await self._retained.judge(self._client(AskingClient, "last-asker"))
+        if self._admin is not None:
+            await self._admin.judge(self._client(AdminClient, "auditor"))

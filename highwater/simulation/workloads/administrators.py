@@ -1,0 +1,291 @@
+"""Administrators at work while brokers fail, and a topic that is made anew under its name.
+
+One changes a topic of its own: more partitions, a property, other replicas, and now and then a
+cancellation of that move.  Another asks every broker about groups, transactions, producers,
+directories and the cluster.  A third deletes a topic, makes it again under the same name, and
+writes to it.  The checks, when all is whole again:
+
+* L2: every broker gives a property the value that was acknowledged last, or one whose outcome is
+  unknown; a topic has at least the partitions that were acknowledged.
+* L2, too: no move is under way any more, and its replicas are those of a target that was asked for.
+* C7: a topic that was made anew has nothing of its former lives.
+* R2: a move ends only when its whole target has been in the ISR (`ZooKeeperRules`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListGroupsRequest,
+    ListPartitionReassignmentsRequest,
+    ListTransactionsRequest,
+)
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.workload import make_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from highwater.simulation.rules.cluster_rules import Rules
+
+GOVERNED, REBORN = "governed", "reborn"
+MOST_PARTITIONS = 5
+PROPERTY, FIRST_VALUE = "max.message.bytes", 1_000_000
+DONE_S = 60.0
+_UNKNOWN = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
+_CANCEL = None
+_TP = TopicPartition(REBORN, 0)
+
+
+class AdminClient(SimClient):
+    """The administrators' calls."""
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return list(self._bootstrap)
+
+    async def move(self, tp: TopicPartition, replicas: list[int] | None) -> None:
+        """Asks for these replicas; None cancels."""
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+        partition = topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=2000, topics=[topic(name=tp.topic, partitions=[partition])]
+        )
+        answer = await self._call(await self._controller(), request, 0)
+        _check(answer.error_code or answer.responses[0].partitions[0].error_code)
+
+    async def moves(self) -> list[TopicPartition]:
+        """The moves under way."""
+        request = ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
+        answer = await self._call(await self._controller(), request, 0)
+        _check(answer.error_code)
+        return [TopicPartition(t.name, p.partition_index) for t in answer.topics
+                for p in t.partitions]  # fmt: skip
+
+    async def value(self, address: tuple[str, int], topic: str, name: str) -> str:
+        """A topic's property, as this broker tells it."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=topic, configuration_keys=[name]
+        )
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        answer = (await self._call(address, request, 1)).results[0]
+        _check(answer.error_code)
+        return str(answer.configs[0].value)
+
+    async def question(self, address: tuple[str, int], tp: TopicPartition) -> None:
+        """Asks one of the questions that change nothing."""
+        topic = DescribeProducersRequest.TopicRequest
+        producers = topic(name=tp.topic, partition_indexes=[tp.partition])
+        requests: list[tuple[Any, int]] = [
+            (ListGroupsRequest(states_filter=[]), 4),
+            (DescribeGroupsRequest(groups=["crew"], include_authorized_operations=False), 5),
+            (ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0),
+            (DescribeTransactionsRequest(transactional_ids=["bank-0"]), 0),
+            (DescribeProducersRequest(topics=[producers]), 0),
+            (DescribeLogDirsRequest(topics=None), 1),
+            (DescribeClusterRequest(include_cluster_authorized_operations=False), 0),
+            (ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None), 0),
+        ]
+        await self._call(address, *self.random.choice(requests))
+
+
+@dataclass
+class Administrators:
+    """The administrators, and what they know."""
+
+    rules: Rules
+    count: Counter[str]
+    errors: Counter[str]
+    pace: float = 1.0
+    partitions: int = 1
+    """The most partitions that were acknowledged."""
+    acked: int = FIRST_VALUE
+    """The property's value that was acknowledged last."""
+    uncertain: set[int] = field(default_factory=set)
+    """Its values of unknown outcome: they may come late."""
+    values: int = FIRST_VALUE
+    targets: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
+    written: set[bytes] = field(default_factory=set)
+    """Acknowledged values of the topic that is made anew."""
+    resting: bool = False
+    """Nothing new is begun: the faults are over."""
+    lives: int = 0
+    """How often the topic was made anew."""
+
+    async def _try(self, what: str, call: Awaitable[object]) -> str:
+        """The error's name; empty where the call succeeded."""
+        try:
+            await call
+        except Failed as failed:
+            self.errors[failed.name] += 1
+            return failed.name
+        self.count[what] += 1
+        return ""
+
+    # -- a topic that is changed ------------------------------------------------------------------
+
+    async def govern(self, client: AdminClient) -> None:
+        """Changes the topic until cancelled."""
+        works: list[Callable[[AdminClient], Awaitable[None]]]
+        works = [self._grow, self._set, self._set, self._move, self._move]
+        while True:
+            await client.pause(0.3, 1.5)
+            await self._rest()
+            await client.random.choice(works)(client)
+
+    async def _rest(self) -> None:
+        if self.resting:
+            await trio.sleep_forever()
+
+    async def _grow(self, client: AdminClient) -> None:
+        there = sum(tp.topic == GOVERNED for tp in self.rules.partitions)
+        if there < MOST_PARTITIONS and not await self._try(
+            "admin: partitions added", client.grow_topic(GOVERNED, there + 1)
+        ):
+            self.partitions = max(self.partitions, there + 1)
+
+    async def _set(self, client: AdminClient) -> None:
+        self.values += 1
+        value, address = self.values, client.random.choice(client.addresses())
+        call = client.alter_topic(address, GOVERNED, PROPERTY, str(value))
+        error = await self._try("admin: properties set", call)
+        if not error:
+            self.acked = value
+        elif error in _UNKNOWN:
+            self.uncertain.add(value)
+
+    async def _move(self, client: AdminClient) -> None:
+        there = sorted(tp for tp in self.rules.partitions if tp.topic == GOVERNED)
+        if not there:
+            return
+        tp = client.random.choice(there)
+        brokers = list(range(1, len(client.addresses()) + 1))
+        target = client.random.sample(brokers, client.random.randint(1, min(3, len(brokers))))
+        known = self.targets.setdefault(tp, set())
+        known |= {tuple(self.rules.partitions[tp].assigned), tuple(target)}
+        if await self._try("admin: moves", client.move(tp, target)):
+            return
+        if client.random.random() < 0.5:
+            await client.pause(0.0, 0.4)
+            await self._try("admin: moves cancelled", client.move(tp, _CANCEL))
+
+    # -- questions --------------------------------------------------------------------------------
+
+    async def ask(self, client: AdminClient) -> None:
+        """Asks all brokers until cancelled."""
+        while True:
+            await client.pause(0.1 / self.pace, 0.4 / self.pace)
+            tp = client.random.choice(sorted(self.rules.partitions))
+            address = client.random.choice(client.addresses())
+            await self._try("admin: questions", client.question(address, tp))
+
+    # -- a topic that is made anew ----------------------------------------------------------------
+
+    async def rebirth(self, client: AdminClient, replicas: int) -> None:
+        """Deletes the topic and makes it again, until cancelled."""
+        while True:
+            await client.pause(0.5, 4.0)
+            await self._rest()
+            for n in range(client.random.randint(1, 6)):
+                await client.pause(0.02, 0.3)
+                value = b"%d/%d" % (self.lives, n)
+                if await self._try(
+                    "reborn: sent", client.produce(_TP, make_batch([value], None, 0), 1)
+                ):
+                    client.forget(_TP)
+                    await client.pause()
+                else:
+                    self.written.add(value)
+            await self._delete(client)
+            self.lives += 1
+            await self._make(client, replicas)
+            self.count["reborn: lives"] += 1
+            client.forget(_TP)
+
+    async def _delete(self, client: AdminClient) -> None:
+        while True:
+            error = await self._try("reborn: calls", client.delete_topic(REBORN))
+            if error in ("", "UNKNOWN_TOPIC_OR_PARTITION"):
+                return
+            await client.pause(0.1, 0.5)
+
+    async def _make(self, client: AdminClient, replicas: int) -> None:
+        tried = False
+        while True:
+            error = await self._try("reborn: calls", client.create_topic(REBORN, 1, replicas))
+            if not error or (error == "TOPIC_ALREADY_EXISTS" and tried):
+                return  # by this attempt, or by one whose answer was lost
+            tried = tried or error in _UNKNOWN
+            await client.pause(0.1, 0.5)
+
+    # -- the verdict ------------------------------------------------------------------------------
+
+    async def judge(self, client: AdminClient) -> None:
+        await self._judge_moves(client)
+        await self._judge_topic(client)
+        await self._judge_reborn(client)
+
+    async def _judge_moves(self, client: AdminClient) -> None:
+        deadline, left = trio.current_time() + DONE_S, ["not yet asked"]
+        while left and trio.current_time() < deadline:
+            try:
+                left = [str(tp) for tp in await client.moves()]
+            except Failed as failed:
+                self.errors[failed.name] += 1
+            await client.pause(0.1, 0.3)
+        if left:
+            self.rules.broken("L2", f"{DONE_S:g} s after all is well, moves are under way: {left}")
+        for tp, targets in sorted(self.targets.items()):
+            truth = self.rules.partitions.get(tp)
+            if truth is not None and truth.assigned not in targets:
+                self.rules.broken("L2", f"{tp} is on {truth.assigned}, and nobody asked for that")
+
+    async def _judge_topic(self, client: AdminClient) -> None:
+        there = sum(tp.topic == GOVERNED for tp in self.rules.partitions)
+        if there < self.partitions:
+            self.rules.broken(
+                "L2", f"{GOVERNED} has {there} partitions; {self.partitions} were acknowledged"
+            )
+        allowed = {self.acked, *self.uncertain}
+        for address in client.addresses():
+            try:
+                found = int(await client.value(address, GOVERNED, PROPERTY))
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                continue
+            if found not in allowed and self.count["admin: properties set"]:
+                self.rules.broken(
+                    "L2", f"{GOVERNED}: {address[0]} has {PROPERTY} {found}; {self.acked} was "
+                    f"acknowledged last"
+                )  # fmt: skip
+
+    async def _judge_reborn(self, client: AdminClient) -> None:
+        if _TP not in self.rules.partitions:
+            return
+        try:
+            polled = await client.fetch(_TP, 0)
+        except Failed as failed:
+            self.errors[failed.name] += 1
+            return
+        now = b"%d/" % self.lives
+        old = [v for _, _, v in polled.records if v in self.written and not v.startswith(now)]
+        if old:
+            self.rules.broken("C7", f"{_TP}, in its life {self.lives}, has {old[0]!r}")
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)
