@@ -13,6 +13,7 @@ where an answer was lost.
 * T4: no transaction of a producer that was fenced before it asked can be committed.
 * T5: the group's offset is that of the last committed transaction.
 * T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
+  An answer's LSO is that of the committed log below its HW.
 
 An EndTxn whose answer was lost may still be in flight when its retry is answered.  It would then
 end the producer's next transaction, because nothing in the request names its transaction.  So a
@@ -44,6 +45,7 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
+from highwater.simulation.rules.stable_offsets import StableOffsets
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 from highwater.simulation.workloads.transactions_client import (
     GROUP,
@@ -183,7 +185,7 @@ class Transactions:
 
     async def consume(self, client: TxnClient) -> None:
         """Reads under read_committed, until cancelled."""
-        positions = dict.fromkeys(TPS, 0)
+        positions, stable = dict.fromkeys(TPS, 0), StableOffsets(self.rules, self.count)
         while True:
             for tp in TPS:
                 try:
@@ -194,6 +196,7 @@ class Transactions:
                     await client.pause()
                     continue
                 self.seen(tp, found, lso)
+                stable.told(tp, *client.bounds)
             await client.pause(0.02 / self.pace, 0.1 / self.pace)
 
     def seen(self, tp: TopicPartition, found: list[tuple[int, bytes]], lso: int) -> None:

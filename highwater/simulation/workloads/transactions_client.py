@@ -28,6 +28,8 @@ class TxnClient(SimClient):
     """`lose` forgets the known coordinators, after an error."""
 
     _coordinators: dict[tuple[int, str], tuple[str, int]]
+    bounds: tuple[int, int] = (0, 0)
+    """HW and LSO in the last answer to `read`."""
 
     async def coordinator(self, kind: int, key: str) -> tuple[str, int]:
         known = self.__dict__.setdefault("_coordinators", {})
@@ -158,6 +160,7 @@ class TxnClient(SimClient):
         _check(answer.error_code)
         p = answer.responses[0].partitions[0]
         _check(p.error_code)
+        self.bounds = int(p.high_watermark), int(p.last_stable_offset)
         aborted = [(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()]
         data = memoryview(bytes(p.records or b""))
         records, position = visible(data, offset, aborted)
