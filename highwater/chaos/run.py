@@ -29,6 +29,7 @@ from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.schedule import generate
 from highwater.chaos.faults.workload_verbs import FORMS, ChaosStage
 from highwater.chaos.progress import Progress
+from highwater.chaos.watch_process import RULE, WatchProcess
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
@@ -75,6 +76,8 @@ class Options:
     workloads: tuple[str, ...] = ()
     """More workloads beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
     engine: str = "auto"
+    watch: bool = False
+    """Have spark/watch.py look on, and end the workload at the first violation."""
     properties: dict[str, str] = field(default_factory=dict)
 
 
@@ -138,6 +141,7 @@ class Run:
             topics=self.topics,
             versions=_versions(),
         )
+        self.watch = WatchProcess(self.folder.path, progress) if options.watch else None
 
     async def execute(self) -> Any:
         """Runs it all; gives the verdict (`highwater.verdict.verdict.Verdict`)."""
@@ -184,13 +188,22 @@ class Run:
             await self._make_topics(cluster)
             for topic in self.topics:
                 await trio.to_thread.run_sync(witness.watch_topic, topic.name)
+            if self.watch is not None:
+                self.progress.phase("starting the watch")
+                names = [topic.name for topic in self.topics]
+                await self.watch.start(cluster.direct_bootstrap, names)
             sizes.start()
             await self._workload_and_faults(cluster, witness, deaths)
+            if self.watch is not None:
+                self.progress.phase("the watch reads the rest")
+                self.info.cluster_checks[RULE] = asdict(await self.watch.stop())
             sizes.close()
             deaths.settle(witness.partitions)
             self._collect(cluster)
             self.info.finished = True
         finally:
+            if self.watch is not None:
+                self.watch.kill()
             with trio.CancelScope(shield=True):  # its thread would outlive an interrupted run
                 await trio.to_thread.run_sync(witness.close)
             self._count(cluster, witness, sizes, deaths)
@@ -234,7 +247,7 @@ class Run:
                 schedule = self._schedule()
                 self.info.loss_arranged = any(f.name == "lose_unreplicated" for f in schedule)
                 self.progress.phase("workload runs, faults are injected", self.options.duration_s)
-                await engine.run(schedule, self.options.duration_s)
+                await self._until_alarm(engine.run, schedule)
                 self.progress.phase("healing")
                 self.info.planned_faults = engine.planned
                 await engine.mend()
@@ -252,6 +265,21 @@ class Run:
             crew.kill()
             faults_log.close()
             await workload.close()
+
+    async def _until_alarm(
+        self, inject: Callable[[list[Fault], float], Awaitable[None]], schedule: list[Fault]
+    ) -> None:
+        """Carries out the schedule, or as much of it as there is before the watch's first alarm."""
+        async with trio.open_nursery() as nursery:
+            if self.watch is not None:
+
+                async def look(watch: WatchProcess) -> None:
+                    await watch.first_alarm()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(look, self.watch)
+            await inject(schedule, self.options.duration_s)
+            nursery.cancel_scope.cancel()
 
     async def _wait_whole(self, stage: ChaosStage) -> None:
         problems = await stage.wait_healthy(HEAL_S)

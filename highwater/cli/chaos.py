@@ -170,6 +170,13 @@ _APP_OPTIONS = [
 ]
 
 
+_WATCH = click.option(
+    "--watch",
+    is_flag=True,
+    help="Have Spark look on (spark/watch.py), and end the workload at the first violation.",
+)
+
+
 _APP_NAMES = (
     *("app", "copies", "input", "output", "match", "group", "exactly_once", "any_order"),
     *("within", "values"),
@@ -184,6 +191,7 @@ def _app_options(function: F) -> F:
 
 @click.command()
 @_options(60.0)
+@_WATCH
 @_app_options
 def chaos(**options: Any) -> None:
     """Run a workload of real clients, or your own application, inject faults, and give a verdict.
@@ -198,6 +206,7 @@ def chaos(**options: Any) -> None:
       highwater chaos --target apache:4.2.0
       highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \
         --start-command 'docker start kafka-{id}'
+      highwater chaos --watch --duration 600
       highwater chaos --app "python my_app.py" --copies 3 --input orders --output invoices
     """
     about = {name: options.pop(name) for name in _APP_NAMES}
@@ -223,6 +232,7 @@ def _run(
     target: str | None,
     broker_source: Path | None,
     json_file: Path | None,
+    watch: bool = False,
     **commands: str,
 ) -> None:
     from highwater.chaos import run as chaos_run
@@ -248,6 +258,7 @@ def _run(
             program=ApacheKafka(apache) if apache is not None else Highwater(broker_source),
             target=aimed,
             properties=overrides,
+            watch=watch,
         )
         with Progress() as progress:
             progress.say(f"seed {seed}, folder {options.out}")
@@ -307,6 +318,8 @@ def _run_app(**given: Any) -> None:
         raise click.UsageError("--app needs --input TOPIC and --output TOPIC, two of them")
     if given["workloads"] or given["runtime"] == "compose":
         raise click.UsageError("--app runs on processes, and without --workload")
+    if given["watch"]:
+        raise click.UsageError("--watch is for runs without --app")
     if given["engine"] == "spark":
         raise click.UsageError(
             "--app is judged by DuckDB; by Spark: spark-submit spark/contract.py"

@@ -10,6 +10,7 @@ docs/spark.md has the figures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +97,18 @@ def _hush(jvm: Any, conf: Any) -> None:
     log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
     for name in QUIET:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
+
+
+def quiet(loggers: Sequence[str]) -> None:
+    """Hides these loggers, unless the user asked for a log of their own."""
+    from pyspark import SparkConf, SparkContext
+
+    jvm: Any = SparkContext._jvm
+    if SparkConf().contains("spark.log.level") or _has_own_log4j(jvm):
+        return
+    log4j = jvm.org.apache.logging.log4j
+    for name in loggers:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 
 def _has_own_log4j(jvm: Any) -> bool:

@@ -223,12 +223,12 @@ def submit(
             if code is None and time.monotonic() > deadline:
                 raise SparkFailed(f"Spark did not end in {timeout_s:.0f} s: see {log}")
     finally:
-        _end(child)
+        end(child)
     if code:
         raise SparkFailed(f"spark-submit ended with {code}: {_last_error(log)} (see {log})")
 
 
-def _end(child: Child) -> None:
+def end(child: Child) -> None:
     """The job's whole process group: spark-submit starts Java, and Java starts Python."""
     if child.running:
         os.killpg(child.popen.pid, signal.SIGKILL)

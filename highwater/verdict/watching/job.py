@@ -1,0 +1,315 @@
+"""spark/watch.py without its first lines: arguments, the streams, alarms, exit code.
+
+    history.jsonl --pieces--> Spark's file source  --foreachBatch--> machines --> alarms.jsonl,
+    topics        ----------> Spark's Kafka source --foreachBatch--> machines     terminal
+
+Theory of operation.  Spark says in its checkpoint what a batch is, so that a batch that comes again
+after a restart is the same one; `machines` keep in one file their state and which batches are in
+it.  The machines are in the driver: a rule needs a topic's lines in their order, and what one
+process can judge is far more than one cluster's clients on this machine write.  The streams are
+two, so that brokers that are away hold up no line of the history; a stream that ended because of
+them is started again.
+
+"Unseen for N seconds" is a matter of the wall clock while the history's stream has nothing left to
+read: what has not been read yet is not unseen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from highwater.verdict import spark_session
+from highwater.verdict.spark_job import CANNOT_BE_CHECKED, first_cause, in_session
+from highwater.verdict.watching.alarms_file import AlarmsFile, told
+from highwater.verdict.watching.machines import Machines, Promises, Record, StateDamaged
+from highwater.verdict.watching.pieces import Pieces, end_of, end_of_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MARK: Final = "watch: "
+HISTORY, TOPICS = "history", "topics"
+"""The streams."""
+TELL_EVERY_S: Final = 10.0
+RESTART_S: Final = 120.0
+"""A stream of topics that failed is started again, until it has failed for so long."""
+DRAIN_S: Final = 60.0
+INTERRUPTED: Final = (
+    "org.apache.spark.scheduler.DAGScheduler",
+    "org.apache.spark.broadcast.TorrentBroadcast",
+    "org.apache.hadoop.util.Shell",
+    "org.apache.spark.sql.execution.streaming.ProcessingTimeExecutor",
+    "org.apache.spark.sql.kafka010",
+    "org.apache.spark.sql.execution.streaming.MicroBatchExecution",
+)
+"""Loggers that tell at length of streams that are stopped, late, or without their brokers."""
+SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""Where the user has not set them: batches are many and small."""
+
+
+class CannotWatch(Exception):
+    """RUN is not as it has to be, or a stream cannot go on: one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        info = _run_info(Path(args.run))
+    except CannotWatch as error:
+        print(f"{MARK}{error}", file=sys.stderr, flush=True)
+        return CANNOT_BE_CHECKED
+    refusals = (CannotWatch, StateDamaged)
+    return in_session("watch", lambda spark: Watch(spark, args, info).run(), *refusals)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spark-submit spark/watch.py",
+        description="Looks on while a run goes on: exit code 1 when a promise is broken, 0 at an "
+        "orderly end, 3 where RUN cannot be watched.",
+        epilog="example: spark-submit spark/watch.py runs/7 --seconds 60",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN", help="the run's folder, on this machine")
+    add("--bootstrap", help="read the topics of this cluster beside the history")
+    add("--topics", help="which, separated by commas (default: those in RUN/run.json)")
+    add("--compacted", default="", help="topics whose offsets may be gone by right")
+    for name, seconds, what in (
+        ("--unseen", 60.0, "until an acknowledged record must have been read; longer than outages"),
+        ("--horizon", 60.0, "that are remembered"),
+        ("--every", 0.5, "between batches"),
+    ):
+        help_ = f"seconds {what} (default %(default)s)"
+        add(name, type=float, default=seconds, metavar="S", help=help_)
+    add("--seconds", type=float, metavar="S", help="end after so many seconds of watching")
+    add("--go-on", action="store_true", help="do not end at the first alarm")
+    return parser
+
+
+def _run_info(folder: Path) -> dict[str, Any]:
+    """run.json; nothing for a history of one's own."""
+    if not folder.is_dir():
+        raise CannotWatch(f"{folder} is no folder on this machine")
+    path = folder / "run.json"
+    if path.is_file():
+        try:
+            info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CannotWatch(f"{path} is not JSON: {error}") from error
+        return info
+    if not (folder / "history.jsonl").is_file():
+        raise CannotWatch(f"{folder} holds no history.jsonl and no run.json: name a run's folder")
+    return {}
+
+
+class Watch:
+    """One call of it."""
+
+    def __init__(self, spark: SparkSession, args: argparse.Namespace, info: dict[str, Any]) -> None:
+        self.spark, self.args, self.info = spark, args, info
+        self.folder = Path(args.run).absolute()
+        self.state = self.folder / "watch"
+        self.state.mkdir(exist_ok=True)
+        topics = info.get("topics", [])
+        promises = Promises(
+            unseen_s=args.unseen,
+            horizon_s=args.horizon,
+            unclean=tuple(str(t["name"]) for t in topics if t.get("unclean")),
+            compacted=tuple(topic for topic in args.compacted.split(",") if topic),
+        )
+        self.machines = Machines(promises)
+        self.machines.load(self.state / "machines")
+        self.alarms = AlarmsFile(self.state / "alarms.jsonl")
+        self.pieces = Pieces(self.folder / "history.jsonl", self.state)
+        self.lock = threading.Lock()
+        """The two streams' batches and the wall clock take turns with the machines."""
+        self.broken = 0
+        self.bytes = 0
+        self.failing_since: float | None = None
+        self.began = self.told_at = time.monotonic()
+
+    def run(self) -> int:
+        spark_session.quiet(INTERRUPTED)
+        asked = self.spark.sparkContext.getConf()
+        for name, value in SETTINGS.items():
+            if not asked.contains(name):
+                self.spark.conf.set(name, value)
+        topics = self._topic_names() if self.args.bootstrap else []
+        (self.state / "stop").unlink(missing_ok=True)
+        self.pieces.start()
+        try:
+            history = self._start(HISTORY, self._history(), self._take_history)
+            others = []
+            if topics:
+                others.append(self._start(TOPICS, self._topics(topics), self._take_topics))
+            self._say(f"watches {self.folder}")
+            self.began = time.monotonic()
+            while not self._is_over(history):
+                if not history.isActive:
+                    raise CannotWatch(f"the history's stream: {first_cause(history.exception())}")
+                if others and not others[0].isActive:
+                    others = [self._again(others[0], topics)]
+                self._look(history)
+                time.sleep(0.1)
+            for stream in (history, *others):
+                stream.stop()
+        finally:
+            self.pieces.close()
+        self._tell()
+        return 1 if self.alarms.ids else 0  # also for those of an earlier start
+
+    # --- the streams
+
+    def _start(self, name: str, rows: DataFrame, take: Callable[[DataFrame, int], None]) -> Any:
+        return (
+            rows.writeStream.queryName(name)
+            .option("checkpointLocation", str(self.state / f"checkpoint-{name}"))
+            .trigger(processingTime=f"{int(self.args.every * 1000)} milliseconds")
+            .foreachBatch(take)
+            .start()
+        )
+
+    def _history(self) -> DataFrame:
+        return (
+            self.spark.readStream.format("binaryFile")
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
+            .option("maxFilesPerTrigger", "16")
+            .option("cleanSource", "delete")
+            .load(str(self.pieces.folder))
+            .select("path", "content")
+        )
+
+    def _topics(self, topics: list[str]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return (
+            self.spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self.args.bootstrap)
+            .option("subscribe", ",".join(topics))
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "100000")
+            .option("failOnDataLoss", "false")  # the rules say what is lost
+            .option("kafka.isolation.level", "read_uncommitted")
+            .option("kafka.request.timeout.ms", "5000")
+            .option("kafka.default.api.timeout.ms", "10000")
+            .load()
+            .select("topic", "partition", "offset", "key", "value", F.unix_millis("timestamp"))
+        )
+
+    def _topic_names(self) -> list[str]:
+        if self.args.topics:
+            return [topic for topic in self.args.topics.split(",") if topic]
+        topics = [str(topic["name"]) for topic in self.info.get("topics", [])]
+        if not topics:
+            raise CannotWatch(f"{self.folder}/run.json names no topics: name them with --topics")
+        return topics
+
+    def _take_history(self, batch: DataFrame, number: int) -> None:
+        pieces = sorted((row.path, bytes(row.content)) for row in batch.collect())
+        end = max((end_of(path) for path, _ in pieces), default=0)
+
+        def take(now_ms: int) -> None:
+            self.machines.take_lines([content for _, content in pieces], now_ms)
+            self.machines.position = max(self.machines.position, end)
+
+        self._take(HISTORY, number, take)
+
+    def _take_topics(self, batch: DataFrame, number: int) -> None:
+        records = [Record(*row) for row in batch.collect()]
+        self._take(TOPICS, number, lambda now_ms: self.machines.take_records(records, now_ms))
+
+    def _take(self, stream: str, number: int, take: Callable[[int], None]) -> None:
+        with self.lock:
+            if stream == TOPICS:
+                self.failing_since = None
+            if number <= self.machines.batches.get(stream, -1):
+                return  # it came before the restart, and is in the state
+            bad = self.machines.bad_lines
+            take(_now_ms())
+            if self.machines.bad_lines > bad:
+                more = self.machines.bad_lines - bad
+                self._say(f"{more} lines of the history are no JSON objects: they are left out")
+            if stream == HISTORY:
+                self.machines.due(_now_ms())
+            self._report()
+            self.machines.batches[stream] = number
+            self.bytes = self.machines.save(self.state / "machines")
+
+    def _report(self) -> None:
+        for alarm in self.machines.alarms():
+            if (new := self.alarms.add(alarm.as_json())) is not None:
+                self.broken += 1
+                print(told(new), flush=True)
+
+    def _again(self, failed: Any, topics: list[str]) -> Any:
+        """Starts the topics' stream again, from its checkpoint."""
+        cause = first_cause(failed.exception())
+        now = time.monotonic()
+        self.failing_since = self.failing_since or now
+        if now - self.failing_since > RESTART_S:
+            raise CannotWatch(f"the topics could not be read for {RESTART_S:g} s: {cause}")
+        self._say(f"the topics cannot be read now, and are tried again: {cause}")
+        time.sleep(1)
+        return self._start(TOPICS, self._topics(topics), self._take_topics)
+
+    # --- the clock
+
+    def _look(self, history: Any) -> None:
+        """Tells what is unseen for too long, once all that there is has been read."""
+        status = history.status
+        idle = not status["isDataAvailable"] and not status["isTriggerActive"]
+        if idle and self.machines.position >= end_of_lines(self.pieces.history):
+            with self.lock:
+                self.machines.due(_now_ms())
+                self._report()
+        if self.pieces.error is not None:
+            raise CannotWatch(f"the history cannot be read: {self.pieces.error}")
+        if time.monotonic() - self.told_at >= TELL_EVERY_S:
+            self._tell()
+
+    def _is_over(self, history: Any) -> bool:
+        if self.broken and not self.args.go_on:
+            return True
+        seconds = self.args.seconds
+        late = seconds is not None and time.monotonic() - self.began >= seconds
+        if not late and not (self.state / "stop").exists():
+            return False
+        end = end_of_lines(self.pieces.history)
+        deadline = time.monotonic() + DRAIN_S
+        while self.machines.position < end and history.isActive:
+            if time.monotonic() > deadline:
+                behind = end - self.machines.position
+                raise CannotWatch(f"{behind:,} bytes of the history were not read in {DRAIN_S:g} s")
+            time.sleep(0.05)
+        return True
+
+    # --- what it says
+
+    def _tell(self) -> None:
+        self.told_at = time.monotonic()
+        of = self.machines
+        self._say(
+            f"{of.lines:,} lines, {of.records:,} records of topics, {self.broken} alarms,"
+            f" {self.bytes / (1 << 20):.1f} MiB of state after {self.told_at - self.began:.0f} s"
+        )
+
+    def _say(self, line: str) -> None:
+        print(MARK + line, flush=True)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
