@@ -60,7 +60,7 @@ from highwater.broker.settings.authorizer import AclChanges, authorizer_of
 from highwater.broker.settings.config_changes import Changes, DynamicConfigWatcher
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.controller.shell.candidate import Candidate
-from highwater.kafka import znodes
+from highwater.kafka import acl_znodes, znodes
 from highwater.kafka.config import Config
 from highwater.kafka.security.links import open_security
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
@@ -281,7 +281,7 @@ class Broker:
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
             acls = self.services.authorizer
-            await make_paths(zk, znodes.ACL_PATHS if acls is not None else ())
+            await make_paths(zk, acl_znodes.ACL_PATHS if acls is not None else ())
             watcher = DynamicConfigWatcher(zk, self.services.topic_configs, self._entity_configured)
             await watcher.load()
             feeds = [watcher.changes]

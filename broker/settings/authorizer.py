@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from highwater.broker.settings.config_changes import Changes
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
-from highwater.kafka import znodes
+from highwater.kafka import acl_znodes
 from highwater.kafka.security.acls import Acls, Entry, Filter, PatternType, Resource, ResourceType
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZooKeeper
 
@@ -45,7 +45,7 @@ class AclChanges:
         self._zk = zk
         self._acls = acls
         self.feeds = [
-            Changes(zk, folder, "acl_changes_", self._changed) for folder in znodes.ACL_CHANGES
+            Changes(zk, folder, "acl_changes_", self._changed) for folder in acl_znodes.ACL_CHANGES
         ]
 
     async def load(self) -> None:
@@ -55,13 +55,13 @@ class AclChanges:
         found = set()
         for pattern in PatternType.LITERAL, PatternType.PREFIXED:
             for kind in ResourceType:
-                for name in await self._zk.children(znodes.acl_folder(kind, pattern)):
+                for name in await self._zk.children(acl_znodes.acl_folder(kind, pattern)):
                     found.add(Resource(kind, name, pattern))
         for resource in sorted(found | set(self._acls.resources())):
             await self._look(resource)
 
     async def _changed(self, data: bytes) -> None:
-        await self._look(znodes.decode_acl_change(data))
+        await self._look(acl_znodes.decode_acl_change(data))
 
     async def _look(self, resource: Resource) -> None:
         try:
@@ -74,12 +74,12 @@ class AclChanges:
 
 async def _read(zk: ZooKeeper, resource: Resource) -> tuple[list[Entry], int | None]:
     """The entries, and the znode's version (None: it has none)."""
-    path = znodes.acl_path(resource)
+    path = acl_znodes.acl_path(resource)
     try:
         data, stat = await zk.get(path)
     except NoNode:
         return [], None
-    return znodes.decode_acls(path, data), stat.version
+    return acl_znodes.decode_acls(path, data), stat.version
 
 
 async def add(zk: ZooKeeper, acls: Acls, resource: Resource, entries: Iterable[Entry]) -> None:
@@ -117,7 +117,7 @@ async def remove(
 async def _change(
     zk: ZooKeeper, acls: Acls, resource: Resource, change: Callable[[list[Entry]], list[Entry]]
 ) -> None:
-    path = znodes.acl_path(resource)
+    path = acl_znodes.acl_path(resource)
     with zookeeper_errors():
         while True:
             known, version = await _read(zk, resource)
@@ -128,12 +128,12 @@ async def _change(
                 if not entries:
                     await zk.delete(path, -1 if version is None else version)
                 elif version is None:
-                    await zk.create(path, znodes.encode_acls(entries))
+                    await zk.create(path, acl_znodes.encode_acls(entries))
                 else:
-                    await zk.set(path, znodes.encode_acls(entries), version)
+                    await zk.set(path, acl_znodes.encode_acls(entries), version)
             except (BadVersion, NodeExists, NoNode):
                 continue  # another writer changed it meanwhile
-            folder, data = znodes.encode_acl_change(resource)
+            folder, data = acl_znodes.encode_acl_change(resource)
             await zk.create(f"{folder}/acl_changes_", data, sequential=True)
             break
     acls.put(resource, entries)

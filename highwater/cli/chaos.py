@@ -204,7 +204,7 @@ def chaos(**options: Any) -> None:
       highwater chaos --workload transactions --workload groups
       highwater chaos --faults my-faults.json --out runs/mine
       highwater chaos --target apache:4.2.0
-      highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \
+      highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \\
         --start-command 'docker start kafka-{id}'
       highwater chaos --watch --duration 600
       highwater chaos --app "python my_app.py" --copies 3 --input orders --output invoices

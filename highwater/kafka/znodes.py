@@ -3,7 +3,7 @@
 Each znode has a path and, where it holds data, `encode_*` and `decode_*`.  The JSON is compact
 UTF-8, as in Kafka. Decoding accepts every version that a 2.x or 3.x broker wrote, and for anything
 else raises `BadZnode`, which names the mistake.  Encoding writes the form of
-inter.broker.protocol.version 2.6.
+inter.broker.protocol.version 2.6.  Those of access rules are in `acl_znodes`.
 
 The replication protocol rests on a partition's state znode.  The controller (elections) and the
 leader (ISR changes) write it, each conditionally on the version that it read, so that ZooKeeper
@@ -14,19 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.kafka.replica_assignment import ReplicaAssignment
-from highwater.kafka.security.acls import (
-    Entry,
-    Operation,
-    PatternType,
-    Permission,
-    Resource,
-    ResourceType,
-)
 from highwater.kafka.types import (
     BrokerEpoch,
     BrokerId,
@@ -58,9 +49,6 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 HANDLED_BROKER_EPOCHS = "/highwater/broker_epochs"
-ACLS, PREFIXED_ACLS = "/kafka-acl", "/kafka-acl-extended/prefixed"
-ACL_CHANGES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
-"""Of literal patterns, and of prefixed ones."""
 
 PERSISTENT_PATHS: tuple[str, ...] = (
     "/consumers",
@@ -78,7 +66,6 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 """The znodes that every broker creates empty at its start, with parents, where missing."""
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Enum)
 
 
 class BadZnode(ValueError):
@@ -154,11 +141,11 @@ _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 """One encoder for all: `json.dumps` would make a new one at each call."""
 
 
-def _encode(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     return _json(value).encode()
 
 
-def _decode(what: str, data: bytes) -> dict[str, Any]:
+def decode_json(what: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(str(data, "utf-8"))  # for bytes it would first guess the encoding
     except ValueError as e:
@@ -168,7 +155,7 @@ def _decode(what: str, data: bytes) -> dict[str, Any]:
     return value
 
 
-def _field(what: str, value: Mapping[str, Any], name: str) -> Any:
+def field(what: str, value: Mapping[str, Any], name: str) -> Any:
     try:
         return value[name]
     except KeyError:
@@ -179,15 +166,15 @@ def _field(what: str, value: Mapping[str, Any], name: str) -> Any:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return _encode({"version": "1", "id": cluster_id})
+    return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return str(_field(CLUSTER_ID, _decode(CLUSTER_ID, data), "id"))
+    return str(field(CLUSTER_ID, decode_json(CLUSTER_ID, data), "id"))
 
 
 def encode_controller(broker_id: BrokerId, wall_ms: int) -> bytes:
-    return _encode(
+    return encode_json(
         {
             "version": 2,
             "brokerid": broker_id,
@@ -198,9 +185,9 @@ def encode_controller(broker_id: BrokerId, wall_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> ControllerInfo:
-    value = _decode(CONTROLLER, data)
+    value = decode_json(CONTROLLER, data)
     return ControllerInfo(
-        _field(CONTROLLER, value, "brokerid"), value.get("kraftControllerEpoch", -1)
+        field(CONTROLLER, value, "brokerid"), value.get("kraftControllerEpoch", -1)
     )
 
 
@@ -236,23 +223,23 @@ def encode_broker(
     }
     if rack is not None:
         value["rack"] = rack
-    return _encode(value)
+    return encode_json(value)
 
 
 @lru_cache(maxsize=1024)  # all registrations are read again when one of them comes or goes
 def decode_broker(broker_id: BrokerId, data: bytes, epoch: BrokerEpoch) -> BrokerInfo:
     """`epoch` is the znode's czxid."""
     what = broker_path(broker_id)
-    value = _decode(what, data)
-    if _field(what, value, "version") < 2:
+    value = decode_json(what, data)
+    if field(what, value, "version") < 2:
         endpoints = [
             Endpoint(
-                "PLAINTEXT", "PLAINTEXT", _field(what, value, "host"), _field(what, value, "port")
+                "PLAINTEXT", "PLAINTEXT", field(what, value, "host"), field(what, value, "port")
             )
         ]
     else:
         protocols = value.get("listener_security_protocol_map")
-        endpoints = [_parse_endpoint(what, e, protocols) for e in _field(what, value, "endpoints")]
+        endpoints = [_parse_endpoint(what, e, protocols) for e in field(what, value, "endpoints")]
     return BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack"))
 
 
@@ -284,12 +271,12 @@ def encode_topic(topic: TopicState) -> bytes:
     }
     if topic.topic_id is not None:
         value["topic_id"] = topic.topic_id
-    return _encode(value)
+    return encode_json(value)
 
 
 def decode_topic(topic: str, data: bytes) -> TopicState:
     what = topic_path(topic)
-    value = _decode(what, data)
+    value = decode_json(what, data)
     adding = value.get("adding_replicas") or {}
     removing = value.get("removing_replicas") or {}
     try:
@@ -331,7 +318,7 @@ def decode_partition_state(tp: TopicPartition, data: bytes, zk_version: int) -> 
 
 
 def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions],
@@ -340,10 +327,10 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def _decode_partitions(what: str, data: bytes) -> list[TopicPartition]:
-    value = _decode(what, data)
+    value = decode_json(what, data)
     return [
-        TopicPartition(_field(what, e, "topic"), _field(what, e, "partition"))
-        for e in _field(what, value, "partitions")
+        TopicPartition(field(what, e, "topic"), field(what, e, "partition"))
+        for e in field(what, value, "partitions")
     ]
 
 
@@ -364,15 +351,15 @@ def decode_preferred_replica_election(data: bytes) -> list[TopicPartition]:
 
 
 def encode_log_dir_event(broker_id: BrokerId) -> bytes:
-    return _encode({"version": 1, "broker": broker_id, "event": 1})
+    return encode_json({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes) -> BrokerId:
-    return BrokerId(_field(LOG_DIR_EVENTS, _decode(LOG_DIR_EVENTS, data), "broker"))
+    return BrokerId(field(LOG_DIR_EVENTS, decode_json(LOG_DIR_EVENTS, data), "broker"))
 
 
 def encode_reassign_partitions(targets: Mapping[TopicPartition, Iterable[BrokerId]]) -> bytes:
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "partitions": [
@@ -385,44 +372,44 @@ def encode_reassign_partitions(targets: Mapping[TopicPartition, Iterable[BrokerI
 
 def decode_reassign_partitions(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     what = REASSIGN_PARTITIONS
-    value = _decode(what, data)
+    value = decode_json(what, data)
     return {
-        TopicPartition(_field(what, e, "topic"), _field(what, e, "partition")): tuple(
-            _field(what, e, "replicas")
+        TopicPartition(field(what, e, "topic"), field(what, e, "partition")): tuple(
+            field(what, e, "replicas")
         )
-        for e in _field(what, value, "partitions")
+        for e in field(what, value, "partitions")
     }
 
 
-# ---- configuration, producer ids, features, ACLs
+# ---- configuration, producer ids, features
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    return _encode({"version": 1, "config": dict(config)})
+    return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
     """An empty znode is an empty configuration (the parents that a start creates)."""
     if not data:
         return {}
-    config = _decode(CONFIG, data).get("config") or {}
+    config = decode_json(CONFIG, data).get("config") or {}
     return {k: str(v) for k, v in config.items()}
 
 
 def encode_config_change(entity_path: str) -> bytes:
     """`entity_path` is the part after /config/, such as topics/t or users/u/clients/c."""
-    return _encode({"version": 2, "entity_path": entity_path})
+    return encode_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str:
-    value = _decode(CONFIG_CHANGES, data)
+    value = decode_json(CONFIG_CHANGES, data)
     if value.get("version") == 1:
         return f"{value['entity_type']}/{value['entity_name']}"
-    return str(_field(CONFIG_CHANGES, value, "entity_path"))
+    return str(field(CONFIG_CHANGES, value, "entity_path"))
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "broker": block.broker,
@@ -437,111 +424,26 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
     if not data:
         return None
     what = PRODUCER_ID_BLOCK
-    value = _decode(what, data)
+    value = decode_json(what, data)
     return ProducerIdBlock(
-        _field(what, value, "broker"),
-        int(_field(what, value, "block_start")),
-        int(_field(what, value, "block_end")),
+        field(what, value, "broker"),
+        int(field(what, value, "block_start")),
+        int(field(what, value, "block_end")),
     )
 
 
 def encode_handled_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
     """Our own znode, which no other program reads: see controller/rules/bounces.py."""
-    return _encode({"version": 1, "epochs": {str(b): epochs[b] for b in sorted(epochs)}})
+    return encode_json({"version": 1, "epochs": {str(b): epochs[b] for b in sorted(epochs)}})
 
 
 def decode_handled_epochs(data: bytes) -> dict[BrokerId, BrokerEpoch] | None:
     """None where no controller has written it yet (the znode is created empty)."""
     if not data:
         return None
-    value = _decode(HANDLED_BROKER_EPOCHS, data)
-    epochs = _field(HANDLED_BROKER_EPOCHS, value, "epochs")
+    value = decode_json(HANDLED_BROKER_EPOCHS, data)
+    epochs = field(HANDLED_BROKER_EPOCHS, value, "epochs")
     try:
         return {BrokerId(int(b)): BrokerEpoch(int(e)) for b, e in epochs.items()}
     except (AttributeError, ValueError) as e:
         raise BadZnode(f"{HANDLED_BROKER_EPOCHS}: {e}") from e
-
-
-# ---- access rules
-
-
-def _spoken(member: Enum) -> str:
-    """TRANSACTIONAL_ID as TransactionalId."""
-    return member.name.title().replace("_", "")
-
-
-def acl_folder(kind: ResourceType, pattern: PatternType) -> str:
-    return f"{ACLS if pattern is PatternType.LITERAL else PREFIXED_ACLS}/{_spoken(kind)}"
-
-
-ACL_PATHS = (
-    *ACL_CHANGES,
-    *(acl_folder(k, p) for p in (PatternType.LITERAL, PatternType.PREFIXED) for k in ResourceType),
-)
-"""Made like PERSISTENT_PATHS where there is an authorizer."""
-
-
-def acl_path(resource: Resource) -> str:
-    return f"{acl_folder(resource.type, resource.pattern)}/{resource.name}"
-
-
-def encode_acls(entries: Iterable[Entry]) -> bytes:
-    acls = [
-        {
-            "principal": e.principal,
-            "permissionType": _spoken(e.permission),
-            "operation": _spoken(e.operation),
-            "host": e.host,
-        }
-        for e in entries
-    ]
-    return _encode({"version": 1, "acls": acls})
-
-
-def decode_acls(path: str, data: bytes) -> list[Entry]:
-    try:
-        return [
-            Entry(
-                str(acl["principal"]),
-                str(acl["host"]),
-                _named(Operation, acl["operation"]),
-                _named(Permission, acl["permissionType"]),
-            )
-            for acl in _field(path, _decode(path, data), "acls")
-        ]
-    except (KeyError, TypeError) as e:
-        raise BadZnode(f"{path} has a rule that is not understood ({e}): {data[:200]!r}") from None
-
-
-def _named(kind: type[E], name: str) -> E:
-    """By TransactionalId or TRANSACTIONAL_ID; raises KeyError."""
-    wanted = name.replace("_", "").upper()
-    return next((m for m in kind if m.name.replace("_", "") == wanted), None) or kind[name]
-
-
-def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
-    """The folder of the announcement, and its data: text for a literal pattern, else JSON."""
-    if resource.pattern is PatternType.LITERAL:
-        return ACL_CHANGES[0], f"{_spoken(resource.type)}:{resource.name}".encode()
-    change = {
-        "version": 1,
-        "resourceType": resource.type.name,
-        "name": resource.name,
-        "patternType": resource.pattern.name,
-    }
-    return ACL_CHANGES[1], _encode(change)
-
-
-def decode_acl_change(data: bytes) -> Resource:
-    what = "an announced change of access rules"
-    try:
-        if not data.startswith(b"{"):
-            kind, _, name = data.decode().partition(":")
-            return Resource(_named(ResourceType, kind), name)
-        value = _decode(what, data)
-        kind, name, pattern = (
-            _field(what, value, f) for f in ("resourceType", "name", "patternType")
-        )
-        return Resource(_named(ResourceType, kind), str(name), _named(PatternType, pattern))
-    except (KeyError, AttributeError) as e:
-        raise BadZnode(f"{what} is not understood ({e}): {data[:200]!r}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.kafka import znodes
+from highwater.kafka import acl_znodes, znodes
 from highwater.kafka.security.acls import (
     Acls,
     Entry,
@@ -110,23 +110,23 @@ def test_filters(acls: Acls) -> None:
 
 def test_the_znodes_are_kafkas() -> None:
     entries = [deny("User:a", Operation.IDEMPOTENT_WRITE, "h")]
-    data = znodes.encode_acls(entries)
+    data = acl_znodes.encode_acls(entries)
     assert data == (
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Deny",'
         b'"operation":"IdempotentWrite","host":"h"}]}'
     )
-    assert znodes.decode_acls("/p", data) == entries
+    assert acl_znodes.decode_acls("/p", data) == entries
     literal = Resource(ResourceType.TRANSACTIONAL_ID, "a:b")
-    assert znodes.acl_path(literal) == "/kafka-acl/TransactionalId/a:b"
-    assert znodes.encode_acl_change(literal) == ("/kafka-acl-changes", b"TransactionalId:a:b")
+    assert acl_znodes.acl_path(literal) == "/kafka-acl/TransactionalId/a:b"
+    assert acl_znodes.encode_acl_change(literal) == ("/kafka-acl-changes", b"TransactionalId:a:b")
     prefixed = Resource(TOPIC, "pre", PREFIXED)
-    assert znodes.acl_path(prefixed) == "/kafka-acl-extended/prefixed/Topic/pre"
+    assert acl_znodes.acl_path(prefixed) == "/kafka-acl-extended/prefixed/Topic/pre"
     for resource in (literal, prefixed):
-        assert znodes.decode_acl_change(znodes.encode_acl_change(resource)[1]) == resource
+        assert acl_znodes.decode_acl_change(acl_znodes.encode_acl_change(resource)[1]) == resource
     unknown = b'{"resourceType":"X","name":"","patternType":"LITERAL"}'
     for wrong in (b"Nothing:a", b'{"version":1}', unknown):
         with pytest.raises(znodes.BadZnode):
-            znodes.decode_acl_change(wrong)
+            acl_znodes.decode_acl_change(wrong)
     for wrong in (b"[]", b"{}", b'{"acls":[{}]}', b'{"acls":[{"operation":"Fly"}]}'):
         with pytest.raises(znodes.BadZnode):
-            znodes.decode_acls("/p", wrong)
+            acl_znodes.decode_acls("/p", wrong)

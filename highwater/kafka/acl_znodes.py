@@ -1,0 +1,108 @@
+"""The znodes of Kafka's AclAuthorizer: a znode a resource, with its rules, and announcements.
+
+Brokers of a mixed cluster share them.  Source: kafka.zk.ZkAclStore and ExtendedAclStore (KIP-290).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TypeVar
+
+from highwater.kafka.security.acls import (
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from highwater.kafka.znodes import BadZnode, decode_json, encode_json, field
+
+ACLS, PREFIXED_ACLS = "/kafka-acl", "/kafka-acl-extended/prefixed"
+ACL_CHANGES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
+"""Of literal patterns, and of prefixed ones."""
+
+E = TypeVar("E", bound=Enum)
+
+
+def _spoken(member: Enum) -> str:
+    """TRANSACTIONAL_ID as TransactionalId."""
+    return member.name.title().replace("_", "")
+
+
+def acl_folder(kind: ResourceType, pattern: PatternType) -> str:
+    return f"{ACLS if pattern is PatternType.LITERAL else PREFIXED_ACLS}/{_spoken(kind)}"
+
+
+ACL_PATHS = (
+    *ACL_CHANGES,
+    *(acl_folder(k, p) for p in (PatternType.LITERAL, PatternType.PREFIXED) for k in ResourceType),
+)
+"""Made like PERSISTENT_PATHS where there is an authorizer."""
+
+
+def acl_path(resource: Resource) -> str:
+    return f"{acl_folder(resource.type, resource.pattern)}/{resource.name}"
+
+
+def encode_acls(entries: Iterable[Entry]) -> bytes:
+    acls = [
+        {
+            "principal": e.principal,
+            "permissionType": _spoken(e.permission),
+            "operation": _spoken(e.operation),
+            "host": e.host,
+        }
+        for e in entries
+    ]
+    return encode_json({"version": 1, "acls": acls})
+
+
+def decode_acls(path: str, data: bytes) -> list[Entry]:
+    try:
+        return [
+            Entry(
+                str(acl["principal"]),
+                str(acl["host"]),
+                _named(Operation, acl["operation"]),
+                _named(Permission, acl["permissionType"]),
+            )
+            for acl in field(path, decode_json(path, data), "acls")
+        ]
+    except (KeyError, TypeError) as e:
+        raise BadZnode(f"{path} has a rule that is not understood ({e}): {data[:200]!r}") from None
+
+
+def _named(kind: type[E], name: str) -> E:
+    """By TransactionalId or TRANSACTIONAL_ID; raises KeyError."""
+    wanted = name.replace("_", "").upper()
+    return next((m for m in kind if m.name.replace("_", "") == wanted), None) or kind[name]
+
+
+def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
+    """The folder of the announcement, and its data: text for a literal pattern, else JSON."""
+    if resource.pattern is PatternType.LITERAL:
+        return ACL_CHANGES[0], f"{_spoken(resource.type)}:{resource.name}".encode()
+    change = {
+        "version": 1,
+        "resourceType": resource.type.name,
+        "name": resource.name,
+        "patternType": resource.pattern.name,
+    }
+    return ACL_CHANGES[1], encode_json(change)
+
+
+def decode_acl_change(data: bytes) -> Resource:
+    what = "an announced change of access rules"
+    try:
+        if not data.startswith(b"{"):
+            kind, _, name = data.decode().partition(":")
+            return Resource(_named(ResourceType, kind), name)
+        value = decode_json(what, data)
+        kind, name, pattern = (
+            field(what, value, f) for f in ("resourceType", "name", "patternType")
+        )
+        return Resource(_named(ResourceType, kind), str(name), _named(PatternType, pattern))
+    except (KeyError, AttributeError) as e:
+        raise BadZnode(f"{what} is not understood ({e}): {data[:200]!r}") from None
