@@ -131,6 +131,10 @@ JOBS: Mapping[str, Job] = {
         "the recorders of Java, Go and JavaScript, each with a sound history and a planted loss",
         _module("tests.long.recorders", (), ("javascript",)),
     ),
+    "rest": Job(
+        "the tests that are marked `rare`",
+        _module("pytest", ("tests", "-m", "rare"), ("tests", "-m", "rare", "--collect-only")),
+    ),
     "spark-scale": Job(
         "generated histories of up to 10,000,000 operations, verified by Spark", spark_scale
     ),

@@ -13,7 +13,7 @@ from highwater.verdict import spark_submit
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.rare, pytest.mark.timeout(600)]
 
 
 def test_seeds_spread_over_executors(tmp_path: Path) -> None:

@@ -71,12 +71,14 @@ def test_one_with_acks_1_and_a_leaders_loss_is_found(tmp_path: Path) -> None:
     assert verdict["headline"].endswith("which acks=1 acknowledges")
 
 
+@pytest.mark.rare
 def test_one_that_never_reads_is_named_so(tmp_path: Path) -> None:
     verdict = chaos(tmp_path, "reads-nothing", [], "--duration=2", "--within=1")
     assert verdict["verdict"] == "invalid", verdict["said"]
     assert verdict["headline"] == "no copy of the application ever read orders"
 
 
+@pytest.mark.rare
 def test_one_that_ends_by_itself_is_told_with_its_last_lines(tmp_path: Path) -> None:
     verdict = chaos(tmp_path, "ends", [], "--duration=30", "--within=1")
     assert verdict["verdict"] == "invalid", verdict["said"]

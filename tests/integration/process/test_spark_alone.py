@@ -120,6 +120,7 @@ def test_a_bare_clone_finds_a_planted_loss_and_ends_with_1(
         assert by_spark["checks"][id_]["examined"] == check.examined, id_
 
 
+@pytest.mark.rare
 def test_a_zip_by_py_files_is_enough(
     bare: Bare, clone: Path, planted: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -196,6 +197,7 @@ def standalone(bare: Bare, tmp_path: Path) -> Iterator[str]:
             child.wait()
 
 
+@pytest.mark.rare
 def test_a_standalone_master_gives_the_same_verdict(
     bare: Bare, standalone: str, planted: Callable[..., Path]
 ) -> None:
