@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ class Members:
     """Three brokers that do nothing but run."""
 
     brokers = (1, 2, 3)
+    lacks: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.links = Links()
