@@ -68,10 +68,7 @@ def decide(
         "full read": full_read,
         "final read": decided,
     }
-    required = {
-        c.id: bool(claims.get(c.claim, c.required)) and (on_disk or c.needs != "segments")
-        for c in catalog.checks()
-    }
+    required = {c.id: bool(claims.get(c.claim, c.required)) for c in catalog.checks()}
     outcomes = {
         c.id: outcome_of(
             replace(c, required=required[c.id]), results["checks"][c.id], there[c.needs]
@@ -95,7 +92,7 @@ def decide(
     if info:
         outcomes |= _cluster_checks(info)
         outcomes["L2"] = _health(info, finished)
-    notes = _notes(outcomes, disagreements)
+    notes = _notes(outcomes, disagreements, on_disk)
     if claims:
         told = ", ".join(id_ for id_, owed in required.items() if owed)
         held = ", ".join(f"{claims[name]:,} {what}" for name, what in CLAIMED.items())
@@ -235,7 +232,9 @@ def word_of(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str] = ()
     return "valid"
 
 
-def _notes(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str]) -> list[str]:
+def _notes(
+    outcomes: dict[str, CheckOutcome], disagreements: Sequence[str], on_disk: bool
+) -> list[str]:
     notes = [
         f"{i} {o.name}: {counted(o.violations, 'violation')}"
         for i, o in outcomes.items()
@@ -244,5 +243,8 @@ def _notes(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str]) -> l
     if outcomes["L4"].status == "void":
         notes += [f"void: {example}" for example in outcomes["L4"].examples]
     if undecided := ", ".join(i for i, o in outcomes.items() if o.status == "unknown"):
-        notes.append(f"no full read at the end reached all offsets: {undecided} undecided")
+        why = "no full read at the end reached all offsets"
+        if not on_disk:
+            why += ", or the brokers' disks would have to tell"
+        notes.append(f"{why}: {undecided} undecided")
     return notes + [f"the engines disagree: {d}" for d in disagreements]

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.long.targets import TARGETS
+
+RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 FLAGS = (
     "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
     "trimmed",
@@ -69,6 +72,17 @@ def _module(name: str, whole: tuple[str, ...], a_part: tuple[str, ...]) -> Steps
         yield Step("all", (sys.executable, "-m", name, *(a_part if a_slice else whole)))
 
     return steps
+
+
+def targets(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Ten seeds of each target; of a slice, one of the newest."""
+    chosen = ("apache:4.2.0",) if a_slice else TARGETS
+    for seed in range(1 if a_slice else 10):
+        for target in chosen:
+            name = f"{target.removeprefix('apache:')}-seed-{seed}"
+            out = RUNS / "targets" / name
+            words = ("-m", "tests.long.targets", target, str(seed), str(out))
+            yield Step(name, (sys.executable, *words))
 
 
 def _page(runtime: str) -> Steps:
@@ -137,6 +151,9 @@ JOBS: Mapping[str, Job] = {
     ),
     "spark-scale": Job(
         "generated histories of up to 10,000,000 operations, verified by Spark", spark_scale
+    ),
+    "targets": Job(
+        "ten chaos runs of each target, with transactions, groups and a planted loss", targets
     ),
     "mutants": Job(
         "each broken broker of the harness, five runs",

@@ -64,6 +64,25 @@ def test_verdict_json_has_the_agreed_keys(tmp_path: Path) -> None:
     assert written["faults"] == []
 
 
+def test_what_a_target_lacks_is_idle_and_told_and_never_passed(tmp_path: Path) -> None:
+    def unsegmented(s: Story) -> None:
+        stories.sound(s)
+        stories.finish(s)
+
+    lacks = {"segments": "the brokers' disks are not at hand"}
+    checks = {"R5": {"name": "log matching", "examined": 0, "violations": 0, "examples": []}}
+    story = told(unsegmented)
+    write(tmp_path, [story])
+    (tmp_path / "cluster" / "records.jsonl").unlink(missing_ok=True)
+    file = tmp_path / "run.json"
+    raw = json.loads(file.read_text()) | {"loss_arranged": False, "cluster_checks": checks}
+    file.write_text(json.dumps(raw | {"target": "the cluster at h:1", "lacks": lacks}))
+    verdict = runner.run(tmp_path, "duckdb", lambda line: None)
+    statuses = {id_: verdict.checks[id_].status for id_ in ("C5", "R5")}
+    assert set(statuses.values()) == {"idle"}, statuses
+    assert "the cluster at h:1 has no segments; what needs it was not checked" in verdict.notes
+
+
 def test_expected_losses_are_counted_apart(tmp_path: Path) -> None:
     verdict = judge(tmp_path, BY_NAME["expected-loss-of-acks-1"], BY_NAME["clean"])
     assert verdict.verdict == "valid", verdict.notes
