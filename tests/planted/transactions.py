@@ -153,6 +153,16 @@ def copied_twice(s: Story) -> None:
     end_here(s, *range(6), *range(10, 14), *range(20, 23))
 
 
+@plant(apart="C2", end=None)
+def copied_as_often_as_it_stands(s: Story) -> None:
+    """A retry without idempotence left an input twice, and the copier copied both."""
+    s.send("plain", v(s, "v7"), 7, idempotent=False)
+    s.store(v(s, "v7"), 6)
+    init(s, "copier")
+    copy(s, 0, 1, 2, 3, 4, 5, 7, 7)
+    end_here(s, *range(8), *range(10, 18))
+
+
 @plant("T5", end=None)
 def not_copied(s: Story) -> None:
     """The offsets of the input counted without the transaction."""
