@@ -25,7 +25,7 @@ SCHEMA = schemas.obj(
     folder=schemas.TEXT,
     brokers={"type": "integer", "minimum": 1, "maximum": 9},
     profile={"type": "string", "enum": ["test", "kafka"]},
-    program={"type": "string", "enum": ["highwater", "apache"]},
+    program=schemas.TEXT,
     runtime={"type": "string", "enum": ["process", "compose"]},
     properties=schemas.mapping({"type": ["string", "integer", "number", "boolean"]}),
     proxies=schemas.FLAG,
@@ -47,6 +47,7 @@ class AgentSettings:
     brokers: int = 3
     profile: str = "test"
     program: str = "highwater"
+    """highwater, apache, or apache:VERSION (`highwater.cluster.target`)."""
     runtime: str = "process"
     properties: Mapping[str, str] = field(default_factory=dict)
     proxies: bool = True
@@ -84,6 +85,7 @@ class AgentSettings:
             given[name] = tuple(given.get(name, ()))
         given["properties"] = {k: _text(v) for k, v in given.get("properties", {}).items()}
         made = cls(**given)
+        _check_program(made)
         for name in ("external_ports", "advertised"):
             if (many := len(getattr(made, name))) not in (0, made.brokers):
                 raise StartError(
@@ -118,6 +120,7 @@ class AgentSettings:
             raise StartError(f"a SCRAM user: {error}") from None
 
     def open_cluster(self) -> AbstractAsyncContextManager[Cluster]:
+        _check_program(self)
         if self.runtime == "compose":
             from highwater.cluster.compose_cluster import compose_cluster
 
@@ -134,6 +137,10 @@ class AgentSettings:
             from highwater.cluster import apache
 
             program = apache.program()
+        elif self.program != "highwater":
+            from highwater.cluster.target import release
+
+            program = release(self.program).program()
         settings = Settings(
             self.folder,
             brokers=self.brokers,
@@ -151,6 +158,16 @@ class AgentSettings:
         )
         async with process_cluster(settings) as cluster:
             yield cluster
+
+
+def _check_program(made: AgentSettings) -> None:
+    """Raises StartError for a program that there is not, or that cannot do what is asked."""
+    if made.program in ("highwater", "apache"):
+        return
+    from highwater.cluster.target import release
+
+    if release(made.program).kraft and made.secure:
+        raise StartError(f"secure needs ZooKeeper, and {made.program} has none")
 
 
 @asynccontextmanager

@@ -92,10 +92,10 @@ class Wish:
 )
 @click.option(
     "--program",
-    type=click.Choice(["highwater", "apache"]),
     default="highwater",
     show_default=True,
-    help="What runs as brokers: `apache` fetches Apache Kafka, to compare with.",
+    help="What runs as brokers: `apache` fetches Apache Kafka 3.9, `apache:VERSION` another"
+    " release, such as apache:4.2.0 (docs/targets.md).",
 )
 @click.option(
     "--set",
@@ -283,7 +283,8 @@ def _up_here(wish: Wish) -> None:
 
 def _print_up(made: Any) -> None:
     cluster = made.cluster
-    click.echo(f"{len(cluster.brokers)} brokers and ZooKeeper serve after {made.seconds:.1f} s")
+    beside = " and ZooKeeper" if cluster.zookeeper_connect else ""
+    click.echo(f"{len(cluster.brokers)} brokers{beside} serve after {made.seconds:.1f} s")
     security = made.settings.security
     if security == "plaintext":
         click.echo(f"bootstrap servers  {cluster.bootstrap}")
@@ -292,7 +293,7 @@ def _print_up(made: Any) -> None:
         click.echo(f"bootstrap servers  {cluster.bootstrap} ({security.upper()})")
         click.echo(f"clients' files     {files}/admin.properties, .conf, .json; alice, bob")
         click.echo(f"without security   {cluster.inner_bootstrap} (for the harness, a super user)")
-    click.echo(f"ZooKeeper          {cluster.zookeeper_connect}")
+    click.echo(f"ZooKeeper          {cluster.zookeeper_connect or 'none: KRaft mode'}")
     addresses = [a for n in cluster.brokers if (a := cluster.metrics_address(n)) is not None]
     if addresses:
         click.echo(f"metrics, traces    {', '.join(addresses)} (/metrics, /trace, /readyz)")

@@ -15,10 +15,13 @@ from highwater.cluster.shared import Ports
 CONTROLLER = "CONTROLLER"
 """The listener of a KRaft controller."""
 KRAFT_TEST = {
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "5000",
+    "controller.quorum.election.timeout.ms": "2000",
 }
-"""What zookeeper.session.timeout.ms is of the profile `test`."""
+"""What zookeeper.session.timeout.ms is of the profile `test`, and longer: a voter that waits for a
+processor would else start elections without end, and every broker be fenced."""
 
 
 def endpoints(chosen: Mapping[str, int], **outside: str) -> str:

@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"(?!apache:)[^\s,/]+:\d{1,5}")
 _APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft)?")
 QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A run's brokers live for minutes, and start in half the time without the slower compiler."""
-FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft) or HOST:PORT"
+FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft)"
 
 
 class Target(Protocol):
@@ -92,17 +92,24 @@ class ApacheRelease:
 
 def parse(text: str, commands: Commands = Commands()) -> Target:
     """Raises StartError for a text that names no target, or an address where nobody answers."""
-    match = _APACHE.fullmatch(text)
-    if match is None and all(map(_ADDRESS.fullmatch, text.split(","))):
+    if not text.startswith("apache:") and all(map(_ADDRESS.fullmatch, text.split(","))):
         return AddressTarget(text, trio.run(brokers_at, text), commands)
+    if not text.startswith("apache:"):
+        raise StartError(f"--target {text!r} is not understood; write {FORMS} or HOST:PORT")
+    return release(text)
+
+
+def release(text: str) -> ApacheRelease:
+    """That of `apache:VERSION`; raises StartError."""
+    match = _APACHE.fullmatch(text)
     if match is None:
-        raise StartError(f"--target {text!r} is not understood; write {FORMS}")
+        raise StartError(f"{text!r} is not understood; write {FORMS}")
     version, kraft = match.group(1), bool(match.group(2))
     if numbers(version) < FIRST:
         raise StartError(
-            f"--target {text}: releases before 2.4.0 cannot be moved by Admin (KIP-455),"
+            f"{text}: releases before 2.4.0 cannot be moved by Admin (KIP-455),"
             " and are not supported"
         )
     if kraft and numbers(version) < FIRST_KRAFT:
-        raise StartError(f"--target {text}: KRaft mode is supported from 3.7.0 on")
+        raise StartError(f"{text}: KRaft mode is supported from 3.7.0 on")
     return ApacheRelease(version, kraft or numbers(version) >= FIRST_WITHOUT_ZOOKEEPER)

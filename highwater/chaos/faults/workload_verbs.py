@@ -20,6 +20,10 @@ from highwater.cluster.links.link_rules import Action, Rule
 from highwater.cluster.run_folder import TopicInfo
 from highwater.kafka.types import TopicPartition
 
+ACKED_S = 3.0
+"""The extra time for the first record of acks=1 to be acknowledged by a leader that stands alone;
+less than a session, after which it is no leader any more."""
+
 
 class WorkloadControl(Protocol):
     """The verbs' requests to the workload."""
@@ -116,6 +120,9 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     try:
         await stage.workload.burst(float(fault.params.get("rate", 300)))
         await trio.sleep(float(fault.params.get("seconds", 0.8)))
+        with trio.move_on_after(ACKED_S):  # a busy machine may not have come to it yet
+            while stage.workload.acked_by("producer-acks1") == before:
+                await trio.sleep(0.05)
         await kill_member(stage, leader, led)
         shrink.action = Action.DROP
     finally:

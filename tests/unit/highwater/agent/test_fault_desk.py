@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 import trio
@@ -26,7 +25,7 @@ class Members:
     """Three brokers that do nothing but run."""
 
     brokers = (1, 2, 3)
-    lacks: Mapping[str, str] = MappingProxyType({})
+    lacks: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self) -> None:
         self.links = Links()
