@@ -418,7 +418,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         port = ports["advertised"]["EXTERNAL"]
         members[f"broker-{number}"] = {"port": port, "metrics": address}
         own[f"broker-{number}"] = ports["bound"]["EXTERNAL"]
-    if state:
+    if state.get("zookeeper"):  # none in KRaft mode
         members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
     for name, member in members.items():
         raw = state["processes"].get(name)
