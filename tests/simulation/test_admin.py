@@ -30,7 +30,7 @@ def test_what_administrators_were_told_holds_after_faults() -> None:
     outcome = simulate(4, Options(seconds=12, pace=0.2, admin=True))
     assert outcome.ok, outcome.violation
     done = outcome.operations
-    for what in ("moves", "properties set", "questions"):
+    for what in ("moves", "questions", "records"):
         assert done[f"admin: {what}"], what
     assert done["reborn: lives"] > 1
     assert done["reborn: sent"] > 2

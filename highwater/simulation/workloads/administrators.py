@@ -1,9 +1,10 @@
 """Administrators at work while brokers fail, and a topic that is made anew under its name.
 
 One changes a topic of its own: more partitions, a property, other replicas, and now and then a
-cancellation of that move.  Another asks every broker about groups, transactions, producers,
-directories and the cluster.  A third deletes a topic, makes it again under the same name, and
-writes to it.  The checks, when all is whole again:
+cancellation of that move.  It is written so seldom that most of its leaders append nothing in their
+terms.  Another asks every broker about groups, transactions, producers, directories and the
+cluster.  A third deletes a topic, makes it again under the same name, and writes to it.  The
+checks, when all is whole again:
 
 * L2: every broker gives a property the value that was acknowledged last, or one whose outcome is
   unknown; a topic has at least the partitions that were acknowledged.
@@ -120,6 +121,7 @@ class Administrators:
     targets: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
     written: set[bytes] = field(default_factory=set)
     """Acknowledged values of the topic that is made anew."""
+    sent: int = 0
     resting: bool = False
     """Nothing new is begun: the faults are over."""
     lives: int = 0
@@ -140,7 +142,7 @@ class Administrators:
     async def govern(self, client: AdminClient) -> None:
         """Changes the topic until cancelled."""
         works: list[Callable[[AdminClient], Awaitable[None]]]
-        works = [self._grow, self._set, self._set, self._move, self._move]
+        works = [self._grow, self._set, self._move, self._move, self._write]
         while True:
             await client.pause(0.3, 1.5)
             await self._rest()
@@ -156,6 +158,23 @@ class Administrators:
             "admin: partitions added", client.grow_topic(GOVERNED, there + 1)
         ):
             self.partitions = max(self.partitions, there + 1)
+
+    async def _write(self, client: AdminClient) -> None:
+        """Seldom enough that most of its leaders append nothing in their terms."""
+        there = sorted(tp for tp in self.rules.partitions if tp.topic == GOVERNED)
+        if not there:
+            return
+        tp = client.random.choice(there)
+        self.sent += 1
+        value = b"governed.%d" % self.sent
+        try:
+            base = await client.produce(tp, make_batch([value], None, 0), -1)
+        except Failed as failed:
+            self.errors[failed.name] += 1
+            client.forget(tp)
+            return
+        self.count["admin: records"] += 1
+        self.rules.acknowledged(tp, base, value)
 
     async def _set(self, client: AdminClient) -> None:
         self.values += 1
