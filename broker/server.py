@@ -153,6 +153,7 @@ class Broker:
         )
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self.services.dynamic.on_change = self._reconfigured
+        self.services.dynamic.stores = secured.prepared
         self.services.topic_configs.apply = self._topic_configured
         self.services.levels_changed.append(self.server.request_log.refresh)
         self.dir_failures = DirFailures(

@@ -26,6 +26,7 @@ from highwater.broker.settings.dynamic_broker_config import (
     DynamicBrokerConfig,
     is_foreign,
     is_sensitive,
+    stores_of,
 )
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
@@ -167,6 +168,10 @@ def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
         if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
             value, source = synonyms[0].value, synonyms[0].source
             entries.append(Entry(name, value, source, Kind.LONG, True, False, synonyms))
+    for name in sorted(stores_of(dynamic.own)):
+        synonyms = tuple(broker_synonyms(config, (name,), dynamic))
+        value, source = synonyms[0].value, synonyms[0].source
+        entries.append(Entry(name, value, source, Kind.STRING, False, False, synonyms))
     for name in sorted({*config.originals, *dynamic.default, *dynamic.own}):
         if is_foreign(name):
             synonyms = tuple(broker_synonyms(config, (name,), dynamic))

@@ -5,11 +5,15 @@ broker wins over the default, and both over the broker's file; without them the 
 again.  Every broker follows /config/changes and reads both znodes again.
 
 The table of configuration says what can be changed (`kafka/config/property_table.DYNAMIC`).  Kafka
-lists more: listeners, security, background.threads and the number of recovery threads.  They are
-refused rather than stored without effect, as nothing here would follow.
+lists more: listeners, the rest of security, background.threads and the number of recovery threads.
+They are refused rather than stored without effect, as nothing here would follow.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
+
+A listener's key and trust store are read again, from the same file or another, when its
+`listener.name.NAME.ssl.keystore.location` (`ssl.truststore.location`) is set: the value may be the
+one that it has.  A store that cannot be used is refused.  Passwords stay as they are at the start.
 
 The rates of replication throttles (`throttles.RATES`) can only be given in this way: a file has no
 place for them.
@@ -41,6 +45,7 @@ log = logging.getLogger(__name__)
 DEFAULT = "<default>"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 """The controller reads it when it elects, and is told when it becomes true."""
+_STORE = re.compile(r"listener\.name\.[^.]+\.ssl\.(?:keystore|truststore)\.(?:location|type)")
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
 
 
@@ -67,6 +72,11 @@ class DynamicBrokerConfig:
         self.own: dict[str, str] = {}
         self.default: dict[str, str] = {}
         self.on_change: Callable[[Sequence[str]], None] = lambda names: None
+        self.stores: Callable[[Mapping[str, str]], Callable[[], None]] = lambda changes: (
+            lambda: None
+        )
+        """Reads the stores again, with these properties, and gives what takes them into use; raises
+        ConfigError."""
         self.rates: dict[str, int] = {}
         """Bytes a second, by the names in RATES, if set."""
         self._config = config
@@ -77,7 +87,9 @@ class DynamicBrokerConfig:
         if entity == DEFAULT:
             self.default = dict(properties)
         elif entity == str(self._config.broker_id):
-            self.own = dict(properties)
+            before, self.own = stores_of(self.own), dict(properties)
+            if before or stores_of(self.own):
+                self._reload()
         else:
             return
         self._tell_unheeded(entity, properties)
@@ -94,10 +106,21 @@ class DynamicBrokerConfig:
             log.info("dynamic configuration: %s", changed)
             self.on_change(tuple(changed))
 
+    def _reload(self) -> None:
+        changes = stores_of(self.own)
+        try:
+            self.stores(changes)()
+        except ConfigError as e:
+            log.error("key and trust stores stay as they were: %s", e)
+        else:
+            log.info("key and trust stores were read again; set: %s", sorted(changes))
+
     def _tell_unheeded(self, entity: str, properties: Mapping[str, str]) -> None:
         """Logs properties without effect, which an older or another broker may have set."""
         passed_over = sorted(
-            n for n in properties if n not in DYNAMIC and n not in RATES and not is_foreign(n)
+            n
+            for n in properties
+            if n not in DYNAMIC and n not in RATES and not is_foreign(n) and not _STORE.fullmatch(n)
         )
         if passed_over:
             names = ", ".join(passed_over)
@@ -127,8 +150,10 @@ class DynamicBrokerConfig:
                 continue
             if (asked := unserved(name)) is not None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set: {asked.problem}")
-            if is_foreign(name):
+            if is_foreign(name) or (entity == DEFAULT and _STORE.fullmatch(name)):
                 _check_foreign(entity, name)
+                continue
+            if _STORE.fullmatch(name):
                 continue
             if name not in self._static:
                 detail = f"{name} cannot be changed while a broker runs"
@@ -137,6 +162,7 @@ class DynamicBrokerConfig:
                 values[DYNAMIC[name].attribute] = parse_value(DYNAMIC[name], text)
             except ConfigError as e:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
+        self._check_stores(entity, stores_of(properties))
         for name, row in DYNAMIC.items():
             holds = entity != DEFAULT or name not in self.own
             if row.doubles and name in properties and holds:
@@ -149,6 +175,20 @@ class DynamicBrokerConfig:
         if complaints:
             raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
 
+    def _check_stores(self, entity: str, changes: Mapping[str, str]) -> None:
+        if not changes or entity != str(self._config.broker_id):
+            return
+        listeners = {e.listener.lower() for e in self._config.parsed_listeners.bound}
+        for name in changes:
+            if name.split(".")[2] not in listeners:
+                known = ", ".join(sorted(listeners))
+                detail = f"{name}: there is no such listener; there are {known}"
+                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+        try:
+            self.stores(changes)
+        except ConfigError as e:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
     def _check_threads(self, name: str, wanted: int) -> None:
         """Kafka changes a number of threads by a factor of two at most."""
         now = getattr(self._config, DYNAMIC[name].attribute)
@@ -158,6 +198,11 @@ class DynamicBrokerConfig:
         if wanted < now // 2 or wanted > now * 2:
             detail = f"{name}={wanted}: must be from half to twice the current value, {now}"
             raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def stores_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Those of the stores that can be read again."""
+    return {name: value for name, value in properties.items() if _STORE.fullmatch(name)}
 
 
 def _check_foreign(entity: str, name: str) -> None:

@@ -55,7 +55,7 @@ def _tls(name: str, test: str, doc: str, kind: Kind = Kind.STRING, **more: objec
     return Property(name=name, kind=kind, test=test, doc=doc, read_by=_TLS, **more)  # type: ignore[arg-type]
 
 
-_LATER = {"update": "key and trust stores are read at the start alone"}
+_LATER = {"update": "of a listener only the locations of its stores change; the rest stays"}
 
 TLS_ROWS: Sequence[Property] = (
     _tls(

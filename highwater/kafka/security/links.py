@@ -7,11 +7,11 @@ properties.  Where it is PLAINTEXT the world's own network is used, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from highwater.kafka.security.scram_users import ScramUsers
 from highwater.kafka.security.settings import ListenerSettings
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from highwater.kafka.security.sasl import SaslLogin
     from highwater.kafka.security.tls import ClientTls, ServerTls
     from highwater.world.api import Clock, Connection, Disk, Listener, Network, World, ZooKeeper
+
+
+class Reloading(Protocol):
+    def prepared(self, changes: Mapping[str, str]) -> Callable[[], None]: ...
 
 
 class SecuredNetwork:
@@ -78,6 +82,20 @@ class Security:
     users: ScramUsers
     brokers: World
     controller: World
+    reloading: Mapping[str, Sequence[Reloading]] = field(default_factory=dict)
+    """What reads stores again, by listener."""
+
+    def prepared(self, changes: Mapping[str, str]) -> Callable[[], None]:
+        """Reads all stores again, with these properties in place of those at the start; gives what
+        takes them into use.  Raises ConfigError, and changes nothing then."""
+        every = [one for several in self.reloading.values() for one in several]
+        uses = [one.prepared(changes) for one in every]
+
+        def use() -> None:
+            for take in uses:
+                take()
+
+        return use
 
 
 def open_security(config: Config, world: World) -> Security:
@@ -95,9 +113,12 @@ def open_security(config: Config, world: World) -> Security:
         for name, s in settings.items()
         if s.protocol.startswith("SASL")
     }
-    worlds = {
-        name: _link(settings[name], world)
-        for name in {listeners.inter_broker, listeners.controller_channel}
+    between = {listeners.inter_broker, listeners.controller_channel}
+    own = {name: _client_tls(settings[name], world.disk) for name in between}
+    worlds = {name: _link(settings[name], world, own[name]) for name in between}
+    reloading = {
+        name: [one for one in (tls.get(name), own.get(name)) if one is not None]
+        for name in settings
     }
     return Security(
         world,
@@ -106,6 +127,7 @@ def open_security(config: Config, world: World) -> Security:
         users,
         worlds[listeners.inter_broker],
         worlds[listeners.controller_channel],
+        reloading,
     )
 
 
@@ -125,14 +147,18 @@ def _sasl(settings: ListenerSettings, users: ScramUsers, world: World) -> SaslSe
     return sasl_settings(settings, users, world)
 
 
-def _link(settings: ListenerSettings, world: World) -> World:
+def _client_tls(settings: ListenerSettings, disk: Disk) -> ClientTls | None:
+    if not _encrypted(settings):
+        return None
+    from highwater.kafka.security.tls import ClientTls
+
+    return ClientTls(settings, disk)
+
+
+def _link(settings: ListenerSettings, world: World, tls: ClientTls | None) -> World:
     if settings.protocol == "PLAINTEXT":
         return world
-    tls = login = None
-    if _encrypted(settings):
-        from highwater.kafka.security.tls import ClientTls
-
-        tls = ClientTls(settings, world.disk)
+    login = None
     if settings.protocol.startswith("SASL"):
         from highwater.kafka.security.sasl import SaslLogin
 

@@ -24,6 +24,10 @@ class ListenerSettings:
         self.own = f"listener.name.{listener.lower()}."
         self._given = given
 
+    def changed(self, changes: Mapping[str, str]) -> ListenerSettings:
+        """With these properties, by their whole names, in place of those given."""
+        return ListenerSettings({**self._given, **changes}, self.listener, self.protocol)
+
     def name(self, prop: str) -> str:
         """The name under which the property is given: the listener's own, or the general one."""
         return self.own + prop if self.own + prop in self._given else prop

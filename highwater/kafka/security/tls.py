@@ -12,6 +12,7 @@ import os
 import secrets
 import ssl
 import tempfile
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.serialization import (
@@ -48,10 +49,35 @@ _CLIENT_AUTH = {
 }
 
 
-class ServerTls:
+class _Reloading:
+    """Stores that can be read again: connections that are there keep what they began with."""
+
+    def __init__(self, settings: ListenerSettings, disk: Disk) -> None:
+        self._settings, self._disk = settings, disk
+        self._context = self._made(settings, disk)
+
+    def prepared(self, changes: Mapping[str, str]) -> Callable[[], None]:
+        """Reads the stores, with these changes of the properties at the start; gives what takes
+        them into use.  Raises ConfigError."""
+        context = self._made(self._settings.changed(changes), self._disk)
+        return lambda: setattr(self, "_context", context)
+
+    def _made(self, settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
+        raise NotImplementedError
+
+
+class ServerTls(_Reloading):
     """What a listener needs to accept TLS; raises ConfigError."""
 
     def __init__(self, settings: ListenerSettings, disk: Disk) -> None:
+        super().__init__(settings, disk)
+        rules = "ssl.principal.mapping.rules"
+        try:
+            self._mapper = PrincipalMapper(settings.get(rules))
+        except ValueError as exc:
+            raise settings.wrong(rules, *str(exc).rsplit("; ", 1)) from exc
+
+    def _made(self, settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
         identity = _identity(settings, disk)
         if identity is None:
             raise settings.wrong(
@@ -59,15 +85,11 @@ class ServerTls:
                 f"listener {settings.listener} speaks {settings.protocol}, which needs a key",
                 "give it, or ssl.keystore.key and ssl.keystore.certificate.chain",
             )
-        self._context = _context(ssl.PROTOCOL_TLS_SERVER, settings, identity)
-        self._context.verify_mode = _CLIENT_AUTH[_client_auth(settings)]
-        if self._context.verify_mode is not ssl.CERT_NONE:
-            _trust(self._context, settings, disk, ssl.Purpose.CLIENT_AUTH)
-        rules = "ssl.principal.mapping.rules"
-        try:
-            self._mapper = PrincipalMapper(settings.get(rules))
-        except ValueError as exc:
-            raise settings.wrong(rules, *str(exc).rsplit("; ", 1)) from exc
+        context = _context(ssl.PROTOCOL_TLS_SERVER, settings, identity)
+        context.verify_mode = _CLIENT_AUTH[_client_auth(settings)]
+        if context.verify_mode is not ssl.CERT_NONE:
+            _trust(context, settings, disk, ssl.Purpose.CLIENT_AUTH)
+        return context
 
     async def accept(self, connection: Connection) -> TlsConnection:
         """Raises OSError."""
@@ -80,14 +102,15 @@ class ServerTls:
         return self._mapper.principal(secured.certificate)
 
 
-class ClientTls:
+class ClientTls(_Reloading):
     """What this broker needs to connect to others; raises ConfigError."""
 
-    def __init__(self, settings: ListenerSettings, disk: Disk) -> None:
+    def _made(self, settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
         identity = _identity(settings, disk)
-        self._context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, identity)
-        self._context.check_hostname = bool(settings.get("ssl.endpoint.identification.algorithm"))
-        _trust(self._context, settings, disk, ssl.Purpose.SERVER_AUTH)
+        context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, identity)
+        context.check_hostname = bool(settings.get("ssl.endpoint.identification.algorithm"))
+        _trust(context, settings, disk, ssl.Purpose.SERVER_AUTH)
+        return context
 
     async def connect(self, connection: Connection, host: str) -> TlsConnection:
         """Raises OSError."""
