@@ -36,7 +36,7 @@ class WatchProcess:
 
     async def start(self, bootstrap: str, topics: Sequence[str]) -> None:
         """Starts it, and waits until it looks on."""
-        options = ["--master", "local[2]", "--driver-memory", "1g", *self.connector]
+        options = ["--master", "local[2]", "--driver-memory", "512m", *self.connector]
         options += ["--conf", "spark.ui.enabled=false"]
         options += ["--driver-java-options", "-XX:TieredStopAtLevel=1"]
         job = [str(spark_folder() / "watch.py"), str(self.run), "--bootstrap", bootstrap]

@@ -50,6 +50,11 @@ INTERRUPTED: Final = (
     "org.apache.spark.sql.execution.streaming.MicroBatchExecution",
 )
 """Loggers that tell at length of streams that are stopped, late, or without their brokers."""
+PLAIN_FILES: Final = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+"""No second file of checksums beside each small one: for each, Hadoop starts a chmod."""
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -57,6 +62,7 @@ SETTINGS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
 }
 """Where the user has not set them: batches are many and small."""
 
@@ -138,6 +144,8 @@ class Watch:
         self.lock = threading.Lock()
         """The two streams' batches and the wall clock take turns with the machines."""
         self.broken = 0
+        self.warm = False
+        """Whether the history's stream has had a batch since the start."""
         self.bytes = 0
         self.failing_since: float | None = None
         self.began = self.told_at = time.monotonic()
@@ -148,6 +156,9 @@ class Watch:
         for name, value in SETTINGS.items():
             if not asked.contains(name):
                 self.spark.conf.set(name, value)
+        hadoop = self.spark.sparkContext._jsc.hadoopConfiguration()
+        for name, value in PLAIN_FILES.items():
+            hadoop.set(name, value)
         topics = self._topic_names() if self.args.bootstrap else []
         (self.state / "stop").unlink(missing_ok=True)
         self.pieces.start()
@@ -156,7 +167,8 @@ class Watch:
             others = []
             if topics:
                 others.append(self._start(TOPICS, self._topics(topics), self._take_topics))
-            self._say(f"watches {self.folder}")
+            self._wait_for_a_batch(history)
+            self._say(f"watches {self.folder} after {time.monotonic() - self.began:.1f} s")
             self.began = time.monotonic()
             while not self._is_over(history):
                 if not history.isActive:
@@ -187,7 +199,7 @@ class Watch:
         return (
             self.spark.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
-            .option("maxFilesPerTrigger", "16")
+            .option("maxFilesPerTrigger", "4")
             .option("cleanSource", "delete")
             .load(str(self.pieces.folder))
             .select("path", "content")
@@ -232,8 +244,13 @@ class Watch:
         records = [Record(*row) for row in batch.collect()]
         self._take(TOPICS, number, lambda now_ms: self.machines.take_records(records, now_ms))
 
+    def _wait_for_a_batch(self, history: Any) -> None:
+        while not self.warm and history.isActive:
+            time.sleep(0.05)
+
     def _take(self, stream: str, number: int, take: Callable[[int], None]) -> None:
         with self.lock:
+            self.warm = self.warm or stream == HISTORY
             if stream == TOPICS:
                 self.failing_since = None
             if number <= self.machines.batches.get(stream, -1):

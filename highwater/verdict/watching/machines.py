@@ -75,15 +75,13 @@ class Machines:
         """Takes whole lines of the history; those that are no JSON objects are counted."""
         lines: list[dict[str, Any]] = []
         for piece in pieces:
-            for raw in piece.split(b"\n"):
-                if not raw.strip():
-                    continue
+            for text in piece.decode("utf-8", "replace").split("\n"):
                 try:
-                    line = json.loads(raw)
+                    line = json.loads(text)
                     line["t_ns"], line["f"], line["type"]
                     lines.append(line)
                 except (ValueError, TypeError, KeyError):
-                    self.bad_lines += 1
+                    self.bad_lines += bool(text.strip())
         lines.sort(key=lambda line: (line["t_ns"], line.get("index", 0)))
         self.lines += len(lines)
         for line in lines:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,8 @@ class Pieces:
         return max(ends, default=0)
 
     def start(self) -> None:
+        """Begins with a piece of nothing: the stream's first batch is slow, and better now."""
+        self._move(f"{self.position:015d}-{self.position:015d}-{time.time_ns()}", b"\n")
         self._thread.start()
 
     def close(self) -> None:
@@ -71,12 +74,14 @@ class Pieces:
         if not end:
             return False
         begin, self.position = self.position, self.position + end
-        name = f"{begin:015d}-{self.position:015d}.jsonl"
-        hidden = self.folder / f".{name}"  # Spark passes over names that begin with a dot
-        hidden.write_bytes(data[:end])
-        os.replace(hidden, self.folder / name)
+        self._move(f"{begin:015d}-{self.position:015d}", data[:end])
         _write_whole(self.place, str(self.position))
         return True
+
+    def _move(self, name: str, data: bytes) -> None:
+        hidden = self.folder / f".{name}.jsonl"  # Spark passes over names that begin with a dot
+        hidden.write_bytes(data)
+        os.replace(hidden, self.folder / f"{name}.jsonl")
 
 
 def end_of(piece: str) -> int:

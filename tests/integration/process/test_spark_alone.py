@@ -207,3 +207,30 @@ def test_a_standalone_master_gives_the_same_verdict(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((run / "verdict.json").read_text())["spark"]["master"] == standalone
+
+
+def test_the_watch_goes_on_where_it_ended_and_tells_nothing_twice(
+    bare: Bare, tmp_path: Path
+) -> None:
+    write(tmp_path / "run", [BY_NAME["idempotent-copies"]])
+    history = tmp_path / "run" / "history.jsonl"
+    first = bare.submit(ROOT / "spark" / "watch.py", tmp_path / "run", cwd=tmp_path)
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert re.search(r"^C2 t00-idempotent-copies-0 offset 7: stands at", first.stdout, re.MULTILINE)
+
+    write(tmp_path / "more", [BY_NAME["clean"]])
+    with history.open("ab") as file:
+        file.write((tmp_path / "more" / "history.jsonl").read_bytes())
+    job = (ROOT / "spark" / "watch.py", tmp_path / "run", "--seconds", "0")
+    second = bare.submit(*job, cwd=tmp_path)
+    assert second.returncode == 1, "a promise of this run was broken, if not just now"
+    assert "C2" not in second.stdout, second.stdout
+    count = len(history.read_bytes().splitlines())
+    assert f"watch: {count} lines" in second.stdout.splitlines()[-1], second.stdout
+    assert len((tmp_path / "run" / "watch" / "alarms.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_folder_without_a_history_cannot_be_watched(bare: Bare, tmp_path: Path) -> None:
+    done = bare.submit(ROOT / "spark" / "watch.py", tmp_path, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert f"watch: {tmp_path} holds no history.jsonl and no run.json" in done.stderr

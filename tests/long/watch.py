@@ -1,0 +1,203 @@
+"""spark/watch.py over a history that grows by 5,000 records a second: alarms within seconds, and
+memory that stays as it is.
+
+usage: python -m tests.long.watch [SECONDS] [RATE]
+
+Each record has three lines: its send, its acknowledgement, and the poll that read it.  Every
+PLANT_EVERY_S one line breaks a promise, each of four in turn.  Each of them must be named, within
+ALARM_S of its line in nine of ten; after the first fifth, the memory of the watch's processes may
+grow by a fifth at most.  Each plant and each
+measurement of memory is a line of output.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from highwater.verdict import spark_submit
+from highwater.verdict.location import spark_folder
+from highwater.verdict.watching.alarms_file import read_alarms, told
+
+PARTITIONS = 3
+PLANT_EVERY_S = 30.0
+TICK_S = 0.1
+ALARM_S = 5.0
+START_S = 300.0
+GROWTH = 1.2
+PADDING = "." * 60
+Lines = list[dict[str, Any]]
+
+
+class Generator:
+    """A sound run of one producer and one consumer, line by line."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.index = 0
+        self.ends = [0] * PARTITIONS
+
+    def _line(self, process: str, f: str, type_: str, **fields: Any) -> dict[str, Any]:
+        self.index += 1
+        common = {"run": "long", "index": self.index, "process": process, "client": "generator"}
+        when = {"t_ns": time.monotonic_ns(), "topic": "orders", "phase": "run"}
+        return {**common, "f": f, "type": type_, **when, **fields}
+
+    def record(self) -> Lines:
+        partition = self.number % PARTITIONS
+        offset = self.ends[partition]
+        self.ends[partition] += 1
+        self.number += 1
+        what = {"partition": partition, "key": f"k{self.number % 16}"}
+        what["value"] = f"long|{self.number}|{PADDING}"
+        send = {"op": self.number, "acks": -1, "idempotent": True, **what}
+        return [
+            self._line("producer", "send", "invoke", **send),
+            self._line("producer", "send", "ok", offset=offset, **send),
+            self._line("consumer", "poll", "ok", offset=offset, op=-self.number, **what),
+        ]
+
+    # --- what breaks a promise
+
+    def duplicate(self) -> Lines:
+        """C2: the last value stands at the next offset, too."""
+        *lines, read = self.record()
+        offset = self.ends[read["partition"]]
+        self.ends[read["partition"]] += 1
+        fields = {name: read[name] for name in ("partition", "key", "value")}
+        return [*lines, read, self._line("consumer", "poll", "ok", offset=offset, **fields)]
+
+    def went_back(self) -> Lines:
+        """C9"""
+        *lines, read = self.record()
+        again = {name: read[name] for name in ("partition", "key", "value", "offset")}
+        return [*lines, read, self._line("consumer", "poll", "ok", **again)]
+
+    def another_value(self) -> Lines:
+        """C1: another consumer reads another value."""
+        *lines, read = self.record()
+        other = {name: read[name] for name in ("partition", "key", "offset")}
+        return [*lines, read, self._line("other", "poll", "ok", value="another", **other)]
+
+    def acknowledged_twice(self) -> Lines:
+        """C12: two sends, which overlap, are given one offset."""
+        invoke, acked, read = self.record()
+        self.number += 1
+        other = {"op": self.number, "acks": -1, "idempotent": False, "key": "k"}
+        other |= {"partition": acked["partition"], "value": f"second {self.number}"}
+        second = self._line("second", "send", "invoke", **other)
+        again = self._line("second", "send", "ok", offset=acked["offset"], **other)
+        begun, later = {"t_ns": invoke["t_ns"]}, {"t_ns": time.monotonic_ns()}
+        return [invoke, second | begun, acked, again, read | later]
+
+    def plants(self) -> list[tuple[str, Callable[[], Lines]]]:
+        return [
+            ("C2", self.duplicate),
+            ("C9", self.went_back),
+            ("C1", self.another_value),
+            ("C12", self.acknowledged_twice),
+        ]
+
+
+def memory_mib(process: psutil.Process) -> float:
+    """Of the process and all below it."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            total += one.memory_info().rss
+        except psutil.Error:
+            continue
+    return total / (1 << 20)
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    spark = spark_submit.find()
+    command = [str(spark.home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--driver-memory", "512m", "--conf", "spark.ui.enabled=false"]
+    command += [str(spark_folder() / "watch.py"), str(folder), "--go-on"]
+    log = folder / "watch.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=spark.environment()
+        )
+    deadline = time.monotonic() + START_S
+    while "watch: watches" not in log.read_text():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise AssertionError(f"the watch did not begin: {log.read_text()[-1000:]}")
+        time.sleep(0.1)
+    return process
+
+
+def generate(
+    folder: Path, process: subprocess.Popen[bytes], seconds: float, rate: float
+) -> tuple[list[str], list[tuple[float, float]], float]:
+    """The rules that were broken, the memory (seconds, MiB), and records a second."""
+    generator, planted, memory = Generator(), list[str](), list[tuple[float, float]]()
+    watched = psutil.Process(process.pid)
+    began = time.monotonic()
+    next_plant, next_look = PLANT_EVERY_S / 3, 0.0
+    with (folder / "history.jsonl").open("ab", buffering=0) as history:
+        while (now := time.monotonic() - began) < seconds:
+            if process.poll() is not None:
+                raise AssertionError(f"the watch ended with {process.returncode}")
+            lines: Lines = []
+            for _ in range(min(int(rate * now) - generator.number, int(rate))):
+                lines += generator.record()
+            if now >= next_plant:
+                plants = generator.plants()
+                rule, plant = plants[len(planted) % len(plants)]
+                lines += plant()
+                planted.append(rule)
+                next_plant += PLANT_EVERY_S
+            history.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            if now >= next_look:
+                memory.append((now, memory_mib(watched)))
+                next_look += 5
+            time.sleep(max(0.0, TICK_S - (time.monotonic() - began - now)))
+    return planted, memory, generator.number / (time.monotonic() - began)
+
+
+def main(folder: Path, seconds: float, rate: float) -> int:
+    (folder / "history.jsonl").touch()
+    process = start(folder)
+    try:
+        planted, memory, reached = generate(folder, process, seconds, rate)
+        (folder / "watch" / "stop").touch()
+        code = process.wait(START_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    alarms = read_alarms(folder / "watch" / "alarms.jsonl")
+    named = sorted(alarm["rule"] for alarm in alarms) == sorted(planted)
+    delays = [alarm["seconds"] for alarm in alarms]
+    steady = [mib for at, mib in memory if at > seconds / 5]
+    growth = statistics.mean(steady[-5:]) / statistics.mean(steady[:5])
+    for alarm in alarms:
+        print(told(alarm))
+    for at, mib in memory:
+        print(f"after {at:.0f} s {mib:.0f} MiB")
+    slow = sum(delay > ALARM_S for delay in delays)
+    good = named and code == 1 and growth < GROWTH and slow <= len(delays) // 10
+    delays = delays or [float("inf")]
+    print(
+        f"{seconds:.0f} s at {reached:,.0f} records a second: {len(alarms)} alarms for"
+        f" {len(planted)} plants, median {statistics.median(delays):.1f} s and worst"
+        f" {max(delays):.1f} s after their lines; memory {steady[0]:.0f} MiB after a fifth of the"
+        f" time and {steady[-1]:.0f} MiB at the end"
+    )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    given = [float(number) for number in sys.argv[1:]]
+    with tempfile.TemporaryDirectory(prefix="highwater-watch-") as work:
+        sys.exit(main(Path(work), *(given + [1800.0, 5000.0][len(given) :])))
