@@ -10,8 +10,8 @@ process can judge is far more than one cluster's clients on this machine write. 
 two, so that brokers that are away hold up no line of the history; a stream that ended because of
 them is started again.
 
-"Unseen for N seconds" is a matter of the wall clock while the history's stream has nothing left to
-read: what has not been read yet is not unseen.
+"Unseen for N seconds" is a matter of the wall clock as long as the history's stream keeps up: after
+a restart, and behind a backlog, what has not been read yet is not unseen.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import json
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,8 @@ HISTORY, TOPICS = "history", "topics"
 TELL_EVERY_S: Final = 10.0
 RESTART_S: Final = 120.0
 """A stream of topics that failed is started again, until it has failed for so long."""
+LOOK_EVERY_S: Final = 1.0
+LATE_S: Final = 10
 DRAIN_S: Final = 60.0
 INTERRUPTED: Final = (
     "org.apache.spark.scheduler.DAGScheduler",
@@ -146,6 +149,10 @@ class Watch:
         self.broken = 0
         self.warm = False
         """Whether the history's stream has had a batch since the start."""
+        self.history: Any = None
+        self.lengths: deque[int] = deque(maxlen=LATE_S)
+        """Of the history, at each of the last looks."""
+        self.looked_at = 0.0
         self.bytes = 0
         self.failing_since: float | None = None
         self.began = self.told_at = time.monotonic()
@@ -167,6 +174,7 @@ class Watch:
             others = []
             if topics:
                 others.append(self._start(TOPICS, self._topics(topics), self._take_topics))
+            self.history = history
             self._wait_for_a_batch(history)
             self._say(f"watches {self.folder} after {time.monotonic() - self.began:.1f} s")
             self.began = time.monotonic()
@@ -175,7 +183,7 @@ class Watch:
                     raise CannotWatch(f"the history's stream: {first_cause(history.exception())}")
                 if others and not others[0].isActive:
                     others = [self._again(others[0], topics)]
-                self._look(history)
+                self._look()
                 time.sleep(0.1)
             for stream in (history, *others):
                 stream.stop()
@@ -260,8 +268,7 @@ class Watch:
             if self.machines.bad_lines > bad:
                 more = self.machines.bad_lines - bad
                 self._say(f"{more} lines of the history are no JSON objects: they are left out")
-            if stream == HISTORY:
-                self.machines.due(_now_ms())
+            self.machines.forget()
             self._report()
             self.machines.batches[stream] = number
             self.bytes = self.machines.save(self.state / "machines")
@@ -285,14 +292,17 @@ class Watch:
 
     # --- the clock
 
-    def _look(self, history: Any) -> None:
-        """Tells what is unseen for too long, once all that there is has been read."""
-        status = history.status
-        idle = not status["isDataAvailable"] and not status["isTriggerActive"]
-        if idle and self.machines.position >= end_of_lines(self.pieces.history):
-            with self.lock:
-                self.machines.due(_now_ms())
-                self._report()
+    def _look(self) -> None:
+        """Tells what is unseen for too long, where nothing older than LATE_S is to be read."""
+        now = time.monotonic()
+        if now - self.looked_at >= LOOK_EVERY_S:
+            self.looked_at = now
+            self.lengths.append(end_of_lines(self.pieces.history))
+            full = len(self.lengths) == self.lengths.maxlen
+            if full and self.machines.position >= self.lengths[0]:
+                with self.lock:
+                    self.machines.due(_now_ms())
+                    self._report()
         if self.pieces.error is not None:
             raise CannotWatch(f"the history cannot be read: {self.pieces.error}")
         if time.monotonic() - self.told_at >= TELL_EVERY_S:
@@ -322,10 +332,21 @@ class Watch:
         self._say(
             f"{of.lines:,} lines, {of.records:,} records of topics, {self.broken} alarms,"
             f" {self.bytes / (1 << 20):.1f} MiB of state after {self.told_at - self.began:.0f} s"
+            f"{_of_batch(self.history)}"
         )
 
     def _say(self, line: str) -> None:
         print(MARK + line, flush=True)
+
+
+def _of_batch(stream: Any) -> str:
+    """What the history's last batch took, and how much of it was not Spark's own housekeeping."""
+    progress = stream.lastProgress if stream is not None else None
+    took = progress["durationMs"] if progress is not None else {}
+    if "triggerExecution" not in took:
+        return ""
+    whole, rules = took["triggerExecution"] / 1000, took.get("addBatch", 0) / 1000
+    return f"; a batch takes {whole:.1f} s, {rules:.1f} s of it the rules"
 
 
 def _now_ms() -> int:

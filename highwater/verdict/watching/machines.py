@@ -100,10 +100,16 @@ class Machines:
             )
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time, and forgets what is beyond the horizon."""
+        """Tells what waited for its time: what is not read by now is unseen."""
         for topic in self.topics.values():
             topic.due(now_ms)
         self.transactions.due(now_ms)
+
+    def forget(self) -> None:
+        """Forgets what is beyond the horizon."""
+        for topic in self.topics.values():
+            topic.forget()
+        self.transactions.forget()
 
     def alarms(self) -> list[Alarm]:
         """Those since the last call."""

@@ -112,7 +112,7 @@ class TopicWatch:
         self._seen(log, partition, offset, what, CAUGHT, READER, {"t_ms": t_ms})
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time, and forgets what is beyond the horizon."""
+        """Tells what waited for its time."""
         self.now_ms = now_ms
         for place in [place for place, what in self.unseen.items() if what[0] <= now_ms]:
             _, t_ns, process = self.unseen.pop(place)
@@ -124,13 +124,6 @@ class TopicWatch:
             if self.sends.count and not self.sends.forgot:
                 detail = f"was read by {process}, but nobody sent it"
                 self._tell("C7", detail, partition, offset, t_ns=when, process=process)
-        self._forget()
-
-    def next_due(self) -> int | None:
-        """When `due` has to be called next, in ms."""
-        times = [deadline for deadline, *_ in self.unseen.values()]
-        times += [deadline for deadline, *_ in self.strangers.values()]
-        return min(times, default=None)
 
     # --- sends
 
@@ -330,7 +323,8 @@ class TopicWatch:
 
     # --- what is kept
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets what is beyond the horizon."""
         now_ns = self.now_ns or self.now_ms * 1_000_000
         for log in self.logs.values():
             log.mark(now_ns, self.horizon_ns)

@@ -201,18 +201,20 @@ class TransactionWatch:
             self._tell("T4", detail, next(iter(txn.shown)), t_ns=t_ns)
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time, and forgets what is beyond the horizon."""
+        """Tells what waited for its time."""
         self.now_ms = now_ms
-        old = self.now_ns - self.horizon_ns
-        forgotten = set()
         for name, txn in self.transactions.items():
             if txn.due_ms is not None and txn.due_ms <= now_ms:
                 txn.due_ms = None
                 self._torn(name, txn)
-            if txn.last_ns < old and txn.due_ms is None:
-                forgotten.add(name)
-        if forgotten:
-            self._forget(forgotten)
+
+    def forget(self) -> None:
+        """Forgets what is beyond the horizon."""
+        old = self.now_ns - self.horizon_ns
+        of = self.transactions
+        names = {name for name in of if of[name].last_ns < old and of[name].due_ms is None}
+        if names:
+            self._forget(names)
         for reader in [r for r, (_, t_ns) in self.readers.items() if t_ns < old]:
             del self.readers[reader]
 
@@ -234,10 +236,6 @@ class TransactionWatch:
             for topic, partition, offset in self.transactions.pop(name).acked:
                 self.placed[topic, partition].pop(offset, None)
         self.sends = {h: send for h, send in self.sends.items() if send[0] not in names}
-
-    def next_due(self) -> int | None:
-        times = [t.due_ms for t in self.transactions.values() if t.due_ms is not None]
-        return min(times, default=None)
 
     def _tell(self, rule: str, detail: str, place: Place | None, **more: Any) -> None:
         topic, partition, offset = place if place is not None else (None, None, None)

@@ -34,8 +34,8 @@ def watch(plant: Plant, restart_every: int | None = None) -> set[str]:
             topic.load(kept[0])
             money.load(kept[1])
             topic.told.alarms, money.told.alarms = told
-        topic.due(0)
-        money.due(0)
+        topic.forget()
+        money.forget()
     for c in story.consumed:
         topic.record(c["partition"], c["offset"], c["key"], c["value"], 0, 0)
     topic.due(UNSEEN_MS)
