@@ -30,7 +30,7 @@ from highwater.verdict import spark_session
 from highwater.verdict.spark_job import CANNOT_BE_CHECKED, first_cause, in_session
 from highwater.verdict.watching.alarms_file import AlarmsFile, told
 from highwater.verdict.watching.machines import Machines, Promises, Record, StateDamaged
-from highwater.verdict.watching.pieces import Pieces, end_of, end_of_lines
+from highwater.verdict.watching.pieces import AT_ONCE, Pieces, end_of, end_of_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,7 +207,7 @@ class Watch:
         return (
             self.spark.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
-            .option("maxFilesPerTrigger", "4")
+            .option("maxFilesPerTrigger", str(AT_ONCE))  # all that wait, so that none falls behind
             .option("cleanSource", "delete")
             .load(str(self.pieces.folder))
             .select("path", "content")

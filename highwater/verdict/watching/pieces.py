@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-MOST: Final = 4 << 20
+MOST: Final = 1 << 20
 """Bytes of a piece."""
 AT_ONCE: Final = 64
 """Pieces that wait for the stream; no more are made until it has taken some."""
