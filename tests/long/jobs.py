@@ -154,6 +154,7 @@ JOBS: Mapping[str, Job] = {
     ),
     "targets": Job(
         "ten chaos runs of each target, with transactions, groups and a planted loss", targets
+    ),
     "watch": Job(
         "`spark/watch.py` at 5,000 records a second for 30 minutes, a broken promise every 30 s",
         _module("tests.long.watch", ("1800",), ("60",)),
