@@ -257,17 +257,14 @@ class ProcessCluster(LocalCluster):
         for number in self.brokers:
             folder = self.member_folder(broker(number))
             folder.mkdir(parents=True, exist_ok=True)
-            properties = self._write_properties(number)
-            commands[folder] = program.format_command(properties, cluster_id)
+            commands[folder] = program.format_command(self._write_properties(number), cluster_id)
         await kraft.format_storage(commands, program.environment())
 
     async def _store_users(self, timeout_s: float) -> None:
         from highwater.cluster import scram, secured  # the latter loads cryptography
 
-        given, own = (
-            self.settings.scram,
-            secured.prepare(self.folder, self.bootstrap, self.settings.security),
-        )
+        given = self.settings.scram
+        own = secured.prepare(self.folder, self.bootstrap, self.settings.security)
         if own or given:
             await self.wait_ready(ZOOKEEPER, timeout_s)
             await trio.to_thread.run_sync(scram.store, self.zookeeper_connect, given, own)
@@ -278,15 +275,12 @@ class ProcessCluster(LocalCluster):
         if self.settings.quick_end:
             timeout_s = 0
         brokers = [c for name, c in self._children.items() if name != ZOOKEEPER]
-        for child in brokers:
-            child.signal(signal.SIGCONT)
-            child.signal(signal.SIGTERM)
-        await self._end(brokers, timeout_s)
         others = [c for name, c in self._children.items() if name == ZOOKEEPER]
-        for child in others:
-            child.signal(signal.SIGCONT)
-            child.signal(signal.SIGTERM)
-        await self._end(others, min(timeout_s, 5))
+        for children, limit_s in ((brokers, timeout_s), (others, min(timeout_s, 5))):
+            for child in children:
+                child.signal(signal.SIGCONT)
+                child.signal(signal.SIGTERM)
+            await self._end(children, limit_s)
         self._further.clear()
         self.write_state()
 
