@@ -232,5 +232,5 @@ def test_the_watch_goes_on_where_it_ended_and_tells_nothing_twice(
 
 def test_a_folder_without_a_history_cannot_be_watched(bare: Bare, tmp_path: Path) -> None:
     done = bare.submit(ROOT / "spark" / "watch.py", tmp_path, cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
-    assert f"watch: {tmp_path} holds no history.jsonl and no run.json" in done.stderr
+    assert done.returncode == 3, done.stdout
+    assert f"watch: {tmp_path} holds no history.jsonl and no run.json" in done.stdout
