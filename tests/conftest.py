@@ -5,9 +5,13 @@ Begins with the long files.
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 
 import pytest
+import trio
+from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from highwater.cluster.port_shares import SETTING, share_of_ports
 
@@ -21,3 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No worker is left alone with a long file at the end (with --no-loadscope-reorder)."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forgets the loop of a test that pytest-timeout ended inside of trio.run.
+
+    No later test of this process could run one, and each would fail for the first one's reason.
+    """
+    if trio.lowlevel.in_trio_run():
+        GLOBAL_RUN_CONTEXT.__dict__.clear()
+        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        gc.collect()  # the loop's tasks end, and cannot
+        sys.unraisablehook = told

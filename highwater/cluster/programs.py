@@ -82,8 +82,10 @@ class ApacheKafka:
 
     home: Path
     name: str = "apache"
-    jvm: tuple[str, ...] = ("-Xmx400m", "-XX:+UseSerialGC")
-    """Small and quick to start; `apache.SERVER_JVM` has the flags of Kafka's own start script."""
+    jvm: tuple[str, ...] = ("-Xmx640m", "-XX:+UseSerialGC")
+    """Small and quick to start, with room for the old and the new 128 MiB of a log cleaner that
+    starts again: where it fails, Kafka's thread of configuration ends.  `apache.SERVER_JVM` has the
+    flags of Kafka's own start script."""
     registration_refused: str = "NodeExistsException"
     version: str = ""
     """Empty: unknown, of a folder."""

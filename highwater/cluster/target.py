@@ -34,7 +34,7 @@ FIRST_KRAFT = (3, 7)
 FIRST_WITHOUT_ZOOKEEPER = (4, 0)
 _ADDRESS = re.compile(r"(?!apache:)[^\s,/]+:\d{1,5}")
 _APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft)?")
-QUICK = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK = ("-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A run's brokers live for minutes, and start in half the time without the slower compiler."""
 FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft)"
 

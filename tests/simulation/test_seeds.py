@@ -13,7 +13,7 @@ import pytest
 from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.seeds import run_seeds, usual_jobs
 
-SEEDS = range(80)
+SEEDS = range(50)
 SECONDS = 10.0
 
 

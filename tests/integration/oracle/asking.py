@@ -203,11 +203,15 @@ async def _meanwhile(side: Side, case: Case) -> None:
 async def _answer(side: Side, case: Case, version: int, message: Any) -> Any:
     number = side.broker(case.to)
     answer = await side.ask(number, case.api_key, version, message, case.within_s)
+    if case.until is None:
+        return answer
     with trio.move_on_after(ANSWER_S):
-        while case.until is not None and not (isinstance(answer, dict) and case.until(answer)):
+        while not (isinstance(answer, dict) and case.until(answer)):
             await trio.sleep(0.1)
             answer = await side.ask(number, case.api_key, version, message)
-    return answer
+        return answer
+    wanted = f"{api_name(case.api_key)} v{version}, {case.name!r}"
+    raise AssertionError(f"{side.name} never answered as {wanted} waits for; at last {answer}")
 
 
 # --- values that must differ

@@ -36,6 +36,7 @@ def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path)
     assert lines[-1].startswith("checked in ")
 
 
+@pytest.mark.rare
 def test_both_engines_call_an_interrupted_run_void(tmp_path: Path) -> None:
     write(tmp_path, [BY_NAME["lost-at-the-end"], BY_NAME["vanished"]])
     file = tmp_path / "run.json"

@@ -105,7 +105,10 @@ def test_a_loss_makes_it_invalid(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("story", "word"), [(as_it_should_be, "valid"), (nothing, "void")])
+@pytest.mark.parametrize(
+    ("story", "word"),
+    [(as_it_should_be, "valid"), pytest.param(nothing, "void", marks=pytest.mark.rare)],
+)
 def test_spark_says_the_same(tmp_path: Path, story: Tell, word: str) -> None:
     verdict = judge(tmp_path, story, "spark")
     assert (verdict.engine, verdict.verdict) == ("spark", word), verdict.notes

@@ -60,6 +60,7 @@ def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     assert not list(run.glob(".*.crc"))
 
 
+@pytest.mark.rare
 def test_the_layout_of_a_large_run_finds_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +97,13 @@ def test_an_interrupted_run_is_void_and_never_invalid(planted: Callable[..., Pat
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "void"
 
 
-@pytest.mark.parametrize("cut", [1, 30], ids=["the end of the line", "half a line"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(1, id="the end of the line", marks=pytest.mark.rare),
+        pytest.param(30, id="half a line"),
+    ],
+)
 def test_a_torn_last_line_is_left_out(planted: Callable[..., Path], cut: int) -> None:
     run = planted("clean")
     history = run / "history.jsonl"
