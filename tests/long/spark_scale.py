@@ -121,13 +121,13 @@ def _measured(work: Path, operations: int, skew: float) -> Row:
         used = disk.stop()
     results = json.loads(found.read_text())
     planted = json.loads((run / "planted.json").read_text())["findings"]
-    seen = sorted(
-        [check, one["topic"], one["partition"], one["offset"]]
+    seen = {
+        (check, one["topic"], one["partition"], one["offset"])
         for check, of in results["checks"].items()
         for one in of["examples"]
-    )
-    if seen != planted:
-        sys.exit(f"spark-scale: found {seen}, planted {planted}")
+    }
+    if seen != {tuple(place) for place in planted}:
+        sys.exit(f"spark-scale: found {sorted(seen)}, planted {planted}")
     return {
         "operations": operations,
         "skew": skew,
