@@ -13,7 +13,8 @@ leader, under a new leader epoch, without moving data.  To cancel is to move to 
 
 Deviation: replicas that a new target or a cancellation no longer wants leave the ISR before the
 assignment is written, and not after: Kafka's controller, if it fails in between, leaves members in
-the ISR that no assignment names.
+the ISR that no assignment names.  And a cancellation, or a new target, that would leave no member
+of the ISR is refused, as in KRaft mode: it would lose what was acknowledged.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from highwater.world.api import BadVersion, Delete, SetData, ZkError
 log = logging.getLogger("controller")
 
 _OK: Outcome = (ErrorCode.NONE, None)
+_UNCLEAN = "It would take away every replica of the ISR, and what they alone have."
 _UNKNOWN: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 
 
@@ -129,7 +131,10 @@ def _trigger(
             outcomes[tp] = _UNKNOWN
             continue
         problem = yield from reassign(state, tp, assignment)
-        outcomes[tp] = _OK if problem is None else (ErrorCode.UNKNOWN_SERVER_ERROR, problem)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if problem is _UNCLEAN:
+            code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        outcomes[tp] = _OK if problem is None else (code, problem)
     return outcomes
 
 
@@ -199,6 +204,9 @@ def _update_assignment(
     # replicas that an earlier target was adding, and this one does not want
     unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
     if unwanted:
+        known = (yield from read_states(state, (tp,)))[tp]
+        if isinstance(known, PartitionState) and not set(known.isr) & set(wanted.replicas):
+            return _UNCLEAN
         # they leave the ISR, and cannot join again, before the assignment forgets them: nobody
         # would take them out after a controller that fails in between
         state.assign(tp, wanted)

@@ -36,6 +36,13 @@ def test_what_administrators_were_told_holds_after_faults() -> None:
     assert done["reborn: sent"] > 2
 
 
+def test_a_cancelled_move_takes_away_no_last_member_of_the_isr() -> None:
+    """The target alone is in the ISR, and the origin is down: to cancel would lose its records."""
+    outcome = simulate(65, Options(pace=0.15, admin=True))
+    assert outcome.ok, outcome.violation
+    assert outcome.operations["admin: records"]
+
+
 class _Book(Book):
     def __init__(self) -> None:
         self.rules: list[str] = []
