@@ -14,7 +14,6 @@ from highwater.doctor.talk import Login, Talk, Unreachable, open_talk
 from highwater.kafka.wire.messages import MetadataRequest
 
 METADATA = 4
-FETCH, PRODUCE = 1, 0
 Tell = Callable[[str], None]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from highwater.doctor.dialects import ClientSettings
 from highwater.doctor.findings import Effect, Finding
+from highwater.kafka.security.jaas import JaasError, parse_jaas
 
 Rule = Callable[[ClientSettings], Iterator[Finding]]
 
@@ -268,6 +269,13 @@ def security(settings: ClientSettings) -> Iterator[Finding]:
             f"{own(tls[0])} has no effect without TLS.",
             f"{own('security.protocol')}=SSL (or SASL_SSL)",
         )
+    if jaas := settings.given.get("sasl.jaas.config"):
+        try:
+            parse_jaas(jaas)
+        except JaasError as error:
+            problem, _, remedy = str(error).partition("; ")
+            what = own("sasl.jaas.config")
+            yield Finding(Effect.REFUSED, what, f"{problem[:1].upper()}{problem[1:]}.", remedy)
     algorithm = settings.get("ssl.endpoint.identification.algorithm").lower()
     if "SSL" in protocol and algorithm in ("", "none"):
         yield Finding(

@@ -6,7 +6,6 @@ another.  PLAIN and SCRAM are spoken; another mechanism is not tried.
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import struct
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from highwater.kafka.security.jaas import JaasError, parse_jaas
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.messages import (
     ApiVersionsRequest,
@@ -39,6 +39,14 @@ class Unreachable(Exception):
         self.why, self.remedy = why, remedy
 
 
+def _jaas_options(text: str) -> Mapping[str, str]:
+    """None of a text that is no JAAS entry, which `rules.security` tells."""
+    try:
+        return parse_jaas(text).options
+    except JaasError:
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """What the client shows at the door, of its settings under Java's names."""
@@ -52,9 +60,7 @@ class Login:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Login:
-        jaas = dict(
-            re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', given.get("sasl.jaas.config", ""))
-        )
+        jaas = _jaas_options(given.get("sasl.jaas.config", ""))
         name = given.get("sasl.username") or given.get("sasl.plain.username")
         secret = given.get("sasl.password") or given.get("sasl.plain.password")
         return cls(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from highwater.kafka.security.jaas import JaasError, parse_jaas
 from highwater.verdict.contracts.duck_engine import AT_A_TIME, RecordsUnreadable
 from highwater.verdict.contracts.fields import Record
 from highwater.verdict.contracts.model import Contract
@@ -40,14 +40,18 @@ Place = tuple[str, int]
 def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
     """The settings of Kafka's own tools (--command-config) in librdkafka's names.
 
-    Raises RecordsUnreadable for key stores that librdkafka does not read.
+    Raises RecordsUnreadable for key stores that librdkafka does not read, and for what is no JAAS
+    entry.
     """
     settings: dict[str, str] = {}
     for name, value in properties.items():
         if name == "sasl.jaas.config":
-            options = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', value))
+            try:
+                options = parse_jaas(value).options
+            except JaasError as error:
+                raise RecordsUnreadable(f"{name}: {error}") from None
             for option in {"username", "password"} & options.keys():
-                settings[f"sasl.{option}"] = re.sub(r"\\(.)", r"\1", options[option])
+                settings[f"sasl.{option}"] = options[option]
         elif name in PEM:
             kind = properties.get(name.replace(".location", ".type"), "JKS")
             if kind.upper() != "PEM":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +39,7 @@ def test_the_page(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("CI" in os.environ, reason="two minutes each: `scripts/long page-on-apache`")
+@pytest.mark.rare  # two minutes each: `scripts/long page-on-apache`
 @pytest.mark.parametrize(
     "runtime",
     [

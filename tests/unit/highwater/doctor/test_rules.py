@@ -208,3 +208,11 @@ def test_a_misspelt_name_is_noticed_and_a_foreign_one_is_not() -> None:
 )
 def test_the_headline(effects: list[Effect], sentence: str) -> None:
     assert headline([Finding(effect, "", "") for effect in effects]) == sentence
+
+
+def test_a_jaas_entry_that_is_none_is_told_without_its_text() -> None:
+    raw = {"security.protocol": "SASL_SSL", "sasl.jaas.config": 'X required password="s3cret"'}
+    (finding,) = findings(settings_of(raw, JAVA, "client"))
+    assert (finding.effect, finding.what) == (REFUSED, "sasl.jaas.config")
+    assert finding.why == "Not a JAAS entry."
+    assert "s3cret" not in finding.why + finding.remedy
