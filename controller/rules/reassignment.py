@@ -204,13 +204,13 @@ def _update_assignment(
     # replicas that an earlier target was adding, and this one does not want
     unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
     if unwanted:
-        known = (yield from read_states(state, (tp,)))[tp]
-        if isinstance(known, PartitionState) and not set(known.isr) & set(wanted.replicas):
-            return _UNCLEAN
         # they leave the ISR, and cannot join again, before the assignment forgets them: nobody
         # would take them out after a controller that fails in between
         state.assign(tp, wanted)
-        yield from _bump_leader_epoch(state, tp, wanted)
+        problem = yield from _bump_leader_epoch(state, tp, wanted)
+        if problem is not None:
+            state.assign(tp, now)
+            return problem
         yield from _stop(state, tp, unwanted)
     problem = yield from _write_assignment(state, tp, wanted)
     state.assign(tp, wanted if problem is None else now)
@@ -237,14 +237,20 @@ def _move_leader_if_required(
 
 def _bump_leader_epoch(
     state: State, tp: TopicPartition, assignment: ReplicaAssignment
-) -> Procedure[None]:
-    """Leader and ISR stay, the leader epoch grows: all replicas take the assignment over."""
+) -> Procedure[str | None]:
+    """Leader and ISR stay, the leader epoch grows: all replicas take the assignment over.
+
+    Gives the reason where it may not go on: of the ISR, as it stands with this write, the
+    assignment names no member.  A leader that it does not name cannot change the ISR after that.
+    """
     while True:
         now = (yield from read_states(state, (tp,)))[tp]
         if not isinstance(now, PartitionState):
             why = now.reason if isinstance(now, Failed) else "it has no state in ZooKeeper"
             log.error("cannot tell the replicas of %s its assignment: %s", tp, why)
-            return
+            return why if isinstance(now, Failed) else None
+        if not set(now.isr) & set(assignment.replicas):
+            return _UNCLEAN
         new = now._replace(
             controller_epoch=state.epoch, leader_epoch=LeaderEpoch(now.leader_epoch + 1)
         )
@@ -253,11 +259,12 @@ def _bump_leader_epoch(
             break
         if not isinstance(result, BadVersion):
             log.error("cannot tell the replicas of %s its assignment: %s", tp, result)
-            return
+            return str(result)
     state.leadership[tp] = result
     requests.add_leader_and_isr(state, assignment.origin, tp, is_new=False)
     requests.add_leader_and_isr(state, assignment.adding, tp, is_new=True)
     yield from requests.flush(state)
+    return None
 
 
 def _stop(state: State, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> Procedure[None]:
