@@ -29,7 +29,8 @@ eventually = partial(waiting.eventually, within_s=60)
 def program(kind: str) -> Program:
     if kind == HIGHWATER:
         return Highwater()
-    quick = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    # a log cleaner that starts again holds its old and its new buffer of 128 MiB for a while
+    quick = ("-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return ApacheKafka(apache.home(), jvm=quick)
 
 
