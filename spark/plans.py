@@ -28,11 +28,11 @@ for place in Path(__file__).resolve().parents[1:3]:
         sys.path.insert(0, str(place))
 
 from highwater.verdict import catalog  # noqa: E402
+from highwater.verdict.spark_submit import QUICK_JAVA  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 PHASES = ("session", "views", "checks")
 INTERPRETED = (
     ("spark.sql.codegen.wholeStage", "false"),

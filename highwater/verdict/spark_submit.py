@@ -44,6 +44,8 @@ CONNECTOR: Final = (
 """What PySpark's own jars lack; everything else that the source needs is among them."""
 
 SMALL_ROWS: Final = 300_000
+QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For what ends before Java's second compiler and its parallel collectors pay."""
 PINNED: Final = f"pyspark=={SPARK}"
 INSTALL: Final = f"install it beside Highwater: pip install 'highwater-kafka[spark]' ({PINNED})"
 
@@ -182,7 +184,7 @@ def verify(
 def _tuning(rows: int, master: str, scratch: str) -> list[str]:
     java, memory = f"-Djava.io.tmpdir={scratch}", "2g"
     if rows < SMALL_ROWS:
-        java, memory = f"{java} -XX:TieredStopAtLevel=1", "1g"
+        java, memory = f"{java} {QUICK_JAVA}", "1g"
     elif master.startswith("local"):
         memory = "4g"
     settings = {

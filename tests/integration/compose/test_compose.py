@@ -110,6 +110,7 @@ def test_a_file_is_read_and_the_environment_wins(stack: Any, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
+@pytest.mark.rare
 def test_spark_reads_a_topic_through_the_internal_listener(
     compose_stack: ComposeStack, kcat: Run
 ) -> None:

@@ -98,7 +98,7 @@ def submit(
     file: Path, bootstrap: str, folder: Path, *more: str
 ) -> subprocess.CompletedProcess[str]:
     spark = spark_submit.find()
-    quick = ["--driver-java-options", "-XX:TieredStopAtLevel=1", "--conf", "spark.ui.enabled=false"]
+    quick = ["--driver-java-options", spark_submit.QUICK_JAVA, "--conf", "spark.ui.enabled=false"]
     command = [str(spark.home / "bin" / "spark-submit"), "--master", "local[2]", *quick]
     command += [*spark_submit.connector_arguments(print), str(ROOT / "spark" / "contract.py")]
     command += [str(file), "--bootstrap", bootstrap, "--out", str(folder / "spark.json"), *more]

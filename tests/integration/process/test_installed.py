@@ -131,9 +131,10 @@ def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:
 def test_spark_submit_runs_the_job_of_the_package(installed: Path, tmp_path: Path) -> None:
     write(tmp_path / "run", [plant for plant in PLANTS if plant.name == "clean"])
     spark = spark_submit.find()
+    quick = ("--driver-java-options", spark_submit.QUICK_JAVA)
     (job,) = installed.glob("venv/lib/python3*/site-packages/highwater/spark/verify.py")
     done = subprocess.run(
-        [spark.home / "bin" / "spark-submit", job, tmp_path / "run"],
+        [spark.home / "bin" / "spark-submit", *quick, job, tmp_path / "run"],
         env=spark.environment() | {"PYSPARK_PYTHON": str(installed / "venv" / "bin" / "python")},
         cwd=tmp_path,
         capture_output=True,

@@ -42,8 +42,8 @@ class Bare:
     environment: dict[str, str]
 
     def command(self, *arguments: str | Path) -> list[str]:
-        quick = "-XX:TieredStopAtLevel=1"
-        submit = [str(self.home / "bin" / "spark-submit"), "--driver-java-options", quick]
+        quick = ("--driver-java-options", spark_submit.QUICK_JAVA)
+        submit = [str(self.home / "bin" / "spark-submit"), *quick]
         return [*submit, *map(str, arguments)]
 
     def submit(self, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -135,6 +135,7 @@ def test_a_zip_by_py_files_is_enough(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.rare
 def test_an_executor_that_is_killed_costs_no_verdict(
     bare: Bare, planted: Callable[..., Path]
 ) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from highwater.verdict.spark_submit import QUICK_JAVA
+
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[None]:
@@ -12,7 +14,7 @@ def java() -> Iterator[None]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv(
             "PYSPARK_SUBMIT_ARGS",
-            "--master local[2] --driver-java-options -XX:TieredStopAtLevel=1"
+            f"--master local[2] --driver-java-options '{QUICK_JAVA}'"
             " --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
             " pyspark-shell",
         )
