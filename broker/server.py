@@ -152,10 +152,7 @@ class Broker:
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
-        self.services.dynamic.on_change = self._reconfigured
-        self.services.dynamic.stores = secured.prepared
-        self.services.topic_configs.apply = self._topic_configured
-        self.services.levels_changed.append(self.server.request_log.refresh)
+        self._tell_of_changes()
         self.dir_failures = DirFailures(
             self.broker_id, config.log_dirs, lambda: self.services.session
         )
@@ -165,6 +162,13 @@ class Broker:
         self._controller_gauges: Callable[[], Mapping[str, int]] = dict
         self._state = BrokerState.STARTING
         self._served, self._written = trio.Event(), trio.Event()
+
+    def _tell_of_changes(self) -> None:
+        """Who is told when the configuration changes while the broker runs."""
+        self.services.dynamic.on_change = self._reconfigured
+        self.services.dynamic.stores = self.security.prepared
+        self.services.topic_configs.apply = self._topic_configured
+        self.services.levels_changed.append(self.server.request_log.refresh)
 
     def _dir_failed(self, log_dir: str, error: OSError) -> None:
         self.dir_failures.add(log_dir, error, self.replicas.dir_failed(log_dir))

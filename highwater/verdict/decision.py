@@ -58,8 +58,8 @@ def decide(
     if claims:
         final_read = claims["read"] > 0 and not claims["unread"]
     finished = bool(info.get("finished", True))
-    full_read = final_read or read_by_others
     on_disk = "segments" not in info.get("lacks", {})
+    full_read = final_read or read_by_others
     # the others' read is not under read_committed: with transactions it cannot tell
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {
@@ -93,12 +93,7 @@ def decide(
         outcomes |= _cluster_checks(info)
         outcomes["L2"] = _health(info, finished)
     notes = _notes(outcomes, disagreements, on_disk)
-    if claims:
-        told = ", ".join(id_ for id_, owed in required.items() if owed)
-        held = ", ".join(f"{claims[name]:,} {what}" for name, what in CLAIMED.items())
-        notes.append(f"a history of one's own, of {held}; so required are {told}")
-    if lacking := ", ".join(info.get("lacks", {})):
-        notes.append(f"{info.get('target')} has no {lacking}; what needs it was not checked")
+    notes += _what_the_source_gave(claims, required, info)
     verdict = Verdict(
         verdict=word_of(outcomes, disagreements),
         seed=info.get("seed"),
@@ -114,6 +109,20 @@ def decide(
     )
     verdict.headline = headline(verdict, {i: r["examples"] for i, r in results["checks"].items()})
     return verdict
+
+
+def _what_the_source_gave(
+    claims: dict[str, Any], required: dict[str, bool], info: dict[str, Any]
+) -> list[str]:
+    """What a history of one's own claims to hold, or what the target cannot show."""
+    notes = []
+    if claims:
+        told = ", ".join(id_ for id_, owed in required.items() if owed)
+        held = ", ".join(f"{claims[name]:,} {what}" for name, what in CLAIMED.items())
+        notes.append(f"a history of one's own, of {held}; so required are {told}")
+    if lacking := ", ".join(info.get("lacks", {})):
+        notes.append(f"{info.get('target')} has no {lacking}; what needs it was not checked")
+    return notes
 
 
 def outcome_of(check: catalog.Check, result: Found, has_what_it_needs: bool) -> CheckOutcome:
