@@ -94,6 +94,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
 @click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
 @click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")
+@click.option("--disk-errors", is_flag=True, help="Calls of a disk that fail once; full disks.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,
@@ -113,7 +114,7 @@ def sim(
     coverage_file: Path | None,
     **switched: bool,
 ) -> None:
-    """Runs production brokers against a simulated world, and checks R1-R12 after each step.
+    """Runs production brokers against a simulated world, and checks R1-R13 after each step.
 
     Exits with 1 where a rule was broken, and prints the one command that replays it.
 

@@ -82,6 +82,8 @@ class Options:
     """A third of the bytes that readers ask for is only on the disk."""
     stalls: bool = False
     """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
+    disk_errors: bool = False
+    """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     only: tuple[int, ...] | None = None
@@ -476,7 +478,8 @@ class _Run:
         self._faults = Faults(cluster, admin, targets, random)
         if self.collector is not None:
             self.collector.faults = self._faults.under_way
-        planned = schedule(random, options.seconds, options.power_loss or options.flush)
+        often = options.power_loss or options.flush
+        planned = schedule(random, options.seconds, often, options.disk_errors)
         if options.stalls:
             planned += stalls(cluster.kernel.random("stalls"), options.seconds)
             planned.sort(key=lambda fault: fault.at)

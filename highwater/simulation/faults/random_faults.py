@@ -11,7 +11,6 @@ down already), the fault counts as skipped.
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.kafka.types import TopicPartition
+from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.workloads.full_channel import FullChannel
 from highwater.simulation.workloads.plain_client import SimClient
@@ -44,11 +44,15 @@ CARELESS_ONE_IN = 8
 expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
 
 
-def schedule(random: Random, seconds: float, power_loss: bool) -> list[Fault]:
+def schedule(
+    random: Random, seconds: float, power_loss: bool, disk_errors: bool = False
+) -> list[Fault]:
     """At least three faults, one every few seconds; some overlap."""
     weights = dict(WEIGHTS)
     if power_loss:
         weights["power loss"] = 14
+    if disk_errors:
+        weights |= disk_faults.WEIGHTS
     kinds, chances = list(weights), list(weights.values())
     planned = [
         Fault(
@@ -94,6 +98,7 @@ class Faults:
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
         self._channel = FullChannel(cluster, tps[0].topic)
+        disks = disk_faults.DiskFaults(cluster, random, self._power_loss)
         self._verbs: dict[str, Callable[[Fault, BrokerNode], Awaitable[None]]] = {
             "kill": self._kill, "bounce": self._bounce, "stop": self._stop, "pause": self._pause,
             "partition": self._partition, "one way": self._one_way, "isolate": self._isolate,
@@ -106,8 +111,9 @@ class Faults:
             "stale request": self._staged.stale_request,
             "there and back": self._staged.there_and_back, "late write": self._staged.late_write,
             "zombie controller": self._staged.zombie_controller,
-            "reset clients": self._reset_clients, "full disk": self._full_disk,
-            "failing disk": self._failing_disk, "full channel": self._full_channel,
+            "reset clients": self._reset_clients, "full disk": disks.full_disk,
+            "failing disk": disks.failing_disk, "failing call": disks.failing_call,
+            "power loss in a flush": disks.power_loss_in_a_flush, "full channel": self._full_channel,
             "stand still": self._stand_still,
         }  # fmt: skip
 
@@ -172,6 +178,7 @@ class Faults:
             cluster.thaw(node.id)
             node.host.disk.capacity = None
             node.host.disk.broken.clear()
+            node.host.disk.failing = None
             if not node.host.up:
                 cluster.power_on(node.id)
 
@@ -343,28 +350,6 @@ class Faults:
         await trio.sleep(fault.seconds)
         for victim in victims:
             cluster.power_on(victim.id)
-
-    async def _full_disk(self, fault: Fault, node: BrokerNode) -> None:
-        disk = node.host.disk
-        if disk.capacity is not None or not node.running:
-            raise NothingToBreak(f"{node.name} is down or its disk is full")
-        disk.capacity = disk.used + self._random.randrange(1, 2000)
-        life = node.world.process if node.world else None
-        with trio.move_on_after(max(fault.seconds, 2.0)):
-            if life is not None:
-                await life.ended.wait()
-        disk.capacity = None
-        if life is not None and life.alive:
-            raise NothingToBreak(f"{node.name} wrote too little to fill its disk")
-        await trio.sleep(fault.seconds)
-
-    async def _failing_disk(self, fault: Fault, node: BrokerNode) -> None:
-        disk = node.host.disk
-        if disk.broken or not node.running:
-            raise NothingToBreak(f"{node.name} is down or its disk fails")
-        disk.broken["/data"] = errno.EIO
-        await trio.sleep(fault.seconds)
-        disk.broken.clear()
 
     async def _stand_still(self, fault: Fault, node: BrokerNode) -> None:
         """Stops brokers, ZooKeeper and clients at once, like a virtual machine stopped by its host:

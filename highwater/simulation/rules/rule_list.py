@@ -108,6 +108,13 @@ RULES = (
         "",
     ),
     Rule(
+        "R13",
+        "an error of the disk",
+        "A broker that met an error of its only log directory, or found it full, halts within "
+        "three seconds of running; nothing that was acknowledged rests on what it could not write.",
+        "KIP-112; ReplicaManager.handleLogDirFailure",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, what it has itself sent.",

@@ -18,16 +18,18 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from highwater.world.api import ColdRead
+from highwater.world.sim.disk_steps import SimSteps
 from highwater.world.sim.inode import Inode
 from highwater.world.sim.kernel import Kernel
 
 if TYPE_CHECKING:
     from highwater.world.api import Buffer, Disk, Pace
+    from highwater.world.sim.failing_call import FailingCall
     from highwater.world.sim.process import Process
 
 T = TypeVar("T")
@@ -69,6 +71,11 @@ class SimDisk:
         self.waits = True
         self.broken: dict[str, int] = {}
         """Path prefix -> errno of every operation under it (EIO)."""
+        self.failing: FailingCall | None = None
+        self.refused = 0
+        """Calls that found the disk full."""
+        self.next_sync: trio.Event | None = None
+        """Set when the next sync of a file begins."""
         self.locks: dict[str, Process] = {}
         self.touched: dict[str, dict[str, None]] = {}
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
@@ -82,6 +89,22 @@ class SimDisk:
         for prefix, number in self.broken.items():
             if path.startswith(prefix):
                 raise _error(number, path)
+
+    def strikes(self, call: str, path: str) -> FailingCall | None:
+        """The failing call, if it is this one."""
+        failing = self.failing
+        if failing is None or not failing.strikes(call, path):
+            return None
+        self.failing = None
+        return failing
+
+    def perhaps_fail(self, call: str, path: str) -> None:
+        if self.failing is not None and (failing := self.strikes(call, path)) is not None:
+            raise _error(failing.number, path)
+
+    def full(self, path: str) -> OSError:
+        self.refused += 1
+        return _error(errno.ENOSPC, path)
 
     def folder(self, path: str) -> Folder:
         node = self.find(path)
@@ -155,6 +178,8 @@ class SimDisk:
         """fsync of a file, or of a folder: takes time, and commits the journal."""
         mark = inode.begin_sync() if inode else None
         names = len(self._journal)
+        if self.next_sync is not None and inode is not None:
+            self.next_sync.set()
         try:
             await self.kernel.timeline.sleep(self.random.uniform(*self.flush_delay_s))
             check()
@@ -223,21 +248,28 @@ class SimFile:
         self._check()
         data = b"".join(views)
         self._disk.touch(self._folder, self._name)
+        failing = self._disk.strikes("append", self.path)
+        if failing is not None:
+            data = data[: int(len(data) * failing.share)]
         room = self._disk.take(self.path, len(data))
         position = len(self._inode.data)
         self._inode.overwrite(position, data[:room])
         self.size = position + room
+        if failing is not None:
+            raise _error(failing.number, self.path)
         if room < len(data):
-            raise _error(errno.ENOSPC, self.path)
+            raise self._disk.full(self.path)
 
     def read(self, position: int, n: int) -> bytes:
         self._check()
+        self._disk.perhaps_fail("read", self.path)
         if not self._disk.waits and not self.cached(position, n):
             raise ColdRead(self.path, partial(self.load, position, n))
         return bytes(self._inode.data[position : position + n])
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._check()
+        self._disk.perhaps_fail("write", self.path)
         if position + len(data) > len(self._inode.data):
             raise _error(errno.EINVAL, self.path)
         self._disk.touch(self._folder, self._name)
@@ -245,6 +277,7 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._check()
+        self._disk.perhaps_fail("truncate", self.path)
         now = len(self._inode.data)
         self._disk.touch(self._folder, self._name)
         if size > now:
@@ -258,14 +291,18 @@ class SimFile:
         """Only checks that there is room, and does not keep it."""
         self._check()
         if not self._disk.has_room(n - self.size):
-            raise _error(errno.ENOSPC, self.path)
+            raise self._disk.full(self.path)
 
     def release(self) -> None:
         self._check()
 
     async def flush(self) -> None:
         self._check()
-        await self._disk.sync(self._inode, self._check)
+        await self._disk.sync(self._inode, self._check_flush)
+
+    def _check_flush(self) -> None:
+        self._check()
+        self._disk.perhaps_fail("flush", self.path)
 
     def cached(self, position: int, n: int) -> int:
         disk = self._disk
@@ -347,6 +384,7 @@ class ProcessDisk:
     def rename(self, old: str, new: str) -> None:
         disk = self._enter(old)
         disk.check(new)
+        disk.perhaps_fail("rename", new)
         node = disk.find(old)
         if node is None:
             raise _error(errno.ENOENT, old)
@@ -397,7 +435,7 @@ class ProcessDisk:
         room = disk.take(path, len(data))
         inode.overwrite(0, data[:room])
         if room < len(data):
-            raise _error(errno.ENOSPC, path)
+            raise disk.full(path)
         return beside, inode
 
     async def sync_dir(self, path: str) -> None:
@@ -435,31 +473,9 @@ class ProcessDisk:
         bytes_per_second: float,
         small: bool = False,
     ) -> AsyncIterator[SimSteps[T]]:
-        steps: SimSteps[T] = SimSteps(self, bytes_per_second)
+        steps: SimSteps[T] = SimSteps(self.run, bytes_per_second)
         steps.begin(work(self, job, steps.pace))
         yield steps
-
-
-class SimSteps(Generic[T]):
-    """`world.api.Steps`: each step runs at one moment, and takes the time of its bytes."""
-
-    def __init__(self, disk: ProcessDisk, bytes_per_second: float) -> None:
-        self._disk = disk
-        self._rate = bytes_per_second
-        self._bytes = 0
-        self._steps: Iterator[T] = iter(())
-
-    def begin(self, steps: Iterator[T]) -> None:
-        self._steps = steps
-
-    def pace(self, n: int) -> None:
-        self._bytes += n
-
-    async def next(self) -> T | None:
-        result = await self._disk.run(lambda: next(self._steps, None))
-        seconds, self._bytes = self._bytes / self._rate, 0
-        await trio.sleep(seconds)
-        return result
 
 
 class SimLock:

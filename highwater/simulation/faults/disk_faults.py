@@ -1,0 +1,115 @@
+"""Faults of disks: one that is full, one that fails, one call that fails, power lost in an fsync.
+
+A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
+whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
+that wherever an error was really met; a broker that met none had nothing to break.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from highwater.simulation.cluster import DATA
+from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
+from highwater.world.sim.failing_call import CALLS, FailingCall
+
+if TYPE_CHECKING:
+    from highwater.simulation.cluster import BrokerNode, SimCluster
+    from highwater.world.chance import Random
+    from highwater.world.sim.process import Process
+
+WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3}
+"""Of `sim --disk-errors`, beside those of any run."""
+SUFFIXES = ("", "", ".log", ".index", ".timeindex", "checkpoint", ".snapshot")
+HALTED_S = 3.0
+"""By then a broker that met an error has halted; it asks ZooKeeper for nothing before."""
+PATIENCE_S = 8.0
+"""So long a call may not come about at all."""
+
+
+class DiskFaults:
+    """Verbs of `Faults`."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        random: Random,
+        lose_power: Callable[[Fault, BrokerNode], Awaitable[None]],
+    ) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._lose_power = lose_power
+
+    async def full_disk(self, fault: Fault, node: BrokerNode) -> None:
+        disk, life = node.host.disk, self._life(node)
+        if disk.capacity is not None:
+            raise NothingToBreak(f"the disk of {node.name} is full")
+        refused, disk.capacity = disk.refused, disk.used + self._random.randrange(1, 2000)
+        deadline = trio.current_time() + max(fault.seconds, 2.0)
+        while life.alive and disk.refused == refused and trio.current_time() < deadline:
+            await trio.sleep(0.05)
+        met = disk.refused > refused
+        if met:
+            await self._halts(node, life, "its disk was full")
+        disk.capacity = None
+        if not met:
+            raise NothingToBreak(f"{node.name} wrote too little to fill its disk")
+        await trio.sleep(fault.seconds)
+
+    async def failing_disk(self, fault: Fault, node: BrokerNode) -> None:
+        disk = node.host.disk
+        if disk.broken:
+            raise NothingToBreak(f"the disk of {node.name} fails")
+        self._life(node)
+        disk.broken[DATA] = errno.EIO
+        await trio.sleep(fault.seconds)
+        disk.broken.clear()
+
+    async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
+        """One call fails, of an append some bytes are written; then the disk works again."""
+        disk, life = node.host.disk, self._life(node)
+        if disk.failing is not None:
+            raise NothingToBreak(f"a call of {node.name} is to fail already")
+        failing = disk.failing = FailingCall(
+            self._random.choice(CALLS),
+            DATA,
+            self._random.choice(SUFFIXES),
+            self._random.choice((0.0, 0.5, 0.99, 1.0)),
+        )
+        with trio.move_on_after(PATIENCE_S):
+            await failing.struck.wait()
+        disk.failing = None
+        if not failing.path:
+            raise NothingToBreak(f"{node.name} made no call {failing.call} on *{failing.suffix}")
+        await self._halts(node, life, f"a call {failing.call} failed on {failing.path}")
+        await trio.sleep(fault.seconds)
+
+    async def power_loss_in_a_flush(self, fault: Fault, node: BrokerNode) -> None:
+        """Takes the power while an fsync is under way: at a roll, of a checkpoint or a batch."""
+        self._life(node)
+        begun = node.host.disk.next_sync = trio.Event()
+        with trio.move_on_after(PATIENCE_S):
+            await begun.wait()
+        node.host.disk.next_sync = None
+        if not begun.is_set():
+            raise NothingToBreak(f"{node.name} flushed nothing")
+        await trio.sleep(self._random.uniform(0.0, node.host.disk.flush_delay_s[1]))
+        await self._lose_power(fault, node)
+
+    def _life(self, node: BrokerNode) -> Process:
+        if not node.running or node.world is None:
+            raise NothingToBreak(f"{node.name} is down")
+        return node.world.process
+
+    async def _halts(self, node: BrokerNode, life: Process, why: str) -> None:
+        spent = 0.0
+        while life.alive and spent < HALTED_S:
+            await trio.sleep(0.1)
+            if not life.frozen:
+                spent += 0.1
+        if life.alive:
+            self._cluster.rules.broken("R13", f"{node.name} lives on, though {why}")
