@@ -41,12 +41,12 @@ def topic_findings(talk: Talk, names: Sequence[str], settings: ClientSettings) -
         if topic.error_code:
             code = ErrorCode(topic.error_code).name
             remedy = "create it, or correct the name" if "UNKNOWN_TOPIC" in code else ""
-            yield Finding(Effect.UNREACHABLE, what, f"The cluster answers {code}.", remedy)
+            yield Finding(Effect.UNUSABLE, what, f"The cluster answers {code}.", remedy)
             continue
         silent = [p.partition_index for p in topic.partitions if p.leader_id < 0]
         if silent:
             yield Finding(
-                Effect.UNREACHABLE,
+                Effect.UNUSABLE,
                 what,
                 f"{len(silent)} of its {len(topic.partitions)} partitions have no leader.",
                 "start the brokers that hold them",

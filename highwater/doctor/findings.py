@@ -17,6 +17,7 @@ class Effect(StrEnum):
     UNCOMMITTED = "reads aborted"
     REFUSED = "does not start"
     UNREACHABLE = "cannot connect"
+    UNUSABLE = "cannot be used"
     REMARK = "remark"
 
 
@@ -57,6 +58,8 @@ def headline(findings: Sequence[Finding]) -> str:
         parts.append("does not start with these settings")
     if Effect.UNREACHABLE in effects:
         parts.append("cannot reach the cluster")
+    if Effect.UNUSABLE in effects:
+        parts.append("names a topic that cannot be used")
     if not parts:
         return "nothing was found that loses, repeats or reorders records"
     return f"this client {_and(parts)}"

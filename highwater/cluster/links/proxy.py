@@ -54,6 +54,8 @@ from highwater.kafka.wire.header import (
 _SIZE = struct.Struct(">i")
 _CHUNK = 65536
 _LOOK = 65536
+_LARGEST = 256 << 20
+"""A size beyond this is none: the first bytes of TLS or of HTTP, read as a size."""
 _RESET = struct.pack("ii", 1, 0)
 _BROKER_ID = re.compile(
     r"^(?:(?:highwater-)?(?:broker|replica|controller|raft-client)[-_](\d+)(?:\D.*)?|(\d+))$",
@@ -140,7 +142,8 @@ class _Frames:
             return None
         (size,) = _SIZE.unpack_from(self.buffer)
         size = max(size, 0)
-        look = 4 + min(size, _LOOK)
+        # what is no frame goes on as it comes: the far side closes, and nobody waits for the rest
+        look = 4 + min(size, _LOOK) if size <= _LARGEST else len(self.buffer)
         if not await self._fill(look):
             return None
         head = bytes(self.buffer[:look])

@@ -297,6 +297,9 @@ def test_a_secured_cluster_with_the_files_of_its_clients(up: Up) -> None:
         examined = run("doctor", str(folder / "secure" / file), "--connect", "--topic=letters")
         assert "answers at its advertised address" in examined.stderr, examined.stdout
         assert "CANNOT CONNECT" not in examined.stdout
+        missing = run("doctor", str(folder / "secure" / file), "--connect", "--topic=nowhere")
+        assert "CANNOT BE USED" in missing.stdout
+        assert "CANNOT CONNECT" not in missing.stdout
     refused = run(
         "doctor", str(folder / "secure" / "alice.conf"), "--connect", "--set=sasl.password=wrong"
     )

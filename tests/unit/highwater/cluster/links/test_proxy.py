@@ -3,6 +3,7 @@ echo."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -318,3 +319,26 @@ async def test_an_opaque_proxy_passes_bytes_that_can_be_cut_and_slowed_and_reset
         assert links.reset(("clients", "broker-1")) == 1
         with pytest.raises(trio.BrokenResourceError):
             await read_frame(stream)
+
+
+async def test_what_is_no_frame_goes_on_at_once() -> None:
+    """TLS to a plain listener: the broker closes, and the client is not left in silence."""
+    hello = bytes.fromhex("1603010200010001fc0303") + bytes(100)
+    target, port = free_ports(2)
+    seen: list[bytes] = []
+
+    async def close_it(stream: trio.SocketStream) -> None:
+        seen.append(bytes(await stream.receive_some(65536)))
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda task_status: trio.serve_tcp(
+            close_it, target, host="127.0.0.1", task_status=task_status))  # fmt: skip
+        await nursery.start(Proxy(Links(), target, owner="broker-1").serve, port)
+        with trio.fail_after(5):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(hello)
+            with contextlib.suppress(trio.BrokenResourceError):
+                assert await stream.receive_some(1) == b""
+        nursery.cancel_scope.cancel()
+    assert seen == [hello]
