@@ -19,7 +19,8 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from highwater.broker.services import Services
@@ -189,7 +190,7 @@ async def _serve(config: Config) -> None:
     from highwater.world.real.process import process_numbers
 
     shutdown, started = trio.Event(), trio.Event()
-    world = RealWorld()
+    world = RealWorld(door=os.environ.get("HIGHWATER_FAULT_DOOR"))
     async with trio.open_nursery() as nursery:
 
         async def signals(*, task_status: trio.TaskStatus[None]) -> None:
@@ -252,9 +253,20 @@ def _report(config: Config, error: BaseException) -> int:
     text = str(cause) or type(cause).__name__
     if isinstance(cause, OSError) and cause.strerror:
         text = f"{cause.filename}: {cause.strerror}" if cause.filename else cause.strerror
-    print(f"broker {config.broker_id} stops: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # the disk that is full may be that of the output, too
+        print(f"broker {config.broker_id} stops: {text}", file=sys.stderr, flush=True)
     return code
 
 
+def _leave(code: int) -> NoReturn:
+    """Ends with this code, also where the output cannot be written (Python's own would be 120)."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

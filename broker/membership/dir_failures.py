@@ -100,4 +100,6 @@ def _remedy(error: OSError) -> str:
         return "free space there"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "let the broker write there"
+    if error.errno == errno.EFBIG:
+        return "let files grow (ulimit -f)"
     return "repair or replace the disk"

@@ -203,6 +203,8 @@ class FaultDesk:
             self._over(fired, "ended by mend")
         if cluster.links is not None:
             cluster.links.heal_all()
+        if cluster.machines is not None:
+            cluster.machines.mend()
         for member in cluster.members():
             if cluster.paused(member):
                 await cluster.resume(member)

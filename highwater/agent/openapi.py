@@ -17,6 +17,7 @@ _FIELDS: Mapping[str, Schema] = {
     "arrive": FLAG,
     "count": INTEGER,
     "leader": INTEGER,
+    **dict.fromkeys(("latency", "jitter", "rate", "by"), NUMBER),
     "side": {"type": "string", "enum": ["request", "response"]},
 }
 """The fields of verbs that are no text."""

@@ -32,6 +32,7 @@ from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
+from highwater.cluster import machines
 from highwater.cluster.faults import forms
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.witness import Witness
@@ -128,7 +129,10 @@ class AppRun:
             BROKERS,
             {t.name: t.partitions for t in self.topics},
             apps=apps,
-            lacks=WITHOUT_ZOOKEEPER if options.program.kraft else {},
+            lacks={
+                **machines.lacks(doors=options.program.name == "highwater"),
+                **(WITHOUT_ZOOKEEPER if options.program.kraft else {}),
+            },
         )
         forms.check(self.schedule, scene)
 

@@ -17,7 +17,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
+from highwater.cluster import machines
 from highwater.cluster.faults import forms
 from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.witness import Witness
@@ -104,6 +105,13 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
     return _as_cluster(settings)
 
 
+def _own_lacks(options: Options) -> Mapping[str, str]:
+    """What a cluster without a target cannot be put through."""
+    if options.runtime == "compose":
+        return machines.ELSEWHERE
+    return machines.lacks(doors=options.program.name == "highwater")
+
+
 @asynccontextmanager
 async def _as_cluster(settings: Settings) -> AsyncIterator[Cluster]:
     async with process_cluster(settings) as cluster:
@@ -127,7 +135,7 @@ class Run:
         self.shared = target is not None and target.shared
         self._made_topics = False
         topics = {topic.name: topic.partitions for topic in self.topics}
-        self.scene = forms.Scene(brokers, topics, lacks=lacks)
+        self.scene = forms.Scene(brokers, topics, lacks=lacks or _own_lacks(options))
         if options.schedule is not None:
             forms.check(options.schedule, self.scene, FORMS)
         self.info = RunInfo(

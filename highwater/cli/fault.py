@@ -14,8 +14,9 @@ _FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("from", {"help": "cut, hold, drop, latency, ...: where the messages come from."}),
     ("to", {"help": "Where they go to.  [default: the other brokers]"}),
     ("one-way", {"is_flag": True, "default": None, "help": "cut, ...: in one direction only."}),
-    ("latency", {"type": float, "help": "latency: milliseconds."}),
+    ("latency", {"type": float, "help": "latency, slow_disk: milliseconds."}),
     ("jitter", {"type": float, "help": "latency: milliseconds more or less."}),
+    ("by", {"type": float, "help": "clock_jump: seconds, below 0 for back."}),
     ("rate", {"type": float, "help": "bandwidth: KiB a second."}),
     ("api", {"help": "hold, drop: Fetch, Produce, EndTxn, ...; setData, ... to zookeeper."}),
     ("side", {"type": click.Choice(["request", "response"]), "help": "hold, drop: of the API."}),
@@ -51,8 +52,9 @@ def fault(
     verb: str, target: tuple[str, ...], within: float, folder: Path | None, **fields: Any
 ) -> None:
     """Break the running cluster: kill, stop, start, restart, pause, resume, cut, isolate, heal,
-    latency, bandwidth, reset_peer, hold, drop, release, swap_leader, preferred_election,
-    move_controller, expire_session, stand_still, kill_all, start_all (docs/faults.md).
+    latency, bandwidth, reset_peer, hold, drop, release, disk_full, slow_disk, clock_jump,
+    swap_leader, preferred_election, move_controller, expire_session, stand_still, kill_all,
+    start_all (docs/faults.md).
 
     Targets are members or roles: broker-2, zookeeper, controller, leader of orders-0, follower of
     orders-0.  It says the effect that was seen; where none was, the exit code is 1.  Beside the
@@ -65,6 +67,7 @@ def fault(
       highwater fault start broker-2
       highwater fault cut --from broker-1 --to zookeeper --for 5
       highwater fault latency --from clients --to controller --latency 200 --for 10
+      highwater fault slow_disk broker-2 --latency 200 --for 10
       highwater fault hold --api Fetch --side response --from "leader of orders-0"
       highwater fault swap_leader orders-0
       highwater fault wait leader of orders-0 is not broker-2 --within 20

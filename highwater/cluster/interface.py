@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from highwater.cluster.links.link_rules import ZOOKEEPER, Links, broker
 from highwater.cluster.lives import Lives
+
+if TYPE_CHECKING:
+    from highwater.cluster.machines import Machines
 
 __all__ = [
     "PATIENCE_S",
@@ -95,6 +98,8 @@ class Cluster(Protocol):
     runtime: str
     brokers: list[int]
     links: Links | None
+    machines: Machines | None
+    """The brokers' disks and clocks; None where the harness cannot spoil them."""
     lives: Lives
     """The starts and ends of the members' processes."""
 
@@ -151,6 +156,10 @@ class Cluster(Protocol):
 
     async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
         """Waits until a started member serves; raises StartError where it does not."""
+
+    async def fill_disk(self, member: str) -> int:
+        """Lets a broker write nothing more to any file, and waits until it has ended; gives the
+        exit code.  Raises ClusterError, with the disk as before, where it does not end."""
 
     async def pause(self, member: str) -> None: ...
 

@@ -27,7 +27,7 @@ from typing import IO, Any
 import trio
 
 from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
-from highwater.cluster import client_files, internal_topics, kraft, server_properties
+from highwater.cluster import client_files, internal_topics, kraft, machines, server_properties
 from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -40,6 +40,7 @@ from highwater.cluster.interface import (
 )
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
+from highwater.cluster.machines import Machines, refuse_writes
 from highwater.cluster.ports import claimed, free_ports, is_free, require_free
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
@@ -96,6 +97,10 @@ class Settings:
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
 
+    def numbers_of(self, name: str) -> list[int]:
+        """The brokers that run the program of this name at first."""
+        return [n for n in range(1, self.brokers + 1) if self.program_of(n).name == name]
+
 
 class ProcessCluster(LocalCluster):
     """See the module's docstring.  Made by `process_cluster`."""
@@ -111,6 +116,8 @@ class ProcessCluster(LocalCluster):
         encrypted = client_files.encrypted(settings.security)
         links = Links(encrypted_clients=encrypted) if settings.proxies else None
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
+        if settings.proxies:
+            self.machines = Machines(self.folder, settings.numbers_of("highwater"))
 
     # --- where things are
 
@@ -306,18 +313,38 @@ class ProcessCluster(LocalCluster):
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
         require_running(self, member)
-        child = self._children[member]
         self._wanted.discard(member)
-        child.signal(signal.SIGTERM)
+        self._children[member].signal(signal.SIGTERM)
+        code = await self._exit_code(member, timeout_s)
+        if code is None:
+            raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
+        return code
+
+    async def _exit_code(self, member: str, timeout_s: float) -> int | None:
+        """Waits for the end of a member; None where it still runs after the time."""
+        child = self._children[member]
         with trio.move_on_after(timeout_s):
             while child.running:
                 await trio.sleep(self.poll_s)
-        code = child.popen.poll()
+        if not child.running:
+            self.lives.look(self.running)
+            self.write_state()
+        return child.popen.poll()
+
+    def _machines_lack(self) -> Mapping[str, str]:
+        doors = self.machines is not None and self.settings.numbers_of("highwater")
+        return machines.lacks(doors=bool(doors))
+
+    async def fill_disk(self, member: str) -> int:
+        require_running(self, member)
+        allow = refuse_writes(self.pid(member))
+        self._wanted.discard(member)
+        code = await self._exit_code(member, PATIENCE_S)
         if code is None:
-            raise ClusterError(f"{member} still runs {timeout_s:g} s after SIGTERM")
-        self.lives.look(self.running)
-        self.write_state()
-        return int(code)
+            allow()
+            self._wanted.add(member)
+            raise ClusterError(f"{member} wrote nothing within {PATIENCE_S:g} s, and runs on")
+        return code
 
     async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:
         require_member(self, member)
@@ -393,6 +420,8 @@ class ProcessCluster(LocalCluster):
             program = self.settings.program_of(number)
             command = program.command(self._write_properties(number), self.settings.profile)
             env = program.environment()
+            if self.machines is not None:
+                env = {**env, **self.machines.environment(number)}
         self._children[member] = Child(
             member, command, output=self.output(member), cwd=folder, env=env
         )

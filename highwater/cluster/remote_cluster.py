@@ -38,6 +38,7 @@ from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.links.rewriting import Address
 from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
+from highwater.cluster.machines import DISK_FULL, ELSEWHERE, Machines
 from highwater.cluster.ports import free_ports
 from highwater.kafka.wire.codec import BadMessage
 
@@ -71,7 +72,7 @@ class Commands:
 
 def lacks(commands: Commands) -> dict[str, str]:
     """What such a cluster cannot be put through, or does not show."""
-    found = dict(WITHOUT_ZOOKEEPER)
+    found = {**WITHOUT_ZOOKEEPER, **ELSEWHERE}
     found["zookeeper"] = found["expire_session"] = "its ZooKeeper, if any, is not at hand"
     found["move_controller"] = "the controller moves as the cluster wants; kill it by its role"
     found[BROKER_LINKS] = "only those between clients and brokers go through a proxy"
@@ -107,6 +108,7 @@ class RemoteCluster:
     def __init__(self, known: Mapping[int, Address], commands: Commands) -> None:
         self.brokers = sorted(known)
         self.links: Links | None = Links()
+        self.machines: Machines | None = None
         self.lives = Lives()
         self.lacks: Mapping[str, str] = lacks(commands)
         self._own = dict(known)
@@ -255,6 +257,9 @@ class RemoteCluster:
                 await trio.sleep(POLL_S)
             return
         raise StartError(f"{member} does not serve {timeout_s:g} s after the command to start it")
+
+    async def fill_disk(self, member: str) -> int:
+        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks[DISK_FULL]}")
 
     async def pause(self, member: str) -> None:
         require_running(self, member)

@@ -15,6 +15,7 @@ from highwater.cluster.interface import (
     TRACEBACK,
     WITHOUT_ZOOKEEPER,
     ZOOKEEPER,
+    ClusterError,
     broker,
     broker_number,
     exceptions_in,
@@ -22,6 +23,7 @@ from highwater.cluster.interface import (
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
+from highwater.cluster.machines import DISK_FULL, ELSEWHERE, Machines
 
 SECURE = "SECURE"
 """The listener of secured clients (`process_cluster`)."""
@@ -50,6 +52,7 @@ class LocalCluster(ABC):
         self.folder = folder
         self.brokers = list(brokers)
         self.links = links
+        self.machines: Machines | None = None
         self.lives = Lives()
         self.proxies: list[Proxy] = []
         self._wanted: set[str] = set()
@@ -113,7 +116,13 @@ class LocalCluster(ABC):
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return {} if self.zookeeper_connect else WITHOUT_ZOOKEEPER
+        return {**self._machines_lack(), **({} if self.zookeeper_connect else WITHOUT_ZOOKEEPER)}
+
+    def _machines_lack(self) -> Mapping[str, str]:
+        return ELSEWHERE
+
+    async def fill_disk(self, member: str) -> int:
+        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks[DISK_FULL]}")
 
     async def serve_proxies(
         self,

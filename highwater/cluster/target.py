@@ -21,7 +21,7 @@ from typing import Protocol
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache
+from highwater.cluster import apache, machines
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import ApacheKafka, numbers
@@ -73,7 +73,7 @@ class ApacheRelease:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return WITHOUT_ZOOKEEPER if self.kraft else {}
+        return {**machines.lacks(doors=False), **(WITHOUT_ZOOKEEPER if self.kraft else {})}
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:

@@ -120,6 +120,23 @@ class Chaos:
         __tracebackhide__ = True
         return self._fire("start_all")
 
+    # --- machines
+
+    def disk_full(self, target: Target) -> Fault:
+        """A broker can write no more, and halts; the end starts it, with room on its disk."""
+        __tracebackhide__ = True
+        return self._fire("disk_full", target)
+
+    def slow_disk(self, target: Target, *, latency_ms: float) -> Fault:
+        """Each of a broker's writes and flushes takes so much longer."""
+        __tracebackhide__ = True
+        return self._fire("slow_disk", target, latency=latency_ms)
+
+    def clock_jump(self, target: Target, *, by_s: float) -> Fault:
+        """A broker's wall clock is so many seconds off, below 0 back, until the end."""
+        __tracebackhide__ = True
+        return self._fire("clock_jump", target, by=by_s)
+
     # --- links
 
     def cut(self, target: Target, other: Target = OTHERS, *, one_way: bool = False) -> Fault:

@@ -93,9 +93,25 @@ def reset_clients(rng: random.Random, tp: str) -> list[Fault]:
     return [Fault("reset_peer", params={"from": f"leader of {tp}", "to": "clients"})]
 
 
+def fill_disk(rng: random.Random, tp: str) -> list[Fault]:
+    return [Fault("disk_full", f"leader of {tp}", lasts=rng.uniform(0.5, 2.0))]
+
+
+def slow_disk(rng: random.Random, tp: str) -> list[Fault]:
+    params = {"latency": rng.choice([20, 100, 400])}
+    return [Fault("slow_disk", f"leader of {tp}", lasts=rng.uniform(2.0, 4.0), params=params)]
+
+
+def jump_clock(rng: random.Random, tp: str) -> list[Fault]:
+    """Forward or back, by a minute or by a day: less than what retention keeps."""
+    params = {"by": rng.choice([-1, 1]) * rng.choice([60, 3600, 86400])}
+    return [Fault("clock_jump", f"leader of {tp}", lasts=rng.uniform(2.0, 5.0), params=params)]
+
+
 REQUIRED: tuple[Act, ...] = (swap_leader, pause_follower, lose_unreplicated, move_controller)
 CHANCE: tuple[Act, ...] = (
     kill_leader, kill_leader, cut_brokers, cut_zookeeper, stop_broker, hold_answer, stand_still,
+    fill_disk, slow_disk, jump_clock,
     *REQUIRED,
 )  # fmt: skip
 AT_THE_CLIENTS: tuple[Act, ...] = (cut_clients, hold_answer_to_client, reset_clients)

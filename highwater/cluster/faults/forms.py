@@ -138,6 +138,19 @@ def _above_zero(scene: Scene, value: Any) -> None:
         raise _Wrong("0 would stop everything: write cut")
 
 
+def _longer(scene: Scene, value: Any) -> None:
+    is_number(scene, value)
+    if not value:
+        raise _Wrong("0 ms longer changes nothing")
+
+
+def _seconds_off(scene: Scene, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong(f"{value!r} is no number of seconds, above or below 0")
+    if not abs(value) >= 0.001:
+        raise _Wrong(f"{value!r} s off is not off: write seconds above or below 0")
+
+
 def _count(scene: Scene, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _Wrong(f"{value!r} is no whole number of 0 or more (0: all of them)")
@@ -223,6 +236,9 @@ FORMS: dict[str, Form] = {
     ),
     "bandwidth": Form(Scene.target, ("rate",), {**_ENDS, "rate": _above_zero}, lasts=True),
     "reset_peer": Form(Scene.target, (), _ENDS),
+    "disk_full": Form(Scene.a_broker, ("target",), lasts=True),
+    "slow_disk": Form(Scene.a_broker, ("target", "latency"), {"latency": _longer}, lasts=True),
+    "clock_jump": Form(Scene.a_broker, ("target", "by"), {"by": _seconds_off}, lasts=True),
     "isolate": Form(Scene.a_broker, ("target",), lasts=True),
     "heal": Form(),
     "hold": _RULE,

@@ -31,11 +31,12 @@ VERBS = (
     "kill", "stop", "start", "restart", "pause", "resume", "cut", "heal", "isolate", "hold", "drop",
     "release", "swap_leader", "move_controller", "preferred_election", "kill_all", "start_all",
     "wait", "expire_session", "bind", "stand_still", "latency", "bandwidth", "reset_peer",
+    "disk_full", "slow_disk", "clock_jump",
 )  # fmt: skip
 FIELDS = {
     "at", "after", "name", "target", "for", "as", "from", "to", "one_way", "api", "side", "path",
     "count", "leader", "not", "rate", "until", "within", "how", "seconds", "rule", "arrive",
-    "latency", "jitter",
+    "latency", "jitter", "by",
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import trio
 
 from highwater.cluster.faults.done import Done, Effect
 from highwater.cluster.faults.link_quality import bandwidth, latency, reset_peer
+from highwater.cluster.faults.machine_verbs import clock_jump, disk_full, slow_disk
 from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.stage import Led, Stage
 from highwater.cluster.interface import (
@@ -460,6 +461,9 @@ VERBS: dict[str, Verb] = {
     "latency": latency,
     "bandwidth": bandwidth,
     "reset_peer": reset_peer,
+    "disk_full": disk_full,
+    "slow_disk": slow_disk,
+    "clock_jump": clock_jump,
     "hold": hold,
     "drop": drop,
     "release": release,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 from highwater.world.api import Clock, Disk, Network, ZooKeeper
 from highwater.world.chance import seeded, unpredictable
@@ -14,13 +15,19 @@ from highwater.world.real.zookeeper import open_zookeeper
 
 
 class RealWorld:
-    """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests)."""
+    """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests); `door` is the
+    file through which a harness slows the disk and moves the clock (`fault_door`)."""
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, door: str | None = None) -> None:
         self.clock: Clock = RealClock()
         self.network: Network = RealNetwork()
         self.slow_calls = SlowCalls()
         self.disk: Disk = RealDisk(self.slow_calls)
+        if door:
+            from highwater.world.real.fault_door import DoorClock, DoorDisk, FaultDoor
+
+            spoilt = FaultDoor(Path(door))
+            self.clock, self.disk = DoorClock(spoilt), DoorDisk(self.slow_calls, spoilt)
         self.random = unpredictable() if seed is None else seeded(seed)
 
     def zookeeper(

@@ -263,10 +263,13 @@ class RealDisk:
         fd = os.open(path, flags, 0o644)
         self.slow.ended(began)
         try:
-            return RealFile(self, path, fd)
+            return self._file(path, fd)
         except OSError:
             os.close(fd)
             raise
+
+    def _file(self, path: str, fd: int) -> RealFile:
+        return RealFile(self, path, fd)
 
     @contextmanager
     def not_waiting(self) -> Iterator[None]:

@@ -173,3 +173,32 @@ def test_a_wait_that_takes_too_long_shows_the_cluster(control: Control) -> None:
     ):
         with pytest.raises(ControlError, match=said):
             control.wait(text, within_s=0.2)
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_broker_whose_disk_is_full_halts_and_comes_back_when_there_is_room(
+    control: Control,
+) -> None:
+    old = leader(control)
+    full = control.fault("disk_full", "leader of orders-0")
+    assert full["target"] == f"broker-{old}"
+    assert full["effect"].startswith("halted with code 1 after")
+    control.wait(f"leader of orders-0 changed since {full['id']}", within_s=20)
+    unexpected = [e["text"] for e in control.events() if "ended with code 1" in e["text"]]
+    assert unexpected == [], "it was told to"
+    assert control.end_fault(full["id"])["ended"]
+    control.wait("isr of orders is full", within_s=30)
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_slow_disk_delays_what_is_written_and_a_clock_jumps_back_at_the_end(
+    control: Control,
+) -> None:
+    target = f"broker-{leader(control)}"
+    slow = control.fault("slow_disk", target, latency=100)
+    again = "the disk of broker-\\d is slow already"
+    with pytest.raises(ControlError, match=again):
+        control.fault("slow_disk", target, latency=50)
+    assert "writes and flushes took 100 ms longer" in control.end_fault(slow["id"])["effect"]
+    jump = control.fault("clock_jump", target, by=-3600)
+    assert "its clock was -3600 s off" in control.end_fault(jump["id"])["effect"]

@@ -26,6 +26,7 @@ class Members:
 
     brokers = (1, 2, 3)
     lacks: ClassVar[Mapping[str, str]] = {}
+    machines = None
 
     def __init__(self) -> None:
         self.links = Links()

@@ -39,6 +39,11 @@ def refused(*entries: dict[str, Any]) -> str:
         ({"name": "kill", "target": "1", "rate": 3}, "it has no field 'rate'"),
         ({"name": "isolate", "target": "zookeeper"}, "zookeeper is no broker"),
         ({"name": "restart", "target": "1", "how": "kil"}, "how: 'kil' is none of kill, stop"),
+        ({"name": "slow_disk", "target": "1"}, "it needs 'latency'"),
+        ({"name": "slow_disk", "target": "1", "latency": 0}, "0 ms longer changes nothing"),
+        ({"name": "disk_full", "target": "zookeeper"}, "zookeeper is no broker"),
+        ({"name": "clock_jump", "target": "1", "by": 0}, "by: 0 s off is not off"),
+        ({"name": "clock_jump", "target": "1", "by": "1 h"}, "by: '1 h' is no number of seconds"),
         ({"name": "kill_all", "target": "1"}, "it takes no target: leave out '1'"),
         ({"name": "swap_leader", "target": "broker-1"}, "no partition 'broker-1'"),
         (
