@@ -72,8 +72,16 @@ _OPTIONS = [
     click.option(
         "--target",
         metavar="TARGET",
-        help="Break this instead of our own brokers: apache:VERSION, apache:VERSION-kraft, or the"
-        " cluster at HOST:PORT (docs/targets.md).",
+        help="Break this instead of our own brokers: apache:VERSION, apache:VERSION-kraft, the"
+        " cluster at HOST:PORT, or compose:FILE, a Compose project (docs/targets.md).",
+    ),
+    click.option(
+        "--service",
+        "services",
+        multiple=True,
+        metavar="NAME",
+        help="A broker's service of --target compose:FILE; may be given several times."
+        "  [default: all that answer as brokers]",
     ),
     *(
         click.option(
@@ -206,6 +214,7 @@ def chaos(**options: Any) -> None:
       highwater chaos --target apache:4.2.0
       highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \\
         --start-command 'docker start kafka-{id}'
+      highwater chaos --target compose:compose.yaml
       highwater chaos --watch --duration 600
       highwater chaos --app "python my_app.py" --copies 3 --input orders --output invoices
     """
@@ -230,6 +239,7 @@ def _run(
     overrides: dict[str, str],
     apache: Path | None,
     target: str | None,
+    services: tuple[str, ...],
     broker_source: Path | None,
     json_file: Path | None,
     watch: bool = False,
@@ -244,7 +254,7 @@ def _run(
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        aimed = _target(apache, target, broker_source, commands)
+        aimed = _target(apache, target, broker_source, commands, services)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -270,17 +280,24 @@ def _run(
 
 
 def _target(
-    apache: Path | None, target: str | None, source: Path | None, given: dict[str, str]
+    apache: Path | None,
+    target: str | None,
+    source: Path | None,
+    given: dict[str, str],
+    services: tuple[str, ...],
 ) -> Target | None:
     """`given`: the options --kill-command and so on."""
-    from highwater.cluster.remote_cluster import Commands
-    from highwater.cluster.target import ApacheRelease, parse
+    from highwater.cluster.remote_cluster import AddressTarget, Commands
+    from highwater.cluster.target import parse
 
     if (apache is not None) + (target is not None) + (source is not None) > 1:
         raise click.UsageError("--target names what is broken: leave out --apache")
+    in_compose = target is not None and target.startswith("compose:")
+    if services and not in_compose:
+        raise click.UsageError("--service is for --target compose:FILE")
     commands = Commands(**{n.removesuffix("_command"): text for n, text in given.items()})
-    found = None if target is None else parse(target, commands)
-    if commands != Commands() and (found is None or isinstance(found, ApacheRelease)):
+    found = None if target is None else parse(target, commands, services)
+    if commands != Commands() and (in_compose or not isinstance(found, AddressTarget)):
         raise click.UsageError("--kill-command and its like are for --target HOST:PORT")
     return found
 
@@ -328,7 +345,7 @@ def _run_app(**given: Any) -> None:
     faults, apache = given["faults"], given["apache"]
     with clear_errors(exit_code=3):
         commands = {n: text for n, text in given.items() if n.endswith("_command")}
-        aimed = _target(apache, given["target"], given["broker_source"], commands)
+        aimed = _target(apache, given["target"], given["broker_source"], commands, ())
         program: Program = Highwater(given["broker_source"])
         if aimed is not None:
             if not isinstance(aimed, ApacheRelease):

@@ -61,7 +61,8 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The user's own, with {id}, {host} and {port} of a broker; empty: there is none."""
+    """With {id}, {host} and {port} of a broker, and {container} where it is in one; empty: there is
+    none."""
 
     kill: str = ""
     stop: str = ""
@@ -105,7 +106,12 @@ class RemoteCluster:
     runtime = "remote"
     zookeeper_connect = ""
 
-    def __init__(self, known: Mapping[int, Address], commands: Commands) -> None:
+    def __init__(
+        self,
+        known: Mapping[int, Address],
+        commands: Commands,
+        containers: Mapping[int, str] | None = None,
+    ) -> None:
         self.brokers = sorted(known)
         self.links: Links | None = Links()
         self.machines: Machines | None = None
@@ -113,6 +119,7 @@ class RemoteCluster:
         self.lacks: Mapping[str, str] = lacks(commands)
         self._own = dict(known)
         self._commands = commands
+        self._containers = containers or {}
         self._down: set[str] = set()
         self._paused: set[str] = set()
         *ports, self._nowhere = free_ports(len(self.brokers) + 1)
@@ -195,7 +202,9 @@ class RemoteCluster:
         command: str = getattr(self._commands, name)
         if not command:
             raise ClusterError(f"{member} cannot be put through {name}: give --{name}-command")
-        for word, value in (("id", number), ("host", host), ("port", port)):
+        container = self._containers.get(number, "")
+        values = {"id": number, "host": host, "port": port, "container": container}
+        for word, value in values.items():
             command = command.replace(f"{{{word}}}", str(value))
         with trio.move_on_after(COMMAND_S):
             done = await trio.run_process(
@@ -277,11 +286,13 @@ class RemoteCluster:
 
 @asynccontextmanager
 async def remote_cluster(
-    known: Mapping[int, Address], commands: Commands
+    known: Mapping[int, Address],
+    commands: Commands,
+    containers: Mapping[int, str] | None = None,
 ) -> AsyncIterator[RemoteCluster]:
     """The proxies serve; at the end, whatever a command had paused or killed is back, if a command
     can bring it back."""
-    cluster = RemoteCluster(known, commands)
+    cluster = RemoteCluster(known, commands, containers)
     async with trio.open_nursery() as nursery:
         await cluster.serve(nursery)
         try:
@@ -313,9 +324,11 @@ class AddressTarget:
     known: dict[int, Address]
     commands: Commands = field(default_factory=Commands)
     shared: bool = True
+    containers: Mapping[int, str] = field(default_factory=dict)
+    """Of a Compose project, whose file `bootstrap` is then."""
 
     def __str__(self) -> str:
-        return f"the cluster at {self.bootstrap}"
+        return f"the {'project of' if self.containers else 'cluster at'} {self.bootstrap}"
 
     @property
     def brokers(self) -> list[int]:
@@ -327,5 +340,5 @@ class AddressTarget:
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Any]:
-        async with remote_cluster(self.known, self.commands) as cluster:
+        async with remote_cluster(self.known, self.commands, self.containers) as cluster:
             yield cluster

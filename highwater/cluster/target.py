@@ -5,6 +5,7 @@
     apache:3.9.2-kraft    that release in KRaft mode, from 3.7 on: each broker is a controller, too
     apache:4.2.0          KRaft mode, as 4.0 and later have no other
     localhost:9092        a cluster that runs already (`remote_cluster`)
+    compose:FILE          the brokers of a Compose project that runs (`compose_target`)
 
 Without `--target` it is Highwater's own brokers.
 """
@@ -21,7 +22,7 @@ from typing import Protocol
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache, machines
+from highwater.cluster import apache, compose_target, machines
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
 from highwater.cluster.process_cluster import Settings, process_cluster
 from highwater.cluster.programs import ApacheKafka, numbers
@@ -90,12 +91,18 @@ class ApacheRelease:
         )
 
 
-def parse(text: str, commands: Commands = Commands()) -> Target:
-    """Raises StartError for a text that names no target, or an address where nobody answers."""
+def parse(text: str, commands: Commands = Commands(), services: Sequence[str] = ()) -> Target:
+    """Raises StartError for a text that names no target, or an address where nobody answers.
+
+    `services`: the brokers' of a Compose project, where not all that answer are to be broken."""
+    if text.startswith("compose:"):
+        return compose_target.find(text.removeprefix("compose:"), services)
     if not text.startswith("apache:") and all(map(_ADDRESS.fullmatch, text.split(","))):
         return AddressTarget(text, trio.run(brokers_at, text), commands)
     if not text.startswith("apache:"):
-        raise StartError(f"--target {text!r} is not understood; write {FORMS} or HOST:PORT")
+        raise StartError(
+            f"--target {text!r} is not understood; write {FORMS}, compose:FILE or HOST:PORT"
+        )
     return release(text)
 
 

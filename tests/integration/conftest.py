@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ class Stack:
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def highwater(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-I", "-m", "highwater.cli.main", *arguments], cwd=ROOT,
+            env={**os.environ, **self.environment}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     def compose(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

@@ -74,6 +74,23 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data(stack: Any, kcat: 
     assert consume(kcat, stack, "killed") == lines
 
 
+@pytest.mark.timeout(300)
+def test_any_project_is_a_target_of_chaos(stack: Any, tmp_path: Path) -> None:
+    """The leader dies alone with records of acks=1, and the run sees that loss."""
+    out, faults = tmp_path / "run", tmp_path / "faults.json"
+    schedule = [{"name": "wait", "until": "healthy"}, {"name": "lose_unreplicated"}]
+    faults.write_text(json.dumps(schedule))
+    options = ["--duration=2", "--rate=20", "--seed=1", "--engine=duckdb", f"--faults={faults}"]
+    done = stack.highwater("chaos", "--target=compose:compose.yaml", f"--out={out}", *options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    verdict = json.loads((out / "verdict.json").read_text())
+    assert (verdict["verdict"], verdict["expected_losses"] > 0) == ("valid", True)
+    assert health(stack).keys() == {"zookeeper", *BROKERS}
+    wrong = stack.highwater("chaos", "--target=compose:compose.yaml", "--service=zookeeper")
+    assert wrong.returncode == 3
+    assert "no listener without TLS and login names brokers" in wrong.stderr
+
+
 def test_data_outlives_the_containers(stack: Any, kcat: Run) -> None:
     lines = [f"line {n}" for n in range(300)]
     produce(kcat, stack, "kept", lines)
