@@ -167,6 +167,7 @@ class Broker:
         """Who is told when the configuration changes while the broker runs."""
         self.services.dynamic.on_change = self._reconfigured
         self.services.dynamic.stores = self.security.prepared
+        self.services.dynamic.limits = self.server.limit_listeners
         self.services.topic_configs.apply = self._topic_configured
         self.services.levels_changed.append(self.server.request_log.refresh)
 

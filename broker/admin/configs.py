@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from highwater.broker.context import Need
 from highwater.broker.metadata.topic_names import check_name
+from highwater.broker.quota.listener_limits import limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.broker.settings import broker_loggers
 from highwater.broker.settings.client_quotas import write_entity
@@ -168,10 +169,12 @@ def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
         if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
             value, source = synonyms[0].value, synonyms[0].source
             entries.append(Entry(name, value, source, Kind.LONG, True, False, synonyms))
-    for name in sorted(stores_of(dynamic.own)):
+    limits = limits_of({**config.originals, **dynamic.own})
+    for name in sorted({*stores_of(dynamic.own), *limits}):
         synonyms = tuple(broker_synonyms(config, (name,), dynamic))
         value, source = synonyms[0].value, synonyms[0].source
-        entries.append(Entry(name, value, source, Kind.STRING, False, False, synonyms))
+        kind = Kind.INT if name in limits else Kind.STRING
+        entries.append(Entry(name, value, source, kind, False, False, synonyms))
     for name in sorted({*config.originals, *dynamic.default, *dynamic.own}):
         if is_foreign(name):
             synonyms = tuple(broker_synonyms(config, (name,), dynamic))

@@ -89,6 +89,8 @@ class LogConfig:
     def looks_inside(self) -> bool:
         """Whether some clients' batches are opened before they are appended (`validation`)."""
         limits = (self.oldest_ms, self.latest_ms)
+        if self.compacts:
+            return True
         return self.compression_type != "producer" or limits != (LONG_MAX, LONG_MAX)
 
     @property

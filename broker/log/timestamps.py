@@ -5,7 +5,7 @@ Only the batch that must hold the record is decompressed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from highwater.broker.log.segment import Segment
 from highwater.kafka.wire.records import BatchHeader, Record, records_of_batch
@@ -14,9 +14,9 @@ Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch (-1: unknown)."""
 
 
-def _records(segment: Segment, header: BatchHeader) -> list[Record]:
+def _records(segment: Segment, header: BatchHeader) -> Iterator[Record]:
     data = segment.file.read(header.position, header.size)
-    return list(records_of_batch(data, header, header.position))
+    return records_of_batch(data, header, header.position)
 
 
 def find_timestamp(segments: Sequence[Segment], timestamp: int, start_offset: int) -> Found | None:

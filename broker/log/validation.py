@@ -41,6 +41,10 @@ CODECS = {
 """compression.type, except `producer`, which leaves batches unchanged."""
 NAMED_RECORDS = 100
 """An answer names at most this many of a batch's bad records, and counts them all."""
+_LOOKED_AT = 500
+_OPENED_BYTES = 4096
+"""A compacted topic's batches of at most so many records, or bytes where they are compressed, are
+looked at in the append itself."""
 
 Problem = Callable[[Record], str | None]
 
@@ -64,7 +68,11 @@ def checked(
 
 def takes_time(config: LogConfig, header: BatchHeader) -> bool:
     """Whether a worker thread must treat the batch before it is appended."""
-    return limits_timestamps(config) or _target(config, header) is not None
+    if limits_timestamps(config) or _target(config, header) is not None:
+        return True
+    # a small compressed batch can open to many megabytes, and claim any number of records
+    large = header.record_count > _LOOKED_AT or (header.compression and header.size > _OPENED_BYTES)
+    return config.compacts and bool(large)
 
 
 def limits_timestamps(config: LogConfig) -> bool:

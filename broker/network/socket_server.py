@@ -34,6 +34,7 @@ from highwater.broker.network.request_log import RequestLog
 from highwater.broker.network.sasl_connection import STRANGER_MS, SaslConnection
 from highwater.broker.network.tracing import Tracer, tracing
 from highwater.broker.quota.connection_limits import ConnectionLimits, TooManyConnections
+from highwater.broker.quota.listener_limits import listener_limits
 from highwater.kafka.security.authentication import ANONYMOUS, Authentication
 from highwater.kafka.types import Endpoint
 
@@ -175,20 +176,24 @@ class SocketServer:
         self.expired = dict.fromkeys(Plane, 0)
         """Connections closed because nothing arrived for connections.max.idle.ms."""
         self.network = world.network
+        listeners = config.parsed_listeners
+        self._closed_one = trio.Event()
+        several = len(listeners.bound) > 1
+        protected = {listeners.inter_broker, listeners.control_plane} if several else set()
         self.limits = ConnectionLimits(
             config.max_connections,
             config.max_connections_per_ip,
             config.max_connections_per_ip_overrides,
             config.max_connection_creation_rate,
             windows=(config.quota_window_num, config.quota_window_size_seconds * 1000),
+            protected=protected,
         )
-        listeners = config.parsed_listeners
+        self.limit_listeners({})
         self.blocked_ns = {endpoint.listener: 0 for endpoint in listeners.bound}
         """By acceptor, how long it had to wait, for room or for the creation rate."""
-        self._protected = {listeners.inter_broker, listeners.control_plane}
+        self._protected = protected
         self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
         self._accepting = trio.Event()
-        self._closed_one = trio.Event()
         self._count = 0
         self._processors = 0
         data = PlaneServer(Plane.DATA, self, listeners.data_plane)
@@ -278,17 +283,12 @@ class SocketServer:
                 await trio.lowlevel.checkpoint()
 
     async def _wait_for_room(self, info: ListenerInfo) -> None:
-        protected = info.name in self._protected
-        if self.limits.full and not protected:
-            log.warning(
-                "listener %s waits: max.connections=%d are open",
-                info.name,
-                self.limits.max_connections,
-            )
-        while self.limits.full and not protected:
+        if (problem := self.limits.problem(info.name)) is not None:
+            log.warning("listener %s waits: %s are open", info.name, problem)
+        while self.limits.problem(info.name) is not None:
             self._closed_one = trio.Event()
             await self._closed_one.wait()
-        while delay_ms := self.limits.delay_ms(monotonic_ms()):
+        while delay_ms := self.limits.delay_ms(monotonic_ms(), info.name):
             await trio.sleep(delay_ms / 1000)
 
     def _take(self, connection: Connection, info: ListenerInfo, plane: PlaneServer) -> None:
@@ -303,7 +303,7 @@ class SocketServer:
         if self.limits.full:
             self._close_most_idle()
         try:
-            self.limits.add(ip)
+            self.limits.add(ip, info.name)
         except TooManyConnections as exc:
             log.info("refused a connection on listener %s: %s", info.name, exc)
             connection.close()
@@ -357,7 +357,7 @@ class SocketServer:
         finally:
             if not admitted:
                 wire.close()
-                self.limits.remove(wire.peer[0])
+                self.limits.remove(wire.peer[0], info.name)
                 self._closed_one.set()
 
     def _close_most_idle(self) -> None:
@@ -431,6 +431,11 @@ class SocketServer:
         )
         self._closed_one.set()
 
+    def limit_listeners(self, changes: Mapping[str, str]) -> None:
+        """The listeners' own limits of connections, by the broker's file and `changes` to it."""
+        self.limits.limit_listeners(listener_limits(self.config, changes))
+        self._closed_one.set()
+
     # --- what processors report
 
     def on_sent(self, request: Request, now: int) -> None:
@@ -458,7 +463,7 @@ class SocketServer:
             if tracer.connections:
                 by = "client" if connection.hung_up_by_peer else "broker"
                 tracer.closed(connection, by, self.limits.total - 1)
-        self.limits.remove(connection.peer[0])
+        self.limits.remove(connection.peer[0], connection.listener.name)
         self._closed_one.set()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:

@@ -2,15 +2,23 @@
 
 max.connections.per.ip (with overrides by address): a connection too many is closed at once.
 max.connections: the acceptor waits until another connection closes, so clients wait in the listen
-queue; the listener between brokers and the control plane never wait, and close the client that was
-idle for longest instead.  max.connection.creation.rate: acceptors wait until the average over the
-last second is below it.  connection_creation_rate, a quota on an address (KIP-612): connections
-that come too fast are accepted, kept open for a while, and closed.
+queue.  max.connection.creation.rate: acceptors wait until the average over the last second is below
+it.  Both are given for the broker, and for a listener as `listener.name.NAME.…` (KIP-402, KIP-612):
+a connection must keep both.  Where a broker has several listeners, the one between brokers and the
+control plane are *protected*: the broker's own two limits never make them wait, and they close the
+client that was idle for longest instead; a limit of their own holds.  connection_creation_rate, a
+quota on an address (KIP-612): connections that come too fast are accepted, kept open for a while,
+and closed.
 
 Pure: the caller brings the time.
+
+Source: kafka.network.ConnectionQuotas.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from highwater.broker.quota.entities import DEFAULT
 from highwater.broker.quota.rates import SampledRate
@@ -18,6 +26,8 @@ from highwater.kafka.config import INT_MAX
 
 _MANY_ADDRESSES = 1000
 _HELD_MS = 1000
+_NEVER_MS = 1000
+"""How long to wait before a rate of 0 is looked at again: it may be raised."""
 
 
 class TooManyConnections(Exception):
@@ -38,6 +48,38 @@ def parse_overrides(text: str) -> dict[str, int]:
     return found
 
 
+class ListenerLimits(NamedTuple):
+    """What `listener.name.NAME.…` allows: connections, and new ones in a second."""
+
+    max_connections: int = INT_MAX
+    creation_rate: int = INT_MAX
+
+
+_UNLIMITED = ListenerLimits()
+
+
+class _Credit:
+    """New connections that may come now: a second's worth at most."""
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self._credit = float(rate)
+        self._at_ms = 0
+
+    def delay_ms(self, now_ms: int) -> int:
+        """The time until there is one; 0 takes none yet."""
+        if self.rate >= INT_MAX:
+            return 0
+        if self.rate <= 0:
+            return _NEVER_MS
+        passed, self._at_ms = now_ms - self._at_ms, now_ms
+        self._credit = min(float(self.rate), self._credit + passed * self.rate / 1000)
+        return 0 if self._credit >= 1 else int((1 - self._credit) * 1000 / self.rate) + 1
+
+    def take(self) -> None:
+        self._credit -= 1
+
+
 class ConnectionLimits:
     def __init__(
         self,
@@ -46,12 +88,17 @@ class ConnectionLimits:
         overrides: str = "",
         creation_rate: int = INT_MAX,
         windows: tuple[int, int] = (11, 1000),
+        protected: Collection[str | None] = (),
     ) -> None:
-        self.configure(max_connections, per_ip, overrides, creation_rate)
+        """`protected`: listeners that the broker's own limits never make wait."""
         self.total = 0
+        self._protected = protected
         self._by_ip: dict[str, int] = {}
-        self._credit = float(min(creation_rate, INT_MAX))
-        self._credit_at_ms = 0
+        self._by_listener: dict[str, int] = {}
+        self._listeners: Mapping[str, ListenerLimits] = {}
+        self._credit = _Credit(creation_rate)
+        self._credits: dict[str, _Credit] = {}
+        self.configure(max_connections, per_ip, overrides, creation_rate)
         self._windows = windows
         self._ip_rates: dict[str, float] = {}
         self._created: dict[str, SampledRate] = {}
@@ -63,7 +110,15 @@ class ConnectionLimits:
         self.max_connections = max_connections
         self.per_ip = per_ip
         self.overrides = parse_overrides(overrides)
-        self.creation_rate = creation_rate
+        self._credit.rate = creation_rate
+
+    def limit_listeners(self, limits: Mapping[str, ListenerLimits]) -> None:
+        """Listeners' own limits, by name; those of others end."""
+        self._listeners = limits
+        for name, given in limits.items():
+            self._credits.setdefault(name, _Credit(given.creation_rate)).rate = given.creation_rate
+        for name in self._credits.keys() - limits.keys():
+            del self._credits[name]
 
     def limit_ip(self, ip: str, rate: float | None) -> None:
         """connection_creation_rate of an address, or the default for all others."""
@@ -91,11 +146,20 @@ class ConnectionLimits:
             created.record(-1, now_ms)
         return min(delay_ms, _HELD_MS)
 
+    def problem(self, listener: str) -> str | None:
+        """Which limit makes the listener's acceptor wait, if one does."""
+        most = self._listeners.get(listener, _UNLIMITED).max_connections
+        if self._by_listener.get(listener, 0) >= most:
+            return f"listener.name.{listener.lower()}.max.connections={most}"
+        if listener not in self._protected and self.full:
+            return f"max.connections={self.max_connections}"
+        return None
+
     @property
     def full(self) -> bool:
         return self.total >= self.max_connections
 
-    def add(self, ip: str) -> None:
+    def add(self, ip: str, listener: str = "") -> None:
         """Counts a new connection; raises TooManyConnections and does not count it."""
         have = self._by_ip.get(ip, 0)
         allowed = self.overrides.get(ip, self.per_ip)
@@ -104,25 +168,25 @@ class ConnectionLimits:
                 f"{ip} has {have} connections already; max.connections.per.ip={allowed}"
             )
         self._by_ip[ip] = have + 1
+        self._by_listener[listener] = self._by_listener.get(listener, 0) + 1
         self.total += 1
 
-    def remove(self, ip: str) -> None:
+    def remove(self, ip: str, listener: str = "") -> None:
         self.total -= 1
+        self._by_listener[listener] -= 1
         have = self._by_ip[ip] - 1
         if have:
             self._by_ip[ip] = have
         else:
             del self._by_ip[ip]
 
-    def delay_ms(self, now_ms: int) -> int:
+    def delay_ms(self, now_ms: int, listener: str = "") -> int:
         """The time to wait before the next accept; 0 counts one connection as created."""
-        rate = self.creation_rate
-        if rate >= INT_MAX:
-            return 0
-        passed = now_ms - self._credit_at_ms
-        self._credit = min(float(rate), self._credit + passed * rate / 1000)
-        self._credit_at_ms = now_ms
-        if self._credit >= 1:
-            self._credit -= 1
-            return 0
-        return int((1 - self._credit) * 1000 / rate) + 1
+        credits = [self._credits[listener]] if listener in self._credits else []
+        if listener not in self._protected:
+            credits.append(self._credit)
+        delay_ms = max((credit.delay_ms(now_ms) for credit in credits), default=0)
+        if not delay_ms:
+            for credit in credits:
+                credit.take()
+        return delay_ms

@@ -14,6 +14,7 @@ so its value is neither described nor logged.
 A listener's key and trust store are read again, from the same file or another, when its
 `listener.name.NAME.ssl.keystore.location` (`ssl.truststore.location`) is set: the value may be the
 one that it has.  A store that cannot be used is refused.  Passwords stay as they are at the start.
+A listener's own `max.connections` and `max.connection.creation.rate` follow, too.
 
 The rates of replication throttles (`throttles.RATES`) can only be given in this way: a file has no
 place for them.
@@ -30,11 +31,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.quota.connection_limits import parse_overrides
+from highwater.broker.quota.listener_limits import LIMIT, limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.config.checks import ConfigError, check, is_secret, parse_value
 from highwater.kafka.config.property_table import BROKER, DYNAMIC
-from highwater.kafka.config.unserved import unserved
+from highwater.kafka.config.unserved import of_listener, unserved
 from highwater.kafka.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ class DynamicBrokerConfig:
         )
         """Reads the stores again, with these properties, and gives what takes them into use; raises
         ConfigError."""
+        self.limits: Callable[[Mapping[str, str]], None] = lambda changes: None
+        """Takes the listeners' own limits of connections into use."""
         self.rates: dict[str, int] = {}
         """Bytes a second, by the names in RATES, if set."""
         self._config = config
@@ -87,9 +91,11 @@ class DynamicBrokerConfig:
         if entity == DEFAULT:
             self.default = dict(properties)
         elif entity == str(self._config.broker_id):
-            before, self.own = stores_of(self.own), dict(properties)
-            if before or stores_of(self.own):
+            was, self.own = self.own, dict(properties)
+            if stores_of(was) or stores_of(self.own):
                 self._reload()
+            if limits_of(was) != limits_of(self.own):
+                self._limit_listeners()
         else:
             return
         self._tell_unheeded(entity, properties)
@@ -115,12 +121,21 @@ class DynamicBrokerConfig:
         else:
             log.info("key and trust stores were read again; set: %s", sorted(changes))
 
+    def _limit_listeners(self) -> None:
+        limits = limits_of(self.own)
+        try:
+            self.limits(limits)
+        except ConfigError as e:
+            log.error("the listeners' limits stay as they were: %s", e)
+        else:
+            log.info("the listeners' limits of connections; set: %s", limits)
+
     def _tell_unheeded(self, entity: str, properties: Mapping[str, str]) -> None:
         """Logs properties without effect, which an older or another broker may have set."""
         passed_over = sorted(
             n
             for n in properties
-            if n not in DYNAMIC and n not in RATES and not is_foreign(n) and not _STORE.fullmatch(n)
+            if n not in DYNAMIC and n not in RATES and not is_foreign(n) and not _own_form(n)
         )
         if passed_over:
             names = ", ".join(passed_over)
@@ -150,10 +165,13 @@ class DynamicBrokerConfig:
                 continue
             if (asked := unserved(name)) is not None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set: {asked.problem}")
-            if is_foreign(name) or (entity == DEFAULT and _STORE.fullmatch(name)):
+            if is_foreign(name) or (entity == DEFAULT and _own_form(name)):
                 _check_foreign(entity, name)
                 continue
             if _STORE.fullmatch(name):
+                continue
+            if LIMIT.fullmatch(name):
+                self._check_limit(entity, name, text)
                 continue
             if name not in self._static:
                 detail = f"{name} cannot be changed while a broker runs"
@@ -175,15 +193,28 @@ class DynamicBrokerConfig:
         if complaints:
             raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
 
+    def _check_limit(self, entity: str, name: str, text: str) -> None:
+        if entity == str(self._config.broker_id):
+            self._check_listener(name)
+        row = of_listener(name)
+        assert row is not None
+        try:
+            parse_value(row, text)
+        except ConfigError as e:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+    def _check_listener(self, name: str) -> None:
+        listeners = {e.listener.lower() for e in self._config.parsed_listeners.bound}
+        if name.split(".")[2] not in listeners:
+            known = ", ".join(sorted(listeners))
+            detail = f"{name}: there is no such listener; there are {known}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
     def _check_stores(self, entity: str, changes: Mapping[str, str]) -> None:
         if not changes or entity != str(self._config.broker_id):
             return
-        listeners = {e.listener.lower() for e in self._config.parsed_listeners.bound}
         for name in changes:
-            if name.split(".")[2] not in listeners:
-                known = ", ".join(sorted(listeners))
-                detail = f"{name}: there is no such listener; there are {known}"
-                raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+            self._check_listener(name)
         try:
             self.stores(changes)
         except ConfigError as e:
@@ -203,6 +234,11 @@ class DynamicBrokerConfig:
 def stores_of(properties: Mapping[str, str]) -> dict[str, str]:
     """Those of the stores that can be read again."""
     return {name: value for name, value in properties.items() if _STORE.fullmatch(name)}
+
+
+def _own_form(name: str) -> bool:
+    """Whether a listener's own form of the property can change."""
+    return bool(_STORE.fullmatch(name) or LIMIT.fullmatch(name))
 
 
 def _check_foreign(entity: str, name: str) -> None:

@@ -37,13 +37,19 @@ class Unserved:
         return value in row.choices or _same(value, text_of(row.default))
 
 
+LISTENERS_LIMITS = ("max.connections", "max.connection.creation.rate")
+"""The properties that a listener may have of its own besides those of security."""
+
+
 def of_listener(name: str) -> Property | None:
-    """The row of a listener's own form of a security property that is built, under that name."""
+    """The row of a listener's own form of a property, under that name, where that is built."""
     found = _OF_LISTENER.fullmatch(name)
     base = _base(name)
-    if found is None or all(row.name != base for row in SECURITY):
+    if found is None or (
+        base not in LISTENERS_LIMITS and all(row.name != base for row in SECURITY)
+    ):
         return None
-    return dataclasses.replace(BROKER[base], name=name)
+    return dataclasses.replace(BROKER[base], name=name, attribute="")
 
 
 def _base(name: str) -> str:

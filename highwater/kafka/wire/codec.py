@@ -5,9 +5,10 @@ finds it once and keeps it.  kafka-python's `decode(header=True)` copies the fra
 never used: `header` handles headers.  Produce and Fetch, on the hot path, are read and written by
 hand elsewhere; only tools and clients pass them here.
 
-Bytes from the network may be anything.  A decoder that fails in any way, or that reads beyond the
-end, raises BadMessage.  So does a null where the schema has none, which kafka-python lets pass (the
-control plane's requests are not checked for that, as they are large and come from brokers).
+Bytes from the network may be anything.  A decoder that fails in any way, that reads beyond the end,
+or that meets more than a message may hold (`bounded_decoder`), raises BadMessage.  So does a null
+where the schema has none, which kafka-python lets pass (the control plane's requests are not
+checked for that, as they are large and come from brokers).
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from importlib import import_module
 from typing import Any
 
 from highwater.kafka.wire import messages
+from highwater.kafka.wire.bounded_decoder import bounded_decoder
 from highwater.kafka.wire.header import APIS, CONTROLLED_SHUTDOWN, api_name, is_flexible
+from highwater.kafka.wire.varint import MAX_ELEMENTS
 
 Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
 _API_VERSIONS = 18
+_UNBOUNDED = 1 << 62
+"""The controller's requests, and answers, name what the cluster has."""
 _NULLABLE = ("string", "bytes", "records")
 
 _Required = tuple[tuple[str, bool, "_Required"], ...]
@@ -65,14 +70,10 @@ def response_class(api_key: int) -> Any:
     return _class(api_key, "Response")
 
 
-def _compile(cls: Any, api_key: int, version: int) -> Decoder:
+def _compile(cls: Any, api_key: int, version: int, elements: int) -> Decoder:
     if not 0 <= version <= cls.max_version:
         raise UnknownApi(f"no codec for {cls.__name__} v{version} (0 to {cls.max_version})")
-    flexible = is_flexible(api_key, version)
-    decoder: Decoder = cls._struct.compiled_decode_from(
-        version, compact=flexible, tagged=flexible, data_class=cls
-    )
-    return decoder
+    return bounded_decoder(cls, version, is_flexible(api_key, version), elements)
 
 
 def _decode(decoder: Decoder, view: Buffer, name: str, version: int) -> Any:
@@ -91,7 +92,8 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
     decoder = _request_decoders.get((api_key, version))
     if decoder is None:
         cls = request_class(api_key)
-        decoder = _compile(cls, api_key, version)
+        elements = _UNBOUNDED if api_key in _CONTROL_KEYS else MAX_ELEMENTS
+        decoder = _compile(cls, api_key, version, elements)
         _request_decoders[api_key, version] = decoder
         if api_key not in _CONTROL_KEYS:
             _required[api_key, version] = _required_of(cls._struct.fields, version)
@@ -142,7 +144,7 @@ def decode_response(api_key: int, version: int, view: Buffer) -> Any:
         version = 0  # UNSUPPORTED_VERSION: the client's version was not understood
     decoder = _response_decoders.get((api_key, version))
     if decoder is None:
-        decoder = _compile(response_class(api_key), api_key, version)
+        decoder = _compile(response_class(api_key), api_key, version, _UNBOUNDED)
         _response_decoders[api_key, version] = decoder
     return _decode(decoder, view, f"a {api_name(api_key)} answer", version)
 

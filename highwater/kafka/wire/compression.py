@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import pack, unpack_from
 
@@ -66,21 +67,33 @@ def compress(codec: Compression, data: bytes, level: int | None = None) -> bytes
             return zstandard.ZstdCompressor(3 if level is None else level).compress(data)
 
 
+OPENED_BYTES = 64 << 20
+OPENED_TIMES = 16
+
+
+def most_opened(size: int) -> int:
+    """How many bytes a payload of `size` may open to.
+
+    A zstd frame can hold thirty thousand times its size: what comes from the network, or was stored
+    as it came, is opened up to here and no further.
+    """
+    return max(OPENED_BYTES, OPENED_TIMES * size)
+
+
 def decompress(codec: int, data: bytes) -> bytes:
-    """Raises DecompressionError for an unknown codec or damaged data."""
+    """Raises DecompressionError for an unknown codec, damaged data, or more than `most_opened`."""
     try:
         match codec:
             case Compression.NONE:
                 return data
             case Compression.GZIP:
-                return gzip.decompress(data)
+                return _joined(_gzip_parts(data), data)
             case Compression.SNAPPY:
-                return _decompress_snappy(data)
+                return _joined(_snappy_parts(data), data)
             case Compression.LZ4:
-                # not `lz4.frame.decompress`, which believes the size that the frame claims
-                return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data))
+                return _joined(_lz4_parts(data), data)
             case Compression.ZSTD:
-                return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+                return _joined(_zstd_parts(data), data)
     except (OSError, EOFError, RuntimeError, MemoryError, zlib.error, zstandard.ZstdError) as error:
         raise DecompressionError(f"{Compression(codec).name.lower()}: {error}") from error
     except cramjam.DecompressionError as error:
@@ -88,16 +101,64 @@ def decompress(codec: int, data: bytes) -> bytes:
     raise DecompressionError(f"compression codec {codec} does not exist")
 
 
-def _decompress_snappy(data: bytes) -> bytes:
+_PART_BYTES = 1 << 18
+"""Decompressors give their output in parts of this size, so that none is made in vain."""
+
+
+def _joined(parts: Iterator[bytes], data: bytes) -> bytes:
+    found, size, most = [], 0, most_opened(len(data))
+    for part in parts:
+        size += len(part)
+        if size > most:
+            raise DecompressionError(f"{len(data)} bytes open to more than {most}")
+        found.append(part)
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _gzip_parts(data: bytes) -> Iterator[bytes]:
+    """Of each member, one after another, as Java's GZIPInputStream reads them."""
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            part = member.decompress(data, _PART_BYTES)
+            data = member.unconsumed_tail
+            yield part
+            if not part and not data and not member.eof:
+                raise EOFError("the data ends before the end of the stream")
+        data = member.unused_data.lstrip(b"\0")
+
+
+def _lz4_parts(data: bytes) -> Iterator[bytes]:
+    # not `lz4.frame.decompress`, which believes the size that the frame claims
+    frame = lz4.frame.LZ4FrameDecompressor()
+    yield bytes(frame.decompress(data, _PART_BYTES))
+    while not frame.eof and not frame.needs_input:
+        yield bytes(frame.decompress(b"", _PART_BYTES))
+
+
+def _zstd_parts(data: bytes) -> Iterator[bytes]:
+    reader = zstandard.ZstdDecompressor().stream_reader(data)
+    while part := reader.read(_PART_BYTES):
+        yield part
+
+
+def _snappy_parts(data: bytes) -> Iterator[bytes]:
+    most = most_opened(len(data))
     if not data.startswith(_XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(data))
-    parts = []
+        yield _snappy_block(data, most)
+        return
     position = len(_XERIAL_HEADER)
     while position + 4 <= len(data):
         (size,) = unpack_from(">i", data, position)
         position += 4
         if size < 0 or position + size > len(data):
             raise DecompressionError("snappy: a block is longer than the batch")
-        parts.append(bytes(cramjam.snappy.decompress_raw(data[position : position + size])))
+        yield _snappy_block(data[position : position + size], most)
         position += size
-    return b"".join(parts)
+
+
+def _snappy_block(block: bytes, most: int) -> bytes:
+    claimed = cramjam.snappy.decompress_raw_len(block)
+    if claimed > most:  # memory is set aside for as much as it claims
+        raise DecompressionError(f"snappy: a block claims {claimed} bytes, more than {most}")
+    return bytes(cramjam.snappy.decompress_raw(block))

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.varint import (
+    MAX_ELEMENTS,
     compact_string,
     read_compact_string,
     read_uvarint,
     skip_tags,
     uvarint,
+    within,
 )
 
 MIN_VERSION, MAX_VERSION, FLEXIBLE = 4, 12, 12
@@ -109,10 +111,11 @@ def parse_fetch(body: memoryview, version: int) -> FetchRequest:
 class _Reader:
     """A cursor that knows whether lengths are plain or compact."""
 
-    __slots__ = ("at", "flexible", "view")
+    __slots__ = ("at", "flexible", "left", "view")
 
     def __init__(self, view: memoryview, at: int, flexible: bool) -> None:
         self.view, self.at, self.flexible = view, at, flexible
+        self.left = MAX_ELEMENTS
 
     def int32(self) -> int:
         (value,) = _I.unpack_from(self.view, self.at)
@@ -127,8 +130,11 @@ class _Reader:
     def count(self) -> int:
         if self.flexible:
             value, self.at = read_uvarint(self.view, self.at)
-            return value - 1
-        return self.int32()
+            value -= 1
+        else:
+            value = self.int32()
+        self.left = within(self.left, value)
+        return value
 
     def string(self) -> str:
         if self.flexible:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from highwater.kafka.wire.varint import MAX_TAGS
+
 Buffer = bytes | bytearray | memoryview
 
 _FIXED = Struct(">hhih")
@@ -125,6 +127,8 @@ def read_varint(view: Buffer, position: int) -> tuple[int, int]:
 def skip_tags(view: Buffer, position: int) -> int:
     """The position after a section of tagged fields; raises BadHeader."""
     count, position = read_varint(view, position)
+    if count > MAX_TAGS:
+        raise BadHeader(f"{count} tagged fields in one place, more than {MAX_TAGS}")
     for _ in range(count):
         _, position = read_varint(view, position)
         size, position = read_varint(view, position)

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.varint import (
+    MAX_ELEMENTS,
     compact_string,
     read_compact_string,
     read_uvarint,
     skip_tags,
     uvarint,
+    within,
 )
 
 MIN_VERSION, MAX_VERSION, FLEXIBLE = 3, 10, 9
@@ -82,10 +84,12 @@ def _parse_plain(body: memoryview) -> ProduceRequest:
     (topics,) = _I.unpack_from(body, at + 6)
     at += 10
     out: list[tuple[TopicPartition, memoryview | None]] = []
+    left = within(MAX_ELEMENTS, topics)
     for _ in range(topics):
         name, at = _string(body, at)
         (count,) = _I.unpack_from(body, at)
         at += 4
+        left = within(left, count)
         for _ in range(count):
             index, size = _II.unpack_from(body, at)
             at += 8
@@ -102,9 +106,11 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
     acks, timeout_ms = _HI.unpack_from(body, at)
     topics, at = read_uvarint(body, at + 6)
     out: list[tuple[TopicPartition, memoryview | None]] = []
+    left = within(MAX_ELEMENTS, topics - 1)
     for _ in range(topics - 1):
         name, at = read_compact_string(body, at)
         count, at = read_uvarint(body, at)
+        left = within(left, count - 1)
         for _ in range(count - 1):
             (index,) = _I.unpack_from(body, at)
             size, at = read_uvarint(body, at + 4)

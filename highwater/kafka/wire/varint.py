@@ -6,6 +6,19 @@ from __future__ import annotations
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_ELEMENTS = 250_000
+"""Of all arrays of a client's request.  Each becomes an object of a few hundred bytes, and takes
+about a microsecond of the broker's loop."""
+MAX_TAGS = 1000
+"""Of one section of tagged fields; Kafka's own messages have a handful."""
+
+
+def within(left: int, count: int) -> int:
+    """What is left of a request's elements after an array of `count`; raises ValueError."""
+    if count > left:
+        raise ValueError(f"more than {MAX_ELEMENTS} elements in its arrays")
+    return left - max(count, 0)
+
 
 def read_uvarint(view: Buffer, at: int) -> tuple[int, int]:
     """The value, and the position of the next field."""
@@ -38,6 +51,8 @@ def uvarint(value: int) -> bytes:
 def skip_tags(view: Buffer, at: int) -> int:
     """The position after a section of tagged fields; the tags' content is skipped."""
     count, at = read_uvarint(view, at)
+    if count > MAX_TAGS:
+        raise ValueError(f"{count} tagged fields in one place, more than {MAX_TAGS}")
     for _ in range(count):
         _, at = read_uvarint(view, at)
         size, at = read_uvarint(view, at)

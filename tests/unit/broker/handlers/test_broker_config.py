@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from highwater.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
@@ -93,7 +94,9 @@ async def test_what_cannot_be_set_is_refused_with_one_line(b: Any) -> None:
         ("metric.reporters", "a.B", "cannot be set: it names Java classes"),
         ("process.roles", "broker", "cannot be set: a KRaft property"),
         ("metrics.num.samples", "3", "cannot be changed while a broker runs"),
-        ("listener.name.x.max.connections", "2", "cannot be changed while a broker runs"),
+        ("listener.name.x.max.connections", "2", "there is no such listener"),
+        ("listener.name.plaintext.max.connections", "-1", "must be at least 0"),
+        ("listener.name.plaintext.queued.max.requests", "2", "cannot be changed while a broker"),
         ("log.cleaner.threads", "3", "from half to twice the current value, 1"),
         ("log.cleaner.threads", "0", "must be at least 1"),
         ("authorizer.class.name", "A", "cannot be changed while a broker runs"),
@@ -318,3 +321,19 @@ async def test_the_default_of_every_property_of_logs_changes_while_they_run(b: A
         await follower(b).load()
         b.services.logs.reconfigure()
         assert getattr(b.services.logs.default_config, attribute) == becomes, name
+
+
+@in_broker(originals={"listener.name.plaintext.max.connections": "7"})
+async def test_a_listeners_own_limit_of_connections_follows_while_the_broker_runs(b: Any) -> None:
+    name = "listener.name.plaintext.max.connections"
+    seen: list[Mapping[str, str]] = []
+    b.services.dynamic.limits = seen.append
+    watcher = follower(b)
+    assert await alter(b, "1", (name, SET, "9")) == ("NONE", None)
+    await watcher.load()
+    assert await described(b, "1", name) == {name: ("9", 2, False, [2, 4])}
+    assert (await alter(b, "", (name, SET, "9")))[0] == "INVALID_REQUEST"
+    await alter(b, "1", (name, DELETE, None))
+    await watcher.load()
+    assert seen == [{name: "9"}, {}]
+    assert await described(b, "1", name) == {name: ("7", 4, False, [4])}

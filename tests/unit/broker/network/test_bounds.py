@@ -166,3 +166,39 @@ async def test_max_connections_makes_clients_wait_and_brokers_not(network: Net) 
         assert await first.closed()  # it was idle for longest
         await second.stream.aclose()
         assert await third.receive() == (7, b"<3>")
+
+
+async def test_max_connections_counts_where_there_is_one_listener_alone(network: Net) -> None:
+    """It is the brokers' own as well, and nobody's place can be taken."""
+    async with serving(network, entry(echo), max_connections=1) as s:
+        first, second = await s.connect(), await s.connect()
+        assert await first.call(b"1") == b"<1>"
+        await second.send(b"2")
+        with trio.move_on_after(0.05) as scope:
+            await second.receive()
+        assert scope.cancelled_caught
+        await first.stream.aclose()
+        assert await second.receive() == (7, b"<2>")
+
+
+async def test_a_listeners_own_limit_makes_its_clients_wait_alone(network: Net) -> None:
+    name = "listener.name.clients.max.connections"
+    async with serving(
+        network,
+        entry(echo),
+        listeners="CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        listener_security_protocol_map="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+        originals={name: "1"},
+    ) as s:
+        first, second = await s.connect("CLIENTS"), await s.connect("CLIENTS")
+        assert await first.call(b"1") == b"<1>"
+        await second.send(b"2")
+        broker = await s.connect("BROKERS")
+        assert await broker.call(b"b") == b"<b>"
+        with trio.move_on_after(0.05) as scope:
+            await second.receive()
+        assert scope.cancelled_caught
+        s.server.limit_listeners({name: "2"})
+        assert await second.receive() == (7, b"<2>")
+        assert await first.call(b"3") == b"<3>"

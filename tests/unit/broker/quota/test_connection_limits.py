@@ -10,7 +10,11 @@ import pytest
 import trio
 
 from highwater.broker.context import Context
-from highwater.broker.quota.connection_limits import ConnectionLimits, TooManyConnections
+from highwater.broker.quota.connection_limits import (
+    ConnectionLimits,
+    ListenerLimits,
+    TooManyConnections,
+)
 from highwater.broker.request.response import Response
 from highwater.world.real.network import RealNetwork
 from tests.unit.broker.network.conftest import entry, serving
@@ -42,6 +46,36 @@ def test_an_addresses_own_number_goes_before_that_of_all() -> None:
     assert limits.total == 6
     limits.remove("10.0.0.1")
     limits.add("10.0.0.1")
+
+
+def test_a_listener_keeps_its_own_limits_and_the_brokers() -> None:
+    limits = ConnectionLimits(max_connections=3, creation_rate=10, protected={"INSIDE"})
+    limits.limit_listeners({"OUTSIDE": ListenerLimits(2, 5), "INSIDE": ListenerLimits(4)})
+    for _ in range(2):
+        assert limits.problem("OUTSIDE") is None
+        limits.add("10.0.0.1", "OUTSIDE")
+    assert limits.problem("OUTSIDE") == "listener.name.outside.max.connections=2"
+    assert limits.problem("OTHER") is None
+    limits.add("10.0.0.1", "OTHER")
+    assert limits.problem("OTHER") == "max.connections=3"
+    for _ in range(4):  # protected: the broker's limit does not count, its own does
+        assert limits.problem("INSIDE") is None
+        limits.add("10.0.0.1", "INSIDE")
+    assert limits.problem("INSIDE") == "listener.name.inside.max.connections=4"
+    limits.remove("10.0.0.1", "OUTSIDE")
+    limits.limit_listeners({})
+    limits.configure(100, 100, "", 10)
+    assert limits.problem("OUTSIDE") is None
+
+
+def test_a_listeners_own_rate() -> None:
+    limits = ConnectionLimits(creation_rate=10, protected={"INSIDE"})
+    limits.limit_listeners({"OUTSIDE": ListenerLimits(creation_rate=5)})
+    assert [limits.delay_ms(1000, "OUTSIDE") for _ in range(6)] == [0] * 5 + [201]
+    assert [limits.delay_ms(1000, "OTHER") for _ in range(6)] == [0] * 5 + [101]
+    assert [limits.delay_ms(1000, "INSIDE") for _ in range(50)] == [0] * 50
+    limits.limit_listeners({"OUTSIDE": ListenerLimits(creation_rate=0)})
+    assert limits.delay_ms(9000, "OUTSIDE") == 1000, "nobody, until it is raised"
 
 
 @pytest.mark.thorough

@@ -150,6 +150,15 @@ def test_the_environment_is_looked_at_too() -> None:
 
 
 def test_what_a_listener_has_of_its_own_besides_security_stays_a_warning() -> None:
-    [warning] = loaded("listener.name.plaintext.max.connections=5\n").warnings
-    assert warning == "listener.name.plaintext.max.connections: unknown property, ignored"
+    [warning] = loaded("listener.name.plaintext.queued.max.requests=5\n").warnings
+    assert warning == "listener.name.plaintext.queued.max.requests: unknown property, ignored"
     assert refused({"my.ssl.note": "x", "allow.everyone.if.no.acl.found": "true"}) == {}
+
+
+def test_a_listeners_own_limits_of_connections_are_read_and_checked() -> None:
+    name = "listener.name.plaintext.max.connection"
+    read = loaded(f"{name}s=5\n{name}.creation.rate=6\n")
+    assert not read.warnings
+    assert read.config.max_connections > 5, "that of the whole broker stays as it is"
+    [told] = complaints(f"{name}s=many\n")
+    assert "not a whole number" in told

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
-from highwater.kafka.wire import codec
+from highwater.kafka.wire import codec, fetch, produce
+from highwater.kafka.wire.header import BadHeader, parse_request_header, request_header
 from highwater.kafka.wire.messages import (
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
 )
+from highwater.kafka.wire.varint import MAX_ELEMENTS
 
 
 @pytest.mark.parametrize("version", range(13))
@@ -85,3 +89,50 @@ def test_a_null_where_the_schema_has_none(key: int, version: int, body: bytes, f
 
 def test_a_null_that_may_be() -> None:
     assert codec.decode_request(3, 1, b"\xff\xff\xff\xff").topics is None
+
+
+MANY = MAX_ELEMENTS + 1
+FIVE_BYTES = b"\xff\xff\xff\xff\x07"
+"""A varint of 2^31 - 1."""
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (3, 1, MANY.to_bytes(4, "big") + b"\0\1a" * MANY),  # names of topics
+        (3, 9, FIVE_BYTES + b"\2a\0" * MANY),
+        (3, 9, b"\2" + b"\xff" * 1_000_000),  # a varint, each step of which is longer
+        (3, 12, FIVE_BYTES + (b"\0" * 16 + b"\2a" + b"\1\x63\0") * 60_000),  # tags for each topic
+    ],
+    ids=["topics", "compact", "varint", "tags"],
+)
+def test_what_would_take_minutes_is_refused_at_once(key: int, version: int, body: bytes) -> None:
+    began = perf_counter()
+    with pytest.raises(codec.BadMessage):
+        codec.decode_request(key, version, body)
+    assert perf_counter() - began < 2
+
+
+def test_elements_are_counted_over_all_arrays() -> None:
+    topic = b"\2t" + b"\xb9\x17" + b"\0\0\0\1" * 3000 + b"\0"  # 3000 partitions
+    body = b"\2g\x65" + topic * 100 + b"\0\0"
+    with pytest.raises(codec.BadMessage, match="more than 250000 elements"):
+        codec.decode_request(9, 6, body)
+    assert len(codec.decode_request(9, 6, b"\2g\x51" + topic * 80 + b"\0\0").topics) == 80
+
+
+def test_produce_and_fetch_count_too() -> None:
+    head = (-1).to_bytes(2, "big", signed=True) + b"\0\1" + b"\0" * 4
+    with pytest.raises(ValueError, match="more than 250000 elements"):
+        produce.parse_produce(memoryview(head + b"\x7f\xff\xff\xff" + b"\0" * 3_000_000), 8)
+    with pytest.raises(ValueError, match="more than 250000 elements"):
+        produce.parse_produce(memoryview(b"\0" + head[2:] + FIVE_BYTES + b"\0" * 3_000_000), 9)
+    for version, count in ((4, b"\x7f\xff\xff\xff"), (12, b"\0" * 8 + FIVE_BYTES)):
+        with pytest.raises(ValueError, match="more than 250000 elements"):
+            fetch.parse_fetch(memoryview(b"\0" * 17 + count + b"\0" * 3_000_000), version)
+
+
+def test_a_header_has_few_tags() -> None:
+    head = request_header(3, 9, 1, "c")[:-1]
+    with pytest.raises(BadHeader, match="tagged fields"):
+        parse_request_header(head + FIVE_BYTES + b"\1\0" * 1_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from contextlib import suppress
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.wire import records
+from highwater.kafka.wire import compression, records
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.records import (
     Marker,
@@ -187,3 +188,27 @@ def test_damaged_payloads_raise_nothing_else() -> None:
             bad[position] ^= 0xFF
             with suppress(ApiError):
                 list(records_of(bad))
+
+
+@pytest.mark.parametrize("codec", ["GZIP", "SNAPPY", "LZ4", "ZSTD"])
+def test_what_would_fill_the_memory_is_not_opened(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "OPENED_BYTES", 5 << 20)
+    kind, whole = Compression[codec], b"\0" * (5 << 20)
+    assert compression.decompress(kind, compression.compress(kind, whole)) == whole
+    for data in (compression.compress(kind, whole * 3), compression.compress(kind, whole + b"x")):
+        with pytest.raises(compression.DecompressionError, match=r"more than|claims"):
+            compression.decompress(kind, data)
+
+
+def test_a_snappy_block_that_claims_much_gets_no_memory() -> None:
+    with pytest.raises(compression.DecompressionError, match="claims 4294967295 bytes"):
+        compression.decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"x" * 20)
+
+
+def test_gzip_members_are_read_one_after_another() -> None:
+    both = gzip.compress(b"one") + gzip.compress(b"two" * 200_000) + b"\0\0"
+    assert compression.decompress(Compression.GZIP, both) == b"one" + b"two" * 200_000
+    with pytest.raises(compression.DecompressionError, match="ends before"):
+        compression.decompress(Compression.GZIP, both[:-20])
