@@ -16,9 +16,12 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 from highwater.simulation.cluster import DATA, PORT, Shape, SimCluster
+from highwater.simulation.faults.disk_faults import WEIGHTS
+from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 from highwater.world.sim import Kernel, run_simulation
 from highwater.world.sim.disk import SimDisk
+from highwater.world.sim.failing_call import FailingCall
 
 TPS = [TopicPartition("safe", p) for p in range(3)]
 Change = Callable[[SimDisk], None]
@@ -65,7 +68,7 @@ class Scenario:
                 producer = client(cluster, f"producer-{tp.partition}")
                 load.start_soon(producer.run, partial(self.produce, producer, tp))
             await trio.sleep(5)
-            disk = cluster.nodes[2].host.disk
+            disk = self.disk = cluster.nodes[2].host.disk
             self.break_disk(disk)
             before = len(self.acked)
             await trio.sleep(10)
@@ -127,3 +130,33 @@ def test_a_broken_disk_costs_one_broker_and_no_record(
     for line in scenario.deaths:
         assert "broker-2" in line
         assert f"Error('no log directory is left ({DATA}: {words})" in line
+
+
+def once(call: str, suffix: str = "", share: float = 0.0) -> Change:
+    def change(disk: SimDisk) -> None:
+        disk.failing = FailingCall(call, DATA, suffix, share)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "break_disk", [once("append", ".log", 0.5), once("flush")], ids=["half an append", "flush"]
+)
+def test_one_call_that_fails_halts_the_broker_and_costs_no_record(break_disk: Change) -> None:
+    scenario = Scenario(break_disk)
+    run_simulation(0, scenario.main)
+    (halted,) = scenario.deaths
+    assert f"HaltError('no log directory is left ({DATA}: Input/output error)" in halted
+
+
+def test_a_sendfile_that_fails_costs_its_connection_alone() -> None:
+    scenario = Scenario(once("send"))
+    run_simulation(0, scenario.main)
+    assert scenario.deaths == []
+    assert scenario.disk.failing is None, "nothing was sent"
+
+
+def test_seeds_meet_calls_that_fail() -> None:
+    outcome = simulate(0, Options(seconds=12, pace=0.15, disk_errors=True))
+    assert outcome.ok, outcome.violation
+    assert set(WEIGHTS) & set(outcome.faults), outcome.faults

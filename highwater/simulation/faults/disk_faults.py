@@ -2,7 +2,8 @@
 
 A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
 whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
-that wherever an error was really met; a broker that met none had nothing to break.
+that wherever an error was really met; a broker that met none had nothing to break.  A sendfile that
+fails costs its connection alone (`Processor.poll`).
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class DiskFaults:
         disk.failing = None
         if not failing.path:
             raise NothingToBreak(f"{node.name} made no call {failing.call} on *{failing.suffix}")
+        if failing.call == "send":
+            return  # it costs that connection, as in Kafka
         await self._halts(node, life, f"a call {failing.call} failed on {failing.path}")
         await trio.sleep(fault.seconds)
 

@@ -191,7 +191,9 @@ class ZooKeeperRules:
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
         """A follower has joined the ISR on its leader's word."""
         replica = self._book.replica(truth, broker)
-        replica.lossy = False  # it must have copied again by now all that a power loss took
+        if replica.view is not None:
+            replica.lossy = False  # it must have copied again by now all that a power loss took
+        # else it asked before it lost power; what its bounce undoes before it can lead
         self._book.hold(truth, replica, truth.end, "R1", "joined the ISR")
         leader = truth.replicas.get(truth.state.leader) if truth.state else None
         if leader is None or leader.view is None or not leader.view.leads:

@@ -260,6 +260,12 @@ class SimFile:
         if room < len(data):
             raise self._disk.full(self.path)
 
+    def to_send(self, position: int, n: int) -> bytes:
+        """What sendfile takes to a connection."""
+        self._check()
+        self._disk.perhaps_fail("send", self.path)
+        return bytes(self._inode.data[position : position + n])
+
     def read(self, position: int, n: int) -> bytes:
         self._check()
         self._disk.perhaps_fail("read", self.path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-CALLS = ("append", "write", "read", "truncate", "flush", "rename")
+CALLS = ("append", "write", "read", "send", "truncate", "flush", "rename")
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
@@ -32,6 +32,7 @@ from highwater.world.sim.process import Host, Process
 
 if TYPE_CHECKING:
     from highwater.world.api import Buffer, File
+    from highwater.world.sim.disk import SimFile
 
 WINDOW_BYTES = (4096, 65536, 262144)
 CONNECT_SECONDS = 60.0
@@ -116,7 +117,7 @@ class SimConnection:
 
     def send_file(self, file: File, position: int, n: int) -> int | None:
         self._check()
-        data = file.read(position, min(n, 1 << 16))
+        data = cast("SimFile", file).to_send(position, min(n, 1 << 16))
         return self.send([data]) if data else 0
 
     async def wait_readable(self) -> None:
