@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 if TYPE_CHECKING:
     from highwater.doctor.dialects import Dialect
     from highwater.doctor.examination import Examination
+    from highwater.doctor.findings import Finding
 
 WIDTH = 96
 
@@ -35,6 +36,18 @@ WIDTH = 96
     "--connect", is_flag=True, help="Connect to the bootstrap.servers that the settings name."
 )
 @click.option("--topic", "topics", multiple=True, help="Look at this topic; needs a connection.")
+@click.option(
+    "--watch",
+    "watched",
+    is_flag=True,
+    help="Stand before the brokers, and tell what the clients that connect there do.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(1, 86400),
+    help="Watch so many seconds.  [default: until Ctrl-C]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(
     file: Path | None,
@@ -44,6 +57,8 @@ def doctor(
     bootstrap: str | None,
     connect: bool,
     topics: tuple[str, ...],
+    watched: bool,
+    seconds: float | None,
     as_json: bool,
 ) -> None:
     """Tell which of a client's settings lose, repeat or reorder records, and why it cannot connect.
@@ -57,12 +72,15 @@ def doctor(
       highwater doctor producer.properties
       highwater doctor --set acks=1 --role producer --client librdkafka
       highwater doctor client.properties --bootstrap 127.0.0.1:9092 --topic orders
+      highwater doctor --watch --bootstrap 127.0.0.1:9092
     """
     from highwater.doctor.examination import examine_connection, examine_settings
     from highwater.doctor.settings_file import UnreadableSettings, read_settings
 
     if topics and not (bootstrap or connect):
         raise click.UsageError("--topic needs --bootstrap HOST:PORT, or --connect")
+    if seconds is not None and not watched:
+        raise click.UsageError("--for is how long to --watch")
     given = _given(extra)
     try:
         read = read_settings(file) if file is not None else {"": {}}
@@ -75,7 +93,9 @@ def doctor(
         raise click.UsageError("name a file with the client's settings, or --set, or --bootstrap")
     dialect = _dialect(every, client)
     examined = examine_settings(by_role, dialect, role)
-    where = bootstrap or (_bootstrap_of(every, dialect) if connect else None)
+    where = bootstrap or (_bootstrap_of(every, dialect) if connect or watched else None)
+    if watched and where is not None:
+        _watch(where, {dialect.java_name(n): v for n, v in every.items()}, seconds, as_json)
     if where is not None:
         try:
             examine_connection(examined, where, topics, lambda line: click.echo(line, err=True))
@@ -86,6 +106,36 @@ def doctor(
     else:
         _show(examined)
     raise SystemExit(examined.exit_code)
+
+
+def _watch(
+    bootstrap: str, given: Mapping[str, str], seconds: float | None, as_json: bool
+) -> NoReturn:
+    from highwater.doctor.reach import addresses
+    from highwater.doctor.rules import IN_FLIGHT
+    from highwater.doctor.talk import Login
+    from highwater.doctor.watch import watch
+
+    try:
+        places = addresses(bootstrap)
+    except ValueError as error:
+        raise click.UsageError(f"--bootstrap: {error}") from None
+    watched = watch(places, Login.of(given), seconds, lambda line: click.echo(line, err=True))
+    if as_json:
+        click.echo(json.dumps(watched.as_json(), indent=1))
+        raise SystemExit(watched.exit_code)
+    click.echo(watched.headline)
+    if watched.connection:
+        click.echo("\nconnection")
+        _list(watched.connection)
+    for client, findings in watched.clients:
+        click.echo(f"\n{client}: {' and '.join(sorted(client.roles)) or 'it only looks around'}")
+        seen = [f"{n}={' and '.join(v)}" for n, v in client.settings.items() if n != IN_FLIGHT]
+        seen += [f"at most {n} in flight" for n in client.settings.get(IN_FLIGHT, ())]
+        for line in textwrap.wrap("  ".join(seen), WIDTH - 2):
+            click.echo(f"  {line}")
+        _list(findings)
+    raise SystemExit(watched.exit_code)
 
 
 def _given(extra: tuple[str, ...]) -> dict[str, str]:
@@ -115,20 +165,24 @@ def _bootstrap_of(settings: Mapping[str, str], dialect: Dialect) -> str:
 
 def _show(examined: Examination) -> None:
     """The headline, then each finding: what, why, and the remedy."""
-    from highwater.doctor.findings import in_order
-
     click.echo(examined.headline)
     for where, some in examined.found.items():
         if not some:
             continue
         click.echo(f"\n{where}" + (f" ({examined.dialect.versions})" if where in ROLES else ""))
-        for finding in in_order(some):
-            click.echo(f"  {finding.effect.upper():<14}  {finding.what}")
-            for line in textwrap.wrap(finding.why, WIDTH - 18):
+        _list(some)
+
+
+def _list(findings: Sequence[Finding]) -> None:
+    from highwater.doctor.findings import in_order
+
+    for finding in in_order(findings):
+        click.echo(f"  {finding.effect.upper():<14}  {finding.what}")
+        for line in textwrap.wrap(finding.why, WIDTH - 18):
+            click.echo(f"{'':18}{line}")
+        if finding.remedy:
+            for line in textwrap.wrap(f"-> {finding.remedy}", WIDTH - 18):
                 click.echo(f"{'':18}{line}")
-            if finding.remedy:
-                for line in textwrap.wrap(f"-> {finding.remedy}", WIDTH - 18):
-                    click.echo(f"{'':18}{line}")
 
 
 ROLES = ("producer", "consumer")

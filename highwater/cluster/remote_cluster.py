@@ -35,6 +35,7 @@ from highwater.cluster.interface import (
     require_running,
 )
 from highwater.cluster.links.link_rules import Links
+from highwater.cluster.links.observer import Observer
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.links.rewriting import Address
 from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
@@ -176,12 +177,12 @@ class RemoteCluster:
 
     # --- proxies
 
-    async def serve(self, nursery: trio.Nursery) -> None:
+    async def serve(self, nursery: trio.Nursery, observer: Observer | None = None) -> None:
         assert self.links is not None
         for number, (host, port) in self._own.items():
             proxy = Proxy(
                 self.links, port, owner=broker(number), zookeeper=False, host=host,
-                replace=self._replace,
+                replace=self._replace, observer=observer,
             )  # fmt: skip
             await nursery.start(proxy.serve, self._ports[number])
 
@@ -289,12 +290,13 @@ async def remote_cluster(
     known: Mapping[int, Address],
     commands: Commands,
     containers: Mapping[int, str] | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[RemoteCluster]:
     """The proxies serve; at the end, whatever a command had paused or killed is back, if a command
     can bring it back."""
     cluster = RemoteCluster(known, commands, containers)
     async with trio.open_nursery() as nursery:
-        await cluster.serve(nursery)
+        await cluster.serve(nursery, observer)
         try:
             yield cluster
         finally:

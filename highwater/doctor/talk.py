@@ -25,6 +25,7 @@ from highwater.kafka.wire.messages import (
 TIMEOUT_S = 5.0
 MOST_BYTES = 64 << 20
 CLIENT_ID = "highwater-doctor"
+SPEAKS_TLS = "the listener speaks TLS"
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 2, 1, 0
 _CA = ("ssl.ca.location", "ssl.cafile", "ssl.truststore.location")
 _CERTIFICATE = ("ssl.certificate.location", "ssl.certfile", "ssl.keystore.location")
@@ -162,7 +163,7 @@ def _strange(data: bytes) -> Unreachable:
     if data.startswith(b"HTTP"):
         return Unreachable("a web server answers there", "the port of Kafka, not of its console")
     if data[:2] in (b"\x15\x03", b"\x16\x03"):
-        return Unreachable("the listener speaks TLS", "security.protocol=SSL or SASL_SSL")
+        return Unreachable(SPEAKS_TLS, "security.protocol=SSL or SASL_SSL")
     return Unreachable(f"what answers there is no broker: {data[:16]!r}", "correct the port")
 
 
@@ -192,7 +193,7 @@ def _hung_up(host: str, port: int, login: Login) -> Unreachable:
     """A broker that closes the connection at the first request; TLS is the usual reason."""
     if not login.tls and speaks_tls(host, port):
         wanted = "SASL_SSL" if login.sasl else "SSL (or SASL_SSL)"
-        return Unreachable("the listener speaks TLS", f"security.protocol={wanted}")
+        return Unreachable(SPEAKS_TLS, f"security.protocol={wanted}")
     return Unreachable(
         "it closes the connection at the first request",
         "if that is ZooKeeper's port or a proxy's, use the broker's",

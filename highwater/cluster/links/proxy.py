@@ -20,6 +20,7 @@ through it is the clients', and is cut, slowed and reset as any other; no rule c
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import socket
 import struct
@@ -41,6 +42,7 @@ from highwater.cluster.links.link_rules import (
     Side,
     broker,
 )
+from highwater.cluster.links.observer import Observer
 from highwater.cluster.links.rewriting import Replace, must_be_read, rewritten
 from highwater.cluster.links.slowness import Lane
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_response
@@ -62,6 +64,8 @@ _BROKER_ID = re.compile(
     re.IGNORECASE,
 )
 PRODUCE, FETCH = 0, 1
+_numbers = itertools.count(1)
+"""Of connections, for an observer."""
 
 
 class Ended(Exception):
@@ -87,6 +91,7 @@ class _Session:
     near: trio.SocketStream
     far: trio.SocketStream
     links: Links
+    number: int = 0
     asked: deque[tuple[int, int, int]] = field(default_factory=deque)
     """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
     answered: tuple[int, int] | None = None
@@ -186,9 +191,10 @@ class Proxy:
         opaque: bool = False,
         host: str = "127.0.0.1",
         replace: Replace | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`replace`: for a broker that advertises no proxy; see `rewriting`.  All that come to it
-        are clients."""
+        are clients.  `observer` sees frames, so it needs a proxy that is not opaque."""
         self.links = links
         self.target_port = target_port
         self.owner = owner
@@ -196,6 +202,7 @@ class Proxy:
         self.host = host
         self.replace = replace
         self.opaque = opaque
+        self.observer = observer
 
     async def serve(
         self,
@@ -210,15 +217,18 @@ class Proxy:
         await trio.serve_listeners(self._connection, listeners, task_status=task_status)
 
     async def _connection(self, near: trio.SocketStream) -> None:
+        number = next(_numbers)
         try:
             with contextlib.suppress(
                 OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
             ):
-                await self._carry(near)
+                await self._carry(near, number)
         finally:
             _reset(near)
+            if self.observer is not None:
+                self.observer.ended(number)
 
-    async def _carry(self, near: trio.SocketStream) -> None:
+    async def _carry(self, near: trio.SocketStream, number: int) -> None:
         frames = _Frames(near)
         if self.zookeeper:
             source, target = self.owner, ZOOKEEPER
@@ -231,10 +241,12 @@ class Proxy:
                 return
             source, target = source_of(_client_id(first[0])), self.owner
             source = source if self.replace is None else CLIENTS
+            if self.observer is not None:
+                self.observer.begun(number, self.owner, first[0])
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
-        far = await trio.open_tcp_stream(self.host, self.target_port)
-        session = _Session(source, target, near, far, self.links)
+        far = await self._far_side(number)
+        session = _Session(source, target, near, far, self.links, number)
         scope = trio.CancelScope()
 
         def reset() -> None:
@@ -257,6 +269,14 @@ class Proxy:
         for rule, _ in session.waiting:
             if rule is not None:
                 rule.lost += 1
+
+    async def _far_side(self, number: int) -> trio.SocketStream:
+        try:
+            return await trio.open_tcp_stream(self.host, self.target_port)
+        except OSError as error:
+            if self.observer is not None:
+                self.observer.unreachable(number, self.owner, str(error))
+            raise
 
     async def _until_end(
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
@@ -376,12 +396,17 @@ class Proxy:
             if xid > 0:
                 session.zk_asked[xid] = (name, paths)
             return Message(session.source, session.target, Side.REQUEST, name, paths)
+        if size > _LARGEST:
+            return None
         try:
             header = parse_request_header(body)
         except BadHeader:
             return None
         if not (header.api_key == PRODUCE and _acks_of_produce(header.api_version, body) == 0):
             session.asked.append((header.correlation_id, header.api_key, header.api_version))
+        if self.observer is not None:
+            rest = body[header.body_position :]
+            self.observer.asked(session.number, header, rest, whole=size <= _LOOK)
         name = api_name(header.api_key)
         return Message(session.source, session.target, Side.REQUEST, name, (), header.client_id)
 
@@ -402,10 +427,18 @@ class Proxy:
             if asked == correlation_id:
                 session.answered = (api_key, version)
                 name = api_name(api_key)
+                self._show_answer(session, body, whole=size <= _LOOK)
                 if api_key in (PRODUCE, FETCH) and size <= _LOOK and session.source == CLIENTS:
                     self._count_errors(name, api_key, version, body)
                 return Message(session.target, session.source, Side.RESPONSE, name)
         return None
+
+    def _show_answer(self, session: _Session, body: memoryview, *, whole: bool) -> None:
+        if self.observer is None or session.answered is None:
+            return
+        with contextlib.suppress(BadHeader):
+            at = response_body_position(*session.answered, body)
+            self.observer.answered(session.number, *session.answered, body[at:], whole=whole)
 
     def _count_errors(self, name: str, api_key: int, version: int, body: memoryview) -> None:
         """Counts errors in answers to clients, which hide NOT_LEADER behind their retries."""
