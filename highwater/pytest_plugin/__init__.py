@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from collections.abc import Generator, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,9 @@ __all__ = [
     "Waits",
 ]
 _ROOMS = ("chaos", "errors", "history", "kafka", "names")
-RUNTIMES = ("process", "compose", "apache")
+RUNTIMES = ("process", "compose", "apache", "apache:VERSION")
+"""The last one is any release, such as apache:4.2.0 and apache:3.9.2-kraft (docs/targets.md)."""
+_RELEASE = re.compile(r"apache:\d+(\.\d+){2}(-kraft)?")
 SECURITIES = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
@@ -62,6 +65,17 @@ def __getattr__(name: str) -> Any:
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__} has no attribute {name}")
+
+
+def is_runtime(text: str) -> bool:
+    return text in RUNTIMES[:-1] or _RELEASE.fullmatch(text) is not None
+
+
+def _runtime(text: str) -> str:
+    if not is_runtime(text):
+        known = ", ".join(RUNTIMES)
+        raise argparse.ArgumentTypeError(f"no runtime {text!r}; there are {known}")
+    return text
 
 
 def _property(text: str) -> tuple[str, str]:
@@ -79,8 +93,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kafka-brokers", type=int, metavar="N", help="brokers (3)")
     group.addoption(
         "--kafka-runtime",
-        choices=RUNTIMES,
-        help="processes (the default), containers by Compose, or Apache Kafka 3.9 as processes",
+        type=_runtime,
+        metavar="RUNTIME",
+        help="process (the default); compose: containers; apache: Apache Kafka 3.9 as processes;"
+        " apache:VERSION: another release, as apache:4.2.0",
     )
     group.addoption(
         "--kafka-security",

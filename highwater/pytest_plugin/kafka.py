@@ -28,7 +28,7 @@ class Kafka:
         self.folder = folder
         """Data, properties and output of every member."""
         self.runtime = settings.runtime
-        """process, compose or apache."""
+        """process, compose, apache or apache:VERSION."""
         self.security = settings.security
         """plaintext, ssl, sasl_plaintext or sasl_ssl: what clients' connections speak."""
         self.random = random.Random(seed)

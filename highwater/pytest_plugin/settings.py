@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from highwater.pytest_plugin import RUNTIMES, SECURITIES
+from highwater.pytest_plugin import RUNTIMES, SECURITIES, is_runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Settings:
             "folder": str(folder),
             "brokers": self.brokers,
             "profile": self.profile,
-            "program": "apache" if self.runtime == "apache" else "highwater",
+            "program": self.runtime if self.runtime.startswith("apache") else "highwater",
             "runtime": "compose" if self.runtime == "compose" else "process",
             "properties": dict(self.config),
             "security": self.security,
@@ -81,7 +81,8 @@ def _require_known(mark: pytest.Mark, marker: str) -> None:
             wrong = f"{name}={value!r} is of the wrong type"
     for name, choices in (("runtime", RUNTIMES), ("security", SECURITIES)):
         value = mark.kwargs.get(name, choices[0])
-        if not wrong and value not in choices:
+        known = is_runtime(value) if name == "runtime" else value in choices
+        if not wrong and not known:
             wrong = f"no {name} {value!r}; there are {', '.join(choices)}"
     if wrong:
         pytest.fail(f"@pytest.mark.{marker}: {wrong}", pytrace=False)

@@ -53,6 +53,21 @@ def test_the_page_elsewhere(run: Run, runtime: str) -> None:
     outcome.assert_outcomes(passed=11 - len(plain) // 2, deselected=len(plain) // 2)
 
 
+@pytest.mark.slow
+@pytest.mark.rare
+@pytest.mark.apache
+def test_a_release_by_its_version(run: Run) -> None:
+    test = """
+def test_it(kafka, topic, chaos):
+    letters = topic()
+    with chaos.kill(kafka.leader(letters)):
+        kafka.wait.leader_changed(letters)
+    assert kafka.runtime == "apache:4.2.0"
+    assert "zookeeper" not in kafka.status()["members"]
+"""
+    run("--kafka-runtime", "apache:4.2.0", test_release=test).assert_outcomes(passed=1)
+
+
 @pytest.mark.compose
 def test_a_part_of_the_page_in_containers(run: Run) -> None:
     chosen = ("-k", "cut_from_zookeeper or min_isr")

@@ -122,7 +122,8 @@ WRONG = {
     "1": "it takes names, as brokers=3, and not 1 alone",
     "brokers='three'": "brokers='three' is of the wrong type",
     "security='tls'": "no security 'tls'; there are plaintext, ssl, sasl_plaintext, sasl_ssl",
-    "runtime='kraft'": "no runtime 'kraft'; there are process, compose, apache",
+    "runtime='kraft'": "no runtime 'kraft'; there are process, compose, apache, apache:VERSION",
+    "runtime='apache:4'": "no runtime 'apache:4'; there are process, compose, apache, *",
 }
 
 
