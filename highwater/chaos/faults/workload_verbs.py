@@ -13,7 +13,7 @@ from highwater.cluster.faults import forms, verbs
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.forms import Form, is_number
 from highwater.cluster.faults.model import Fault
-from highwater.cluster.faults.stage import Led, Stage
+from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
 from highwater.cluster.interface import BROKER_LINKS, PATIENCE_S, ZOOKEEPER, ClusterError, broker
 from highwater.cluster.links.link_rules import Action, Rule
@@ -74,16 +74,15 @@ async def _sever(
         return done.undo
     stage.stopped_by_pause.update(others)
 
-    async def all_of(verb: Callable[[str], Awaitable[None]]) -> None:
-        async with trio.open_nursery() as nursery:
-            for member in others:
-                nursery.start_soon(verb, member)
-
     async def resume() -> None:
-        await all_of(stage.cluster.resume)
+        await at_once(stage.cluster.resume, others)
         stage.stopped_by_pause.difference_update(others)
 
-    await all_of(stage.cluster.pause)
+    try:
+        await at_once(stage.cluster.pause, others)
+    except ClusterError:
+        await resume()
+        raise
     return resume
 
 

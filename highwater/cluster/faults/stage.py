@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -18,6 +18,24 @@ from highwater.kafka.types import TopicPartition
 
 Led = dict[TopicPartition, PartitionState]
 """The partitions that a broker leads."""
+
+
+async def at_once(verb: Callable[[str], Awaitable[object]], members: Sequence[str]) -> None:
+    """Puts all of these members through a verb; raises the first ClusterError, as one and not as a
+    group, once all have been through."""
+    failed: list[ClusterError] = []
+
+    async def one(member: str) -> None:
+        try:
+            await verb(member)
+        except ClusterError as error:
+            failed.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for member in members:
+            nursery.start_soon(one, member)
+    if failed:
+        raise failed[0]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from highwater.cluster.faults.done import Done, Effect
 from highwater.cluster.faults.link_quality import bandwidth, latency, reset_peer
 from highwater.cluster.faults.machine_verbs import clock_jump, disk_full, slow_disk
 from highwater.cluster.faults.model import Fault, ScheduleError
-from highwater.cluster.faults.stage import Led, Stage
+from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.interface import (
     PATIENCE_S,
     ZOOKEEPER,
@@ -177,9 +177,7 @@ async def kill_all(stage: Stage, fault: Fault) -> Done:
     """Kills every broker at the same moment."""
     members = [broker(n) for n in stage.cluster.brokers if stage.cluster.running(broker(n))]
     led = {m: stage.zookeeper.led_by(broker_number(m)) for m in members}
-    async with trio.open_nursery() as nursery:
-        for member in members:
-            nursery.start_soon(stage.cluster.kill, member)
+    await at_once(stage.cluster.kill, members)
     stage.down.update(members)
     for member in members:
         stage.died(broker_number(member), led[member])
