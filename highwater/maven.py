@@ -105,7 +105,8 @@ def fetch_jars(
             command, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
+            lines = [line.strip() for line in done.stdout.splitlines()]
+            said = [n for n in lines if n.startswith("[ERROR]") and n != "[ERROR]"]
             reason = said[0] if said else (done.stdout + done.stderr).strip()
             raise FetchError(f"mvn could not fetch {what}: {reason[:300]}")
         _check(what, artifacts, Path(work) / "jars")

@@ -65,7 +65,8 @@ class HttpServer:
             raise StartError(str(error)) from None
         except OSError as error:
             raise StartError(
-                f"the control API cannot listen on port {port} of {host}: {error}"
+                f"the control API cannot listen on {f'port {port} of ' if port else ''}{host}:"
+                f" {error.strerror or error}; name another port or an address of this machine"
             ) from error
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from highwater.cli.error_lines import clear_errors
+from highwater.cli.places import OutputFile, OutputFolder
 
 if TYPE_CHECKING:
     from highwater.bench.figures.rows import Row
@@ -29,13 +30,13 @@ P = TypeVar("P")
 json_option = click.option(
     "--json",
     "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="Write the figures there too.",
 )
 dir_option = click.option(
     "--dir",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=OutputFolder(),
     help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
 )
 _against_option = click.option(
@@ -48,7 +49,7 @@ _against_option = click.option(
 markdown_option = click.option(
     "--markdown",
     "markdown_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="Put the table into this page, in place of what this command put there before.",
 )
 

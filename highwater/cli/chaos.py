@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from highwater.cli.error_lines import clear_errors
+from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.properties import named_values
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _OPTIONS = [
     ),
     click.option(
         "--out",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=OutputFolder(),
         help="The run's folder.  [default: runs/TIME-SEED]",
     ),
     click.option("--keep", is_flag=True, help="Keep the brokers' data after a valid run too."),
@@ -55,7 +56,13 @@ _OPTIONS = [
         help="Beside the writers; may be given several times.  transactions: tellers that move "
         "money, and an exactly-once copier; groups: members that come, leave and crash.",
     ),
-    click.option("--rate", default=100.0, show_default=True, help="Records a second per producer."),
+    click.option(
+        "--rate",
+        type=click.FloatRange(1, 100_000),
+        default=100.0,
+        show_default=True,
+        help="Records a second per producer.",
+    ),
     click.option(
         "--override",
         "overrides",
@@ -105,7 +112,7 @@ _OPTIONS = [
     click.option(
         "--json",
         "json_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=OutputFile(),
         help="Write the verdict there too.",
     ),
 ]

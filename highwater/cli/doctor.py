@@ -89,6 +89,9 @@ def doctor(
         raise SystemExit(3) from None
     by_role = {of: {**settings, **given} for of, settings in read.items()}
     every = {name: value for settings in by_role.values() for name, value in settings.items()}
+    if not every and bootstrap is None and file is not None:
+        click.echo(f"highwater: {file} holds no setting: write some, as acks=all", err=True)
+        raise SystemExit(3)
     if not every and bootstrap is None:
         raise click.UsageError("name a file with the client's settings, or --set, or --bootstrap")
     dialect = _dialect(every, client)

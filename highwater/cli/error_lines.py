@@ -19,7 +19,15 @@ def _clear() -> tuple[type[BaseException], ...]:
     from highwater.cluster.ports import PortInUse
 
     ours = (ClusterError, PortInUse, ScheduleError, StartError, WitnessError, WorkloadDied)
-    return (*ours, FileExistsError, FileNotFoundError, PermissionError)
+    places = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+    return (*ours, *places, PermissionError)
+
+
+def _line(error: BaseException) -> str:
+    """A file's error without its number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -42,6 +50,6 @@ def clear_errors(exit_code: int = 1) -> Iterator[None]:
             raise SystemExit(130) from None
         known = [e for e in found if isinstance(e, _clear())]
         if known and len(known) == len(found):
-            click.echo(f"highwater: {known[0]}", err=True)
+            click.echo(f"highwater: {_line(known[0])}", err=True)
             raise SystemExit(exit_code) from None
         raise

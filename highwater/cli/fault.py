@@ -43,6 +43,7 @@ def _options(function: Any) -> Any:
 @_options
 @click.option(
     "--within",
+    type=click.FloatRange(0),
     default=10.0,
     show_default=True,
     help="Seconds for a cut, hold or drop to meet traffic, and for `wait`.",
@@ -76,18 +77,26 @@ def fault(
     from highwater.agent.client import Control, ControlError
     from highwater.agent.control_token import token_of
 
+    entry = {k.removeprefix("field_"): v for k, v in fields.items() if v is not None}
+    _refuse_surplus(verb, " ".join(target), entry)
     folder = (folder or default_folder()).absolute()
     url = control_url(folder)
     if url is None:
         raise click.ClickException(
             f"no cluster runs in {folder}: `highwater up --detach` starts one"
         )
-    entry = {k.removeprefix("field_"): v for k, v in fields.items() if v is not None}
     try:
         _carry_out(Control(url, token_of(folder)), verb, " ".join(target), entry, within)
     except ControlError as error:
         click.echo(f"highwater: {error.message}", err=True)
         raise SystemExit(1) from None
+
+
+def _refuse_surplus(verb: str, target: str, entry: dict[str, Any]) -> None:
+    if verb in ("list", "mend") and (target or entry):
+        raise click.UsageError(f"{verb} is of the whole cluster: leave out what follows it")
+    if verb in ("wait", "end") and entry:
+        raise click.UsageError(f"{verb} takes no --{next(iter(entry)).replace('_', '-')}")
 
 
 def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:

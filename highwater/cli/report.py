@@ -6,15 +6,14 @@ from pathlib import Path
 
 import click
 
+from highwater.cli.places import OutputFile
 from highwater.verdict import report as html
 from highwater.verdict.tables import RunUnreadable
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Write it there.  [default: RUN/report.html]"
-)
+@click.option("--out", type=OutputFile(), help="Write it there.  [default: RUN/report.html]")
 def report(run: Path, out: Path | None) -> None:
     """Write the HTML report of a run's folder: one file that needs nothing else.
 

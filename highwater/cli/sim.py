@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from highwater.cli.places import OutputFile
+
 if TYPE_CHECKING:
     from highwater.simulation.coverage.reached import Coverage
     from highwater.simulation.run_log import RunLog
@@ -44,7 +46,13 @@ class SeedRange(click.ParamType[range]):
 
 @click.command()
 @click.option("--seeds", type=SeedRange(), default="0..19", show_default=True, metavar="A..B")
-@click.option("--seconds", type=float, default=30.0, show_default=True, help="Of load and faults.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 86400),
+    default=30.0,
+    show_default=True,
+    help="Of load and faults.",
+)
 @click.option(
     "--pace",
     type=click.FloatRange(0.01, 100),
@@ -52,9 +60,13 @@ class SeedRange(click.ParamType[range]):
     show_default=True,
     help="How busy the clients are.",
 )
-@click.option("--minutes", type=float, default=None, help="Stop after so many real minutes.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Processes; 0: one a core.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write a summary there.")
+@click.option(
+    "--minutes", type=click.FloatRange(0), default=None, help="Stop after so many real minutes."
+)
+@click.option(
+    "--jobs", type=click.IntRange(0), default=1, show_default=True, help="Processes; 0: one a core."
+)
+@click.option("--json", "json_file", type=OutputFile(), help="Write a summary there.")
 @click.option("--replay", type=int, default=None, metavar="SEED", help="Run one seed, and tell.")
 @click.option("--trace", is_flag=True, help="Print every event (with --replay).")
 @click.option("--scenario", metavar="NAME", help="Play a named scenario (`list`: which, `all`).")
@@ -63,7 +75,7 @@ class SeedRange(click.ParamType[range]):
 @click.option(
     "--coverage",
     "coverage_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     is_flag=False,
     flag_value="coverage.json",
     help="What the seeds reach, as a table and as JSON (default: coverage.json); adds to a file "
@@ -72,7 +84,7 @@ class SeedRange(click.ParamType[range]):
 @click.option(
     "--log",
     "log_file",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     help="A line a seed; where the file is there, the run goes on.",
 )
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")

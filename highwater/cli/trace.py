@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -28,7 +29,13 @@ from highwater.cli.up import default_folder, listens
     "--topic", default="highwater-trace", show_default=True, help="Where a record is sent to."
 )
 @click.option("--wait", is_flag=True, help="Send nothing: follow what another client sends.")
-@click.option("--seconds", default=60.0, show_default=True, help="How long to listen at most.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="How long to listen at most.",
+)
 @click.option(
     "--dir",
     "folder",
@@ -48,8 +55,13 @@ def trace(
     """
     import trio
 
+    from highwater.cluster.faults.forms import KAFKA_APIS
     from highwater.cluster.trace_reader import Wanted
 
+    if api not in KAFKA_APIS:
+        near = get_close_matches(api, KAFKA_APIS, 1)
+        hint = f"did you mean {near[0]}?" if near else "Produce, Fetch and JoinGroup are some"
+        raise click.UsageError(f"--api: no API {api!r}; {hint}")
     sends = not wait and not connections and api == "Produce"
     limit = float("inf") if connections and seconds == 60 else seconds
     wanted = Wanted(api, connections, topic if sends else None, limit)

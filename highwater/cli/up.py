@@ -13,17 +13,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from highwater.cli.error_lines import clear_errors
+from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.properties import named_values
 from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
 
+F = TypeVar("F", bound=Callable[..., Any])
 FIRST_PORT = 9092
+LAST_PORT = 65535
 ZOOKEEPER_PORT = 2181
 """ZooKeeper's port for the cluster on FIRST_PORT, where it is free."""
 _COMPOSE_MISSING = (
@@ -36,14 +40,18 @@ def default_folder() -> Path:
     return Path(state) / "highwater" / "cluster"
 
 
-dir_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=None,
-    help="Where the cluster's data, logs and state are.  "
-    "[default: ~/.local/state/highwater/cluster]",
-)
+def _dir_option(kind: click.Path) -> Callable[[F], F]:
+    return click.option(
+        "--dir",
+        "folder",
+        type=kind,
+        default=None,
+        help="Where the cluster's data, logs and state are.  "
+        "[default: ~/.local/state/highwater/cluster]",
+    )
+
+
+dir_option = _dir_option(click.Path(path_type=Path, file_okay=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,13 @@ class Wish:
     help="Processes on this machine, or containers; auto is process.",
 )
 @click.option("--detach", is_flag=True, help="Return as soon as the cluster serves.")
-@click.option("--port", default=FIRST_PORT, show_default=True, help="The first broker's port.")
+@click.option(
+    "--port",
+    default=FIRST_PORT,
+    show_default=True,
+    type=click.IntRange(1, LAST_PORT),
+    help="The first broker's port.",
+)
 @click.option(
     "--profile",
     type=click.Choice(["test", "kafka"]),
@@ -141,7 +155,7 @@ class Wish:
     " 'SCRAM-SHA-256=[name=carol,password=...]'; may be given more than once.  @FILE, or the"
     " variable HIGHWATER_ADD_SCRAM, has one a line.",
 )
-@dir_option
+@_dir_option(OutputFolder())
 def up(
     brokers: int,
     runtime: str,
@@ -171,6 +185,9 @@ def up(
       highwater up --secure --add-scram 'SCRAM-SHA-512=[name=carol,password=...]'
       highwater up --brokers 1 --set num.partitions=4 --set min.insync.replicas=1
     """
+    if port + brokers - 1 > LAST_PORT:
+        highest = LAST_PORT - brokers + 1
+        raise click.UsageError(f"--port {port}: {brokers} brokers need one of {highest} or less")
     folder = (folder or default_folder()).absolute()
     wish = Wish(
         brokers,
@@ -396,7 +413,7 @@ def down(delete: bool, runtime: str, folder: Path | None) -> None:
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=OutputFile(allow_dash=True),
     help="Write it there as JSON; - prints it instead of the table.",
 )
 @dir_option

@@ -11,6 +11,7 @@ from typing import cast
 import click
 from rich.console import Console
 
+from highwater.cli.places import OutputFile
 from highwater.verdict import report, runner
 from highwater.verdict.contracts import judge
 from highwater.verdict.location import ChecksMissing
@@ -51,9 +52,7 @@ from highwater.verdict.tables import RunUnreadable
 @click.option(
     "--examples", type=int, help="Examples kept for each check.  [default: 5; of a contract 10]"
 )
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), help="Write the verdict there too."
-)
+@click.option("--json", "json_file", type=OutputFile(), help="Write the verdict there too.")
 @click.option("--no-report", is_flag=True, help="Leave report.html as it is.")
 def verify(
     run: Path | None,

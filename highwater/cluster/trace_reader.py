@@ -104,11 +104,16 @@ def line_of(number: int, line: Mapping[str, Any]) -> str:
 
 
 def _produce(bootstrap: str, topic: str) -> None:
-    """Produces one record to an existing topic, over an open connection."""
-    from confluent_kafka import Producer
+    """Produces one record to an existing topic, over an open connection; raises StartError where
+    that topic cannot be.
+    """
+    from confluent_kafka import KafkaException, Producer
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "client.id": "highwater-trace"}
     producer = Producer({**settings, "log_level": 0, "linger.ms": 0})
-    producer.list_topics(topic, timeout=10)
-    producer.produce(topic, b"follow me")
+    try:
+        producer.list_topics(topic, timeout=10)
+        producer.produce(topic, b"follow me")
+    except KafkaException as error:
+        raise StartError(f"no record can be sent to the topic {topic!r}: {error}") from None
     producer.flush(30)

@@ -47,7 +47,7 @@ def read_settings(path: Path) -> dict[str, dict[str, str]]:
         else:
             flat = parse_properties(text, str(path))
     except (ConfigError, ValueError, yaml.YAMLError) as error:
-        raise UnreadableSettings(f"{path}: {error}") from None
+        raise UnreadableSettings(f"{path}: {' '.join(str(error).split())}") from None
     if any(name.startswith(SPRING) for name in flat):
         return _springs(flat)
     apart = {role: _below(flat, f"{role}.") for role in ROLES}

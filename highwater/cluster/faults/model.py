@@ -64,9 +64,11 @@ class Fault:
 def load(path: Path, names: Collection[str] = VERBS) -> list[Fault]:
     """The schedule in a file, of these verbs; ScheduleError with the place of a mistake."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ScheduleError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScheduleError(f"{path} is not JSON or YAML in UTF-8: {error}") from error
     try:
         return parse(decode(text, str(path)), str(path), names)
     except DocumentError as error:
@@ -93,7 +95,9 @@ def parse_one(entry: dict[str, Any], place: str, names: Collection[str] = VERBS)
     if not isinstance(name, str) or name not in names:
         raise ScheduleError(f"{place}: no verb {name!r}; there are {', '.join(names)}")
     if unknown := sorted(set(entry) - FIELDS):
-        raise ScheduleError(f"{place} ({name}): unknown field {unknown[0]!r}")
+        raise ScheduleError(
+            f"{place} ({name}): unknown field {unknown[0]!r}; there are {', '.join(sorted(FIELDS))}"
+        )
     for key in ("at", "after", "for", "within", "rate", "seconds"):
         if not isinstance(entry.get(key, 0), int | float) or entry.get(key, 0) < 0:
             raise ScheduleError(f"{place} ({name}): {key} must be a number of seconds, 0 or more")

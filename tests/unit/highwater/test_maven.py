@@ -28,7 +28,8 @@ def test_without_maven_the_remedy_is_named(tmp_path: Path) -> None:
 
 
 def test_what_maven_says_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    env = maven(tmp_path / "bin", "echo '[ERROR] no route'; exit 1")
+    said = "echo '[ERROR] '; echo '[ERROR] no route'"
+    env = maven(tmp_path / "bin", f"{said}; exit 1")
     with pytest.raises(FetchError, match=r"could not fetch X: \[ERROR\] no route"):
         fetch_jars("X", [ONE], tmp_path / "c" / "libs", env)
     assert list((tmp_path / "c").iterdir()) == []

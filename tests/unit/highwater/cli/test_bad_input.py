@@ -1,0 +1,68 @@
+"""What a command says of bad input: one line that names the thing and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from highwater.cli.main import cli
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with files of many kinds, and no cluster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("file").write_text("text")
+    Path("folder").mkdir()
+    Path("unknown.yaml").write_text("- name: kill\n  target: broker-1\n  bogus: 1\n")
+    Path("binary.yaml").write_bytes(b"\xff\xfe\x00")
+    Path("broken.yaml").write_text("name: [\n")
+    Path("empty.properties").write_text("")
+
+
+def called(words: str) -> Result:
+    return CliRunner().invoke(cli, words.split(), prog_name="highwater")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("up --port 0", "0 is not in the range 1<=x<=65535"),
+        ("up --port 65534", "--port 65534: 3 brokers need one of 65533 or less"),
+        ("up --dir file/x", "is no folder: name another one"),
+        ("status --json nowhere/x.json", "for nowhere/x.json: make it first"),
+        ("status --json folder", "File 'folder' is a directory"),
+        ("chaos --out file/x", "is no folder: name another one"),
+        ("chaos --json nowhere/x.json", "for nowhere/x.json: make it first"),
+        ("chaos --rate 0", "0.0 is not in the range 1<=x<=100000"),
+        ("chaos --faults unknown.yaml", "unknown field 'bogus'; there are after, api,"),
+        ("chaos --faults binary.yaml", "binary.yaml is not JSON or YAML in UTF-8"),
+        ("verify folder --json nowhere/x.json", "for nowhere/x.json: make it first"),
+        ("report folder --out nowhere/x.html", "for nowhere/x.html: make it first"),
+        ("sim --log nowhere/x", "for nowhere/x: make it first"),
+        ("sim --coverage nowhere/x", "for nowhere/x: make it first"),
+        ("sim --seconds 0", "0.0 is not in the range 0.1<=x<=86400"),
+        ("sim --jobs -1", "-1 is not in the range x>=0"),
+        ("bench produce --dir file/x", "is no folder: name another one"),
+        ("bench produce --json nowhere/x", "for nowhere/x: make it first"),
+        ("trace --seconds -1", "-1.0 is not in the range x>=0"),
+        ("trace --api Produuce", "--api: no API 'Produuce'; did you mean Produce?"),
+        ("trace --api kcat", "Produce, Fetch and JoinGroup are some"),
+        ("fault mend all", "mend is of the whole cluster: leave out what follows it"),
+        ("fault list --api Fetch", "list is of the whole cluster: leave out what follows it"),
+        ("fault wait healthy --one-way", "wait takes no --one-way"),
+        ("fault wait healthy --within -1", "-1.0 is not in the range x>=0"),
+        ("doctor broken.yaml", "broken.yaml: while parsing a flow node expected"),
+        ("doctor empty.properties", "empty.properties holds no setting: write some, as acks=all"),
+    ],
+)
+def test_one_line_names_the_thing_and_the_remedy(words: str, said: str) -> None:
+    result = called(words)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (2, 3)
+    *usage, line = result.stderr.strip().splitlines()
+    assert said in line
+    assert all(above.startswith(("Usage: ", "Try 'highwater ")) or not above for above in usage)
