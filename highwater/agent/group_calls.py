@@ -55,12 +55,14 @@ async def group(stage: Stage, name: str) -> dict[str, Any]:
 
     async def once() -> dict[str, Any]:
         found = await described(stage.cluster, name)
-        lag = await lag_of(stage, name, found.coordinator)
+        committed = await committed_of(stage, name, found.coordinator)
+        lag = await lag_of(stage, committed)
         return {
             "group": name,
             "state": found.state,
             "members": found.members,
             "coordinator": found.coordinator,
+            "committed": {str(tp): offset for tp, offset in sorted(committed.items())},
             "lag": {str(tp): behind for tp, behind in sorted(lag.items())},
             "total_lag": sum(lag.values()),
         }
@@ -95,19 +97,22 @@ async def described(cluster: Cluster, name: str) -> Described:
     return Described(found.group_state, len(found.members), number)
 
 
-async def lag_of(stage: Stage, name: str, coordinator: int) -> dict[TopicPartition, int]:
-    """How far the group is behind the end, in every partition of the topics that it has committed
-    to; where it has not committed, behind from the log's start."""
+async def committed_of(stage: Stage, name: str, coordinator: int) -> dict[TopicPartition, int]:
     addresses = dict(reachable(stage.cluster))
     request = messages.OffsetFetchRequest(group_id=name, topics=None)
     answer = await _asked(coordinator, addresses.get(coordinator), request, 4)
     _code(answer.error_code, coordinator)
-    committed = {
+    return {
         TopicPartition(topic.name, partition.partition_index): partition.committed_offset
         for topic in answer.topics
         for partition in topic.partitions
         if partition.committed_offset != _NO_OFFSET
     }
+
+
+async def lag_of(stage: Stage, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """How far a group is behind the end, in every partition of the topics that it has committed
+    to; where it has not committed, behind from the log's start."""
     topics = {tp.topic for tp in committed}
     all_of = sorted(tp for tp in list(stage.zookeeper.replicas) if tp.topic in topics)
     ends = await _offsets(stage, all_of, _LATEST)

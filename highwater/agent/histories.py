@@ -23,7 +23,7 @@ from highwater.chaos.workloads.recorder import CommonSpec
 from highwater.chaos.workloads.workload_process import Workload, WorkloadDied
 from highwater.cluster.interface import PATIENCE_S, Cluster
 from highwater.verdict import duck, tables
-from highwater.verdict.application import as_processed, longest_wait, with_application
+from highwater.verdict.application import APPLICATION, as_processed, longest_wait, with_application
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.headline import story
 from highwater.verdict.history import encode_line, read_lines
@@ -235,15 +235,24 @@ class _Job:
                 "refused", f"nothing was acknowledged on {self.topic}: a check proves nothing"
             )
         violated = [id_ for id_, check in verdict.checks.items() if check.status == "violated"]
-        told = [story(finding) for finding in _violations(results, violated)]
+        told = [_of_the_application(story(found)) for found in _violations(results, violated)]
+        missed: Finding | None = None
         if processed and not told:
             seen = as_processed(lines, self.topic, self.claims.processed)
             by_it = self._results(self.folder / "application", seen)
             found = _violations(by_it, ["C4", "C9"] if exactly_once else ["C4"])
-            told = [f"what the application processed: {story(finding)}" for finding in found]
+            told = [_of_what_was_processed(finding) for finding in found]
+            if by_it["checks"]["C4"]["found"].get("violation"):
+                missed = found[0]
+                told[0] += _of_how_many(by_it)
+        elif violated[:1] == ["C4"]:
+            told[0] += _of_how_many(results)
         return {
             "story": told[0] if told else "",
             "further": told[1:5],
+            "missed": {"partition": missed["partition"], "offset": missed["offset"]}
+            if missed is not None
+            else None,
             "acknowledged": results["facts"]["acked"],
             "read": results["facts"]["polled"],
             "checks": sum(check.status == "passed" for check in verdict.checks.values()),
@@ -267,6 +276,27 @@ class _Job:
         (folder / "run.json").write_text(json.dumps(info, indent=1) + "\n")
         tables.build(folder)
         return duck.run_checks(folder)
+
+
+NOT_READ: Final = " and is in no read"
+"""How C4 ends its detail."""
+
+
+def _of_the_application(told: str) -> str:
+    return told.replace(f"to {APPLICATION}{NOT_READ}", f"to {APPLICATION} and is not in the topic")
+
+
+def _of_what_was_processed(finding: Finding) -> str:
+    told = story(finding)
+    if not told.endswith(NOT_READ):
+        return f"what {APPLICATION} processed: {told}"
+    subject, _, acknowledged = told.removesuffix(NOT_READ).partition(" was ")
+    return f"{APPLICATION} did not process {subject}, which was {acknowledged}"
+
+
+def _of_how_many(results: Results) -> str:
+    c4 = results["checks"]["C4"]
+    return f" ({c4['found']['violation']} of {c4['examined']} acknowledged records)"
 
 
 def _violations(results: Results, ids: Sequence[str]) -> list[Finding]:

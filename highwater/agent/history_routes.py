@@ -24,6 +24,10 @@ _CHECKED = obj(
     ["story", "further", "acknowledged", "read", "checks", "folder"],
     story={**TEXT, "description": "of the first violation; empty where there is none"},
     further={**array(TEXT), "description": "more violations"},
+    missed={
+        "type": ["object", "null"],
+        "description": "the partition and offset of the first record that was not processed",
+    },
     acknowledged=INTEGER,
     read=INTEGER,
     checks={**INTEGER, "description": "rules that had something to examine, and passed"},

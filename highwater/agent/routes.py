@@ -69,6 +69,7 @@ _GROUP = obj(
     state=TEXT,
     members=INTEGER,
     coordinator=INTEGER,
+    committed=mapping(INTEGER),
     lag=mapping(INTEGER),
     total_lag=INTEGER,
 )

@@ -11,7 +11,7 @@ import trio
 from highwater.agent import topic_calls
 from highwater.agent.errors import ControlError
 from highwater.agent.fault_desk import FaultDesk
-from highwater.agent.group_calls import NotNow, described, lag_of, open_transactions
+from highwater.agent.group_calls import NotNow, committed_of, described, lag_of, open_transactions
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.interface import ClusterError, broker
 from highwater.kafka.types import TopicPartition
@@ -112,7 +112,8 @@ class Wait:
     def _lag(self, name: str, bound: int) -> Condition:
         async def holds() -> bool:
             found = await described(self._stage.cluster, name)
-            lag = await lag_of(self._stage, name, found.coordinator)
+            committed = await committed_of(self._stage, name, found.coordinator)
+            lag = await lag_of(self._stage, committed)
             self._seen = [f"{name} is {behind} behind in {tp}" for tp, behind in lag.items()]
             self._seen = self._seen or [f"{name} has committed nothing"]
             return bool(lag) and sum(lag.values()) < bound

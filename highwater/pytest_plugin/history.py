@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from highwater.agent.client import ControlError
 from highwater.pytest_plugin.errors import Anomaly, Ending, FixtureError, Plainly
+from highwater.pytest_plugin.reasons import of_acknowledged, of_processed
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control
+    from highwater.pytest_plugin.names import Groups
 
 Library = Literal["confluent-kafka", "kafka-python", "highwater"]
 _MOST_BYTES = 500_000
@@ -62,9 +65,11 @@ class Client(Ending):
 class History:
     """See the module's docstring."""
 
-    def __init__(self, control: Control, seed: int) -> None:
+    def __init__(self, control: Control, seed: int, groups: Groups) -> None:
         self._control = control
         self._seed = seed
+        self._groups = groups
+        self._first_event = len(control.events(0))
         self._id: int | None = None
         self.clients: list[Client] = []
         self.unchecked: dict[str, None] = {}
@@ -141,8 +146,28 @@ class History:
         asked = {"topic": topic, "within": within_s, "exactly_once": exactly_once}
         told = self.call("POST", "check", {**asked, "processed": processed is not None})
         if told["story"]:
-            raise Anomaly("\n".join([told["story"], *(f"  {line}" for line in told["further"])]))
+            below = [*self._why(topic, told), *told["further"]]
+            raise Anomaly("\n".join([told["story"], *(f"  {line}" for line in below)]))
         return Checked(told["acknowledged"], told["read"], told["checks"], Path(told["folder"]))
+
+    def _why(self, topic: str, told: dict[str, Any]) -> list[str]:
+        """What the cluster knows about the violation; nothing where it does not answer."""
+        try:
+            if told["missed"] is None:
+                events = self._control.events(self._first_event)
+                return of_acknowledged(topic, [event["text"] for event in events])
+            place, offset = f"{topic}-{told['missed']['partition']}", told["missed"]["offset"]
+            return of_processed(place, offset, [*map(self._group, self._groups.made)])
+        except ControlError:
+            return []
+
+    def _group(self, name: str) -> dict[str, Any]:
+        try:
+            return self._control.call("GET", f"/v1/groups/{name}")
+        except ControlError as error:
+            if error.kind != "not_found":  # nobody joined it
+                raise
+            return {"group": name, "committed": {}}
 
     def first_anomaly(self) -> str:
         """Of the topics that the test did not check, for the report of its failure."""

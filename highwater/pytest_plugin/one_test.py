@@ -31,7 +31,7 @@ class OneTest:
         self.groups = Groups()
         self.chaos = Chaos(control, self.kafka.any_broker)
         self.kafka.wait.chaos = self.chaos
-        self.history = History(control, settings.seed)
+        self.history = History(control, settings.seed, self.groups)
         self._first_event = len(control.events(0))
         self._story = ""
 

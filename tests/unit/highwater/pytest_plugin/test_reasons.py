@@ -1,0 +1,36 @@
+"""What a failed check says of the cause, by the cluster's events and the groups' offsets."""
+
+from __future__ import annotations
+
+from highwater.pytest_plugin.reasons import of_acknowledged, of_processed
+
+KILLED = "kill broker-3: ended by SIGKILL, leading __consumer_offsets-2, orders-t3-0, orders-t3-1"
+
+
+def test_the_leader_that_died_is_named_with_the_remedy() -> None:
+    first, second = of_acknowledged("orders-t3", ["cut broker-1: begun", KILLED])
+    assert first.startswith("broker-3 died while it led orders-t3-0, orders-t3-1. What a producer")
+    assert "acks=all" in second
+
+
+def test_a_leader_of_another_topic_is_no_reason() -> None:
+    assert of_acknowledged("orders", [KILLED]) == []
+    assert of_acknowledged("orders-t", [KILLED]) == []
+    assert of_acknowledged("orders-t3", ["kill broker-3: ended by SIGKILL, leading nothing"]) == []
+
+
+def test_a_record_that_was_committed_too_early() -> None:
+    groups = [{"group": "app", "committed": {"orders-0": 4, "orders-1": 9}}]
+    first, remedy = of_processed("orders-0", 3, groups)
+    assert first == (
+        "group app has committed orders-0 up to offset 4, past this record, and is not given it"
+        " again:"
+    )
+    assert remedy == "commit a record when its work is done, not before"
+
+
+def test_a_record_that_is_still_to_come() -> None:
+    groups = [{"group": "app", "committed": {"orders-0": 3}}, {"group": "x", "committed": {}}]
+    first, remedy = of_processed("orders-0", 3, groups)
+    assert first.endswith("had not come to this record yet:")
+    assert remedy == "kafka.wait.lag_below('app', 1) waits for that"
