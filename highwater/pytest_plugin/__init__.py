@@ -51,6 +51,8 @@ __all__ = [
     "Waits",
 ]
 _ROOMS = ("chaos", "errors", "history", "kafka", "names")
+PROFILES = ("test", "kafka")
+MOST_BROKERS = 9
 RUNTIMES = ("process", "compose", "apache", "apache:VERSION")
 """The last one is any release, such as apache:4.2.0 and apache:3.9.2-kraft (docs/targets.md)."""
 _RELEASE = re.compile(r"apache:\d+(\.\d+){2}(-kraft)?")
@@ -90,7 +92,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("highwater_prefix", told, default="")
     group = parser.getgroup("kafka", "Kafka clusters of Highwater")
     group.addoption("--highwater-prefix", metavar="PREFIX", help=told)
-    group.addoption("--kafka-brokers", type=int, metavar="N", help="brokers (3)")
+    group.addoption(
+        "--kafka-brokers",
+        type=int,
+        choices=range(1, MOST_BROKERS + 1),
+        metavar="N",
+        help="brokers (3)",
+    )
     group.addoption(
         "--kafka-runtime",
         type=_runtime,
@@ -105,7 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--kafka-profile",
-        choices=("test", "kafka"),
+        choices=PROFILES,
         help="test: quick to notice failures (the default); kafka: Apache Kafka's defaults",
     )
     group.addoption(

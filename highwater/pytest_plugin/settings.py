@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from highwater.pytest_plugin import RUNTIMES, SECURITIES, is_runtime
+from highwater.pytest_plugin import MOST_BROKERS, PROFILES, RUNTIMES, SECURITIES, is_runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,10 @@ def _require_known(mark: pytest.Mark, marker: str) -> None:
             wrong = f"no setting {name!r}; there are {', '.join(kinds)}"
         elif not isinstance(value, kinds[name]):
             wrong = f"{name}={value!r} is of the wrong type"
-    for name, choices in (("runtime", RUNTIMES), ("security", SECURITIES)):
+    if not wrong and not 1 <= mark.kwargs.get("brokers", 1) <= MOST_BROKERS:
+        wrong = f"brokers={mark.kwargs['brokers']}: there may be 1 to {MOST_BROKERS}"
+    choices_of = {"profile": PROFILES, "runtime": RUNTIMES, "security": SECURITIES}
+    for name, choices in choices_of.items():
         value = mark.kwargs.get(name, choices[0])
         known = is_runtime(value) if name == "runtime" else value in choices
         if not wrong and not known:

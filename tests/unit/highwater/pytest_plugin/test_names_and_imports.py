@@ -121,6 +121,8 @@ WRONG = {
     "brokrs=1": "no setting 'brokrs'; there are brokers, config, profile, *",
     "1": "it takes names, as brokers=3, and not 1 alone",
     "brokers='three'": "brokers='three' is of the wrong type",
+    "brokers=0": "brokers=0: there may be 1 to 9",
+    "profile='fast'": "no profile 'fast'; there are test, kafka",
     "security='tls'": "no security 'tls'; there are plaintext, ssl, sasl_plaintext, sasl_ssl",
     "runtime='kraft'": "no runtime 'kraft'; there are process, compose, apache, apache:VERSION",
     "runtime='apache:4'": "no runtime 'apache:4'; there are process, compose, apache, *",
