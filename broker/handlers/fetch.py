@@ -332,8 +332,36 @@ class FetchOperation(DelayedOperation):
     def heard(self, key: Hashable) -> None:
         self._news.add(key)
 
+    def _waits_on(self) -> bool:
+        """Whether the news change nothing for a follower but offsets, as a HW that moved does.
+
+        It waits for records or an error.  The news are kept: the answer reads those partitions
+        again.
+        """
+        session = self.session
+        if session is None or not self._follower or not self._news:
+            return False
+        hosted, replica_id = self.ctx.services.replicas.partitions, self.request.replica_id
+        for tp in self._news:
+            assert isinstance(tp, TopicPartition)
+            asked, partition = session.partitions.get(tp), hosted.get(tp)
+            if (
+                asked is None
+                or asked.last_fetched_epoch >= 0
+                or partition is None
+                or partition.log is None
+                or not partition.is_leader
+                or partition.leader_epoch != asked.current_leader_epoch
+                or partition.log.log_end_offset != asked.fetch_offset
+                or replica_id not in partition.followers
+            ):
+                return False
+        return True
+
     def try_complete(self) -> Response | None:
         if self._tried:
+            if self._waits_on():
+                return None
             news, self._news = self._news, set()
             self.read_again(news)
         self._tried = True

@@ -9,10 +9,10 @@ nothing costs little.  After a large frame the next one is expected to be as lar
 its own buffer from its first byte on.
 
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
-gathered, and file slices go by sendfile, together with the buffers before them (MSG_MORE).  For
-records that are no longer in the page cache, sendfile would wait for the disk, and with it
-everybody (in Kafka, all connections of a network thread: KAFKA-7504).  So a worker thread first
-loads those, a megabyte at a time.
+gathered, and file slices go by sendfile, together with the buffers before them (MSG_MORE); slices
+of a few kilobytes are read, and gathered like buffers.  For records that are no longer in the page
+cache, sendfile would wait for the disk, and with it everybody (in Kafka, all connections of a
+network thread: KAFKA-7504).  So a worker thread first loads those, a megabyte at a time.
 
 Order.  Answers leave in the order of the requests, and handlers see one request of a connection at
 a time: bytes of the next ones wait here (`leftover`) or in the socket.  There is one exception: a
@@ -46,6 +46,7 @@ _LARGE_BYTES = SCRATCH_BYTES // 2
 _READ_BUDGET_BYTES = 4 << 20
 _SEND_BUDGET_BYTES = 4 << 20
 _LOAD_BYTES = 1 << 20
+_SMALL_BYTES = 8192
 _TLS_HELLO = b"\x16\x03"
 
 Frame = bytearray | memoryview
@@ -348,7 +349,7 @@ class BrokerConnection:
             if budget <= 0:
                 return Sent.BUDGET
             first = out[0]
-            if isinstance(first, FileSlice):
+            if isinstance(first, FileSlice) and not self._read_small(0):
                 known = self._in_memory(first)
                 if not known:
                     return Sent.COLD
@@ -364,11 +365,13 @@ class BrokerConnection:
         out = self.out
         views: list[Buffer] = []
         more = False
-        for part in out:
+        for index, part in enumerate(out):
             if isinstance(part, FileSlice):
-                more = True
-                break
-            views.append(part)
+                if not self._read_small(index):
+                    more = True
+                    break
+                part = out[index]
+            views.append(part)  # type: ignore[arg-type]
         n = self.connection.send(views, more)
         if n is None:
             return None
@@ -385,6 +388,21 @@ class BrokerConnection:
             del views[0]
             out.popleft()
         return n
+
+    def _read_small(self, index: int) -> bool:
+        """Puts a small slice's bytes in its place, if they are in memory: to read them and send
+        all with the header costs less than sendfile, which the header would have to wait for."""
+        part = self.out[index]
+        assert isinstance(part, FileSlice)
+        if part.size > _SMALL_BYTES or (index == 0 and (self._file_sent or self._loaded)):
+            return False
+        if part.file.cached(part.position, part.size) < part.size:
+            return False
+        data = part.file.read(part.position, part.size)
+        if len(data) != part.size:
+            raise SegmentChanged(part.file.path)
+        self.out[index] = data
+        return True
 
     def _in_memory(self, part: FileSlice) -> int:
         """How many of the slice's next bytes can be sent at once; 1 if none are left."""

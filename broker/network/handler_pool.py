@@ -125,10 +125,17 @@ class HandlerPool:
             self._channel.wake_all()
 
     def work(self) -> None:
-        """Does an idle handler's work on a processor's task, for a millisecond."""
+        """Does an idle handler's work on a processor's task, for a millisecond.
+
+        What the requests completed is looked at then, unless the millisecond is over: otherwise a
+        write would wait for a pass of the loop on its way to the followers, and for another when
+        they have it.
+        """
         channel, perf_ns = self._channel, self._perf_ns
+        completions = self._services.completions
         started = now = perf_ns()
         channel.started()
+        completions.collect()
         while channel.handler_free and now - started < _SLICE_NS:
             request = channel.take()
             if request is None:
@@ -141,6 +148,8 @@ class HandlerPool:
             now = perf_ns()
             if now - request.taken > NOTED_NS:
                 self._note(request, now - request.taken)
+        completions.settle(at_once=now - started < _SLICE_NS)
+        now = perf_ns()
         channel.blocked()
         self.busy_ns += now - started
 

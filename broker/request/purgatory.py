@@ -11,8 +11,8 @@ are under locks.  Here there is one thread, removal costs O(1) a key, and the tw
 `purgatory.purge.interval.requests` settings have nothing left to do.
 
 Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted returns watch
-keys, and they end in the CompletionSink, which looks into the purgatory once per pass of the loop:
-a hundred appends wake a waiting fetch once.
+keys, and they end in the CompletionSink, which looks into the purgatory once per round of requests
+and once per pass of the loop: a hundred appends wake a waiting fetch once.
 
 All but the two `run` methods is pure and gets its time from the caller.
 """
@@ -263,7 +263,8 @@ class Purgatories:
 
 
 class CompletionSink:
-    """Collects watch keys, and lets the purgatories look at them once per pass of the loop.
+    """Collects watch keys, and lets the purgatories look at them at the end of each round of
+    requests (`drain`), and otherwise once per pass of the loop.
 
     The answers that result leave between `hold` and `go`: a HW that moves answers several requests
     of one connection.
@@ -275,17 +276,33 @@ class CompletionSink:
         self.go: Callable[[], None] = _nothing
         self._keys: dict[str, dict[Hashable, None]] = {}
         self._waker = Waker()
+        self._collecting = False
 
     def add(self, kind: str, keys: Iterable[Hashable]) -> None:
         """Notes news for the operations of that kind watched under these keys."""
         collected = self._keys.get(kind)
         if collected is None:
             collected = self._keys[kind] = {}
-            self._waker.wake()
+            if not self._collecting:
+                self._waker.wake()
         collected.update(dict.fromkeys(keys))
+
+    def collect(self) -> None:
+        """A round of requests begins, and ends with `settle`: the task need not be woken."""
+        self._collecting = True
+
+    def settle(self, at_once: bool) -> None:
+        """Looks at what the round completed, at once or in the next pass."""
+        self._collecting = False
+        if at_once:
+            self.drain()
+        elif self._keys:
+            self._waker.wake()
 
     def drain(self) -> int:
         """Looks at everything collected so far; keys added meanwhile wait for the next pass."""
+        if not self._keys:
+            return 0
         keys, self._keys = self._keys, {}
         self.hold()
         try:

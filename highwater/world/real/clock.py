@@ -14,8 +14,8 @@ class RealClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def perf_ns(self) -> int:
-        return time.perf_counter_ns()
+    perf_ns = staticmethod(time.perf_counter_ns)
+    """No function around it: a request asks for it a dozen times."""
 
 
 def thread_time_ns() -> int:

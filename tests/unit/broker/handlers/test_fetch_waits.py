@@ -71,12 +71,16 @@ class Asked:
         of_all: int = MANY,
         replica: int = CONSUMER,
         isolation: int = 0,
+        session_epoch: int = -1,
+        epoch: int = -1,
     ) -> None:
         asked = [
-            FetchPartition(tp, -1, offset, -1, 0, of_partition)
+            FetchPartition(tp, epoch, offset, -1, 0, of_partition)
             for tp, offset in (offsets or {A: 0}).items()
         ]
-        request = FetchRequest(replica, 10_000, min_bytes, of_all, isolation, 0, -1, asked, [], "")
+        request = FetchRequest(
+            replica, 10_000, min_bytes, of_all, isolation, 0, session_epoch, asked, [], ""
+        )
         self.answer: Response | None = None
         reply = fetch.handle(b.context(fetch, 11), memoryview(build_fetch(request, 11)))
         if isinstance(reply, Delayed):
@@ -268,6 +272,43 @@ async def test_a_follower_counts_up_to_the_log_end_and_in_segments(b: Any) -> No
     assert Asked(b, 9 * SIZE, replica=FOLLOWER).waits
     append(b, A, 2)
     assert Asked(b, 9 * SIZE, replica=FOLLOWER).bytes == 3 * SIZE
+
+
+@in_broker()
+async def test_a_hw_that_moves_has_a_waiting_follower_read_nothing(b: Any) -> None:
+    """It waits for records; with two followers each write would be read twice more."""
+    await lead(b, replicas=(1, FOLLOWER))
+    append(b, A, 1)
+    replicas, reads = b.services.replicas, list[TopicPartition]()
+    plain = replicas.read
+
+    def read(asked: FetchPartition, *rest: Any) -> Any:
+        reads.append(asked.tp)
+        return plain(asked, *rest)
+
+    replicas.read = read
+    offsets = {A: 1, B: 0}
+    waiting = Asked(b, 1, replica=FOLLOWER, offsets=offsets, session_epoch=0, epoch=0)
+    assert reads == [A, B]
+    replicas.high_watermark_moved(A)
+    b.services.completions.drain()
+    assert waiting.waits
+    assert reads == [A, B]
+    append(b, B, 1)
+    assert waiting.bytes == SIZE
+    assert sorted(reads[2:]) == [A, B], "the HW that moved is told with the records"
+
+
+@in_broker()
+async def test_a_waiting_follower_is_told_of_a_new_leader_at_once(b: Any) -> None:
+    await lead(b, replicas=(1, FOLLOWER))
+    replicas = b.services.replicas
+    waiting = Asked(b, 1, replica=FOLLOWER, session_epoch=0, epoch=0)
+    replicas.partitions[A].make_leader(state(1, 1, (1, FOLLOWER)), 0)
+    replicas.high_watermark_moved(A)
+    b.services.completions.drain()
+    assert waiting.answer is not None
+    assert waiting.answer.error_names == ("FENCED_LEADER_EPOCH",)
 
 
 @in_broker()
