@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import confluent_kafka
@@ -33,6 +33,10 @@ class Load:
     measure_s: float
     measure_mb: float = float("inf")
     """Millions of bytes of record values."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Further settings of the producer."""
+    transaction: tuple[int, float] | None = None
+    """Records and seconds after which a transaction is committed, whichever comes first."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-m", __spec__.name, json.dumps(asdict(self))]
@@ -74,6 +78,8 @@ def _settings(load: Load, failures: _Failures) -> dict[str, Any]:
         "queue.buffering.max.messages": 50_000,
         "delivery.report.only.error": True,
         "on_delivery": failures,
+        **load.settings,
+        **({"transactional.id": load.topic} if load.transaction else {}),
     }
 
 
@@ -85,14 +91,23 @@ def _produce(
     value = os.urandom(load.record_bytes)
     enough = megabytes * 1e6 / load.record_bytes
     end = time.perf_counter() + seconds
+    most, longest_s = load.transaction or (500, 0.0)
+    until = end
     while sent < enough and time.perf_counter() < end:
-        for _ in range(500):
+        if load.transaction:
+            producer.begin_transaction()
+            until = time.perf_counter() + longest_s
+        for number in range(most):
+            if load.transaction and not number % 100 and time.perf_counter() > until:
+                break
             try:
                 produce(topic, value)
                 sent += 1
             except BufferError:
                 producer.poll(0.01)
         producer.poll(0)
+        if load.transaction:
+            producer.commit_transaction(60)
         if failures.first is not None:
             break
     left = producer.flush(60)
@@ -106,6 +121,8 @@ def _produce(
 def run(load: Load) -> Measured:
     failures = _Failures()
     producer = confluent_kafka.Producer(_settings(load, failures))
+    if load.transaction:
+        producer.init_transactions(60)
     _produce(producer, load, load.warm_up_s, load.measure_mb, failures)
     began = time.perf_counter()
     sent = _produce(producer, load, load.measure_s, load.measure_mb, failures)

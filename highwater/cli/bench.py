@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from highwater.cli.bench_all import everything
 from highwater.cli.bench_failover import control, failover
 from highwater.cli.bench_fetch import fetch_wait
 from highwater.cli.bench_options import (
@@ -200,5 +201,5 @@ def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> No
     show_rows(rows, "-", json_file)
 
 
-for command in (failover, fetch_wait, control, steps):
+for command in (everything, failover, fetch_wait, control, steps):
     bench.add_command(command)

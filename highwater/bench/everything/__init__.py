@@ -1,0 +1,1 @@
+"""`highwater bench all`: every row of the comparison with Apache Kafka, in one command."""

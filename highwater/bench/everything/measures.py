@@ -1,0 +1,126 @@
+"""What a row of `highwater bench all` is: lines of the table, and the measure behind them.
+
+A measure gives samples of each of its lines for both sides.  One that is not built stands in the
+list too, with the reason: no line of the table is ever left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from highwater.bench.figures.rows import Row
+
+if TYPE_CHECKING:
+    from highwater.bench.everything.turns import Turns
+
+Samples = dict[str, list[list[float]]]
+"""By line the samples of each side, ours first."""
+Run = Callable[["Turns"], Awaitable[Samples]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table; `goal` is the least ratio, above 1 where Highwater is ahead."""
+
+    name: str
+    what: str
+    unit: str
+    goal: float
+    smaller_is_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    name: str
+    lines: tuple[Line, ...]
+    minutes: float
+    """Roughly how long it takes on two quiet cores."""
+    run: Run | None = None
+    missing: str = ""
+    """Why there is no `run`."""
+    full: bool = False
+    """Whether it is measured by --full alone."""
+
+
+@dataclass(slots=True)
+class Result:
+    """A measure's samples, or why there are none, and how busy the machine was."""
+
+    name: str
+    date: str = ""
+    seconds: float = 0.0
+    load: tuple[float, float] = (0.0, 0.0)
+    """The load average of a minute, before and after."""
+    busy: float = 0.0
+    """The share of the CPUs that others used just before, from 0 to 1."""
+    samples: Samples = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def measured(self) -> bool:
+        return bool(self.samples)
+
+    @property
+    def quiet(self) -> bool:
+        return self.busy < 0.1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "date": self.date,
+            "seconds": round(self.seconds, 1),
+            "load": [round(n, 2) for n in self.load],
+            "busy": round(self.busy, 3),
+            "quiet": self.quiet,
+            "samples": self.samples,
+            "reason": self.reason,
+        }
+
+    @staticmethod
+    def of_json(name: str, found: dict[str, Any]) -> Result:
+        before, after = found["load"]
+        return Result(
+            name, found["date"], found["seconds"], (before, after), found["busy"],
+            found["samples"], found["reason"],
+        )  # fmt: skip
+
+
+def row_of(line: Line, result: Result) -> Row | None:
+    """The line's figures; None where it was not measured."""
+    sides = result.samples.get(line.name)
+    if not sides or not sides[0]:
+        return None
+    theirs = tuple(sides[1]) if len(sides) > 1 else ()
+    return Row(line.what, line.unit, tuple(sides[0]), theirs, line.smaller_is_better)
+
+
+def verdict(line: Line, row: Row | None) -> str:
+    """ "reached", "short", or "-" where there is no ratio."""
+    if row is None or row.ratio is None:
+        return "-"
+    return "reached" if round(row.ratio, 2) >= round(line.goal, 2) else "short"
+
+
+def by_pairs(row: Row) -> list[float]:
+    """The ratio of each pair, in the order in which they were measured."""
+    found = []
+    for ours, theirs in zip(row.ours, row.theirs, strict=False):
+        above, below = (theirs, ours) if row.smaller_is_better else (ours, theirs)
+        if below:
+            found.append(above / below)
+    return found
+
+
+def percentile(times: list[float], share: float) -> float:
+    """
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
+    3.0
+    """
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def middle(samples: list[float]) -> float:
+    return statistics.median(samples)

@@ -1,0 +1,162 @@
+"""The rows of `highwater bench all`, each with the ratio that it should reach."""
+
+from __future__ import annotations
+
+from highwater.bench.everything import alone
+from highwater.bench.everything.measures import Line, Measure, Run
+from highwater.bench.everything.rates import (
+    footprint,
+    java_produce,
+    produce,
+    requests,
+    singles,
+)
+
+_DEFAULTS = {
+    "linger.ms": 5,
+    "batch.num.messages": 10_000,
+    "queue.buffering.max.messages": 100_000,
+}
+"""librdkafka's own."""
+_ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
+_NO_JAVA_READER = "the load that reads by the Java client with the brokers' CPU time is not built"
+
+
+def _rate(name: str, what: str, goal: float, run: Run, minutes: float = 3) -> Measure:
+    return Measure(name, (Line(name, what, "MB/s", goal),), minutes, run)
+
+
+def _times(name: str, what: str, write: str, minutes: float) -> Measure:
+    p50, p99 = f"{name}-p50", f"{name}-p99"
+    lines = (
+        Line(p50, f"{what}, p50", "ms", 1 / 0.9, True),
+        Line(p99, f"{what}, p99", "ms", 3, True),
+    )
+    return Measure(name, lines, minutes, singles(write, p50, p99))
+
+
+def _requests(api: str, title: str, connections: int) -> Measure:
+    name = f"{api}-{connections}"
+    what = f"{title} requests, {connections} connection{'s' * (connections > 1)}"
+    return Measure(name, (Line(name, what, "a second", 2),), 1.5, requests(api, connections, name))
+
+
+MEASURES: tuple[Measure, ...] = (
+    _times("one-in-flight", "one record in flight, acks=all", "write", 2),
+    _rate(
+        "produce-16k", "acks=all, librdkafka, 16 KiB batches", 4,
+        produce("produce-16k", batch_kib=16),
+    ),
+    _rate("produce-128k", "the same, 128 KiB", 2, produce("produce-128k")),
+    _rate("produce-1m", "the same, 1 MiB", 2, produce("produce-1m", batch_kib=1024)),
+    Measure(
+        "footprint",
+        (
+            Line("memory-idle", "memory of an idle broker", "MiB PSS", 8, True),
+            Line("memory-loaded", "memory of a loaded broker", "MiB PSS", 8, True),
+            Line("disk", "bytes on disk a record of 100 B", "bytes", 1, True),
+        ),
+        2,
+        footprint,
+    ),
+    _times("produce-to-consume", "from produce to consume, one record", "consume", 2),
+    _rate("acks-1", "acks=1, librdkafka, 128 KiB", 2.5, produce("acks-1", acks="1")),
+    _rate(
+        "small-records", "records of 100 B, librdkafka's defaults", 4,
+        produce("small-records", record_bytes=100, batch_kib=977, settings=_DEFAULTS, share=0.2),
+    ),
+    _rate(
+        "one-a-batch", "one record of 100 B a batch, 50 in flight", 1.5,
+        produce("one-a-batch", record_bytes=100, settings=_ONE_A_BATCH, share=0.01),
+    ),
+    _rate(
+        "idempotent", "idempotent, librdkafka, 128 KiB", 2,
+        produce("idempotent", settings={"enable.idempotence": True}),
+    ),
+    _rate(
+        "transactions-100ms", "transactions of 100 ms, librdkafka", 2,
+        produce("transactions-100ms", transaction=(1 << 30, 0.1), share=0.5),
+    ),
+    _rate(
+        "transactions-100", "transactions of 100 records, librdkafka", 2,
+        produce("transactions-100", transaction=(100, 10), share=0.05),
+    ),
+    _rate(
+        "java-defaults", "the Java producer, its defaults", 2.5,
+        java_produce("java-defaults", [], share=0.4),
+    ),
+    _rate(
+        "java-128k", "the Java producer, 128 KiB and 5 ms", 1.5,
+        java_produce("java-128k", ["batch.size=131072", "linger.ms=5"]),
+    ),
+    *(
+        _requests(api, title, connections)
+        for api, title in (("metadata", "Metadata"), ("api-versions", "ApiVersions"))
+        for connections in (1, 50)
+    ),
+    Measure(
+        "consume-librdkafka",
+        (
+            Line("consume", "consume, librdkafka, warm", "MB/s", 2),
+            Line("consume-cpu", "CPU of the brokers for that", "ms a MB", 5, True),
+        ),
+        3,
+        alone.consume,
+    ),
+    Measure(
+        "consume-java",
+        (Line("consume-java", "consume, the Java client, warm", "MB/s", 1),),
+        3,
+        missing=_NO_JAVA_READER,
+    ),
+    Measure(
+        "mixed",
+        (
+            Line("mixed-p99", "half of Kafka's maximum, mixed: p99 of produce", "ms", 2, True),
+            Line("mixed-p999", "the same, p99.9", "ms", 2, True),
+        ),
+        10,
+        missing="the load at a fixed rate, which takes Kafka's maximum from another row, is not"
+        " built",
+    ),
+    Measure(
+        "start",
+        (
+            Line("start", "ZooKeeper and three brokers to ready", "s", 10, True),
+            Line("idle-cpu", "CPU of an idle cluster with 100 partitions", "ms a s", 1, True),
+            Line("memory-partitions", "memory with 1,000 partitions", "MiB PSS", 8, True),
+            Line("create-100", "100 partitions created, and seen by all", "s", 10, True),
+            Line("create-1000", "1,000 partitions created, and seen by all", "s", 10, True),
+        ),
+        6,
+        alone.start,
+    ),
+    Measure(
+        "failover",
+        (
+            Line("failover-median", "kill -9 to the next ack, median", "s", 30, True),
+            Line("failover-worst", "kill -9 to the next ack, worst", "s", 30, True),
+        ),
+        8,
+        alone.failovers,
+    ),
+    Measure(
+        "compaction",
+        (Line("compaction", "compaction of the same bytes", "s", 1, True),),
+        4,
+        alone.compacted,
+    ),
+    Measure(
+        "restart",
+        (
+            Line(
+                "restart", "restart with 10 GiB of logs after kill -9, until in the ISR", "s", 2,
+                True,
+            ),
+        ),
+        30,
+        missing="the load of 10 GiB and the wait for the ISR are not built",
+        full=True,
+    ),
+)  # fmt: skip
+NAMES = tuple(measure.name for measure in MEASURES)

@@ -1,0 +1,140 @@
+"""The two clusters that the rows share, and the turns in which they are measured.
+
+Both sides stay up, with Kafka's own defaults (the profile `kafka`); an idle cluster costs the other
+one little.  Before a row is measured it is repeated on both sides until neither gets faster: the
+JVM compiles for a while.  Then come the pairs: A B, A B, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import psutil
+import trio
+
+from highwater.bench.everything.measures import Samples
+from highwater.bench.figures.sides import Progress, Side
+from highwater.bench.loads.bench_topics import create_topic, delete_topic
+from highwater.cluster.process_cluster import ProcessCluster
+
+One = Callable[[ProcessCluster, str], Awaitable[dict[str, float]]]
+"""Measures once, on one cluster, by a topic of its own; gives a figure for each line."""
+
+FLAT = 1.1
+_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured; megabytes and seconds are those of one sample."""
+
+    pairs: int = 5
+    warm: int = 8
+    """The most samples before the pairs."""
+    megabytes: float = 300
+    seconds: float = 10
+    writes: int = 3000
+    partitions: int = 1000
+    kills: int = 5
+    their_kills: int = 5
+    compacted: int = 10_000_000
+    idle_s: float = 20
+
+    @property
+    def brokers(self) -> int:
+        return 3
+
+
+QUICK = Plan(2, 1, 2, 2, 100, 20, 1, 1, 100_000, 2)
+DEFAULT = Plan()
+FULL = Plan(kills=30, their_kills=30)
+
+
+def flat(rates: Sequence[float]) -> bool:
+    """Whether the last two samples are hardly above the best before them.
+
+    >>> flat([10, 20, 30]), flat([10, 20, 21, 20])
+    (False, True)
+    """
+    return len(rates) > 2 and max(rates[-2:]) <= FLAT * max(rates[:-2])
+
+
+class Turns:
+    """The sides and their clusters, which start with the first row that needs them."""
+
+    def __init__(
+        self, plan: Plan, sides: Sequence[Side], progress: Progress, stack: AsyncExitStack
+    ) -> None:
+        self.plan = plan
+        self.sides = sides
+        self.progress = progress
+        self._stack = stack
+        self._clusters: list[ProcessCluster] = []
+        self._topics = 0
+
+    async def clusters(self) -> list[ProcessCluster]:
+        """The clusters that stay up, ours first."""
+        if not self._clusters:
+            for side in self.sides:
+                self.progress(f"{side.name}: starts")
+                cluster = side.cluster(self.plan.brokers, _PROPERTIES)
+                self._clusters.append(await self._stack.enter_async_context(cluster))
+        return self._clusters
+
+    async def stop(self) -> None:
+        """Ends the clusters, for a row that has the machine for itself."""
+        self._clusters = []
+        await self._stack.aclose()
+
+    async def in_turn(
+        self, one: One, speed: Callable[[dict[str, float]], float], *, partitions: int = 3
+    ) -> Samples:
+        """Warms both sides up, and gives the pairs' samples."""
+        clusters = await self.clusters()
+        speeds: list[list[float]] = [[] for _ in clusters]
+        for number in range(self.plan.warm):
+            if all(map(flat, speeds)):
+                break
+            self.progress(f"warm-up {number + 1}")
+            for cluster, seen in zip(clusters, speeds, strict=True):
+                seen.append(speed(await self._once(one, cluster, partitions)))
+        samples: Samples = {}
+        for number in range(self.plan.pairs):
+            said = []
+            for index, cluster in enumerate(clusters):
+                found = await self._once(one, cluster, partitions)
+                for line, value in found.items():
+                    samples.setdefault(line, [[] for _ in clusters])[index].append(value)
+                said.append(", ".join(f"{value:.2f}" for value in found.values()))
+            self.progress(f"pair {number + 1} of {self.plan.pairs}: {'; '.join(said)}")
+        return samples
+
+    async def _once(self, one: One, cluster: ProcessCluster, partitions: int) -> dict[str, float]:
+        self._topics += 1
+        topic, replicas = f"bench-{self._topics}", min(3, self.plan.brokers)
+        config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
+        where = cluster.direct_bootstrap
+        await trio.to_thread.run_sync(create_topic, where, topic, partitions, replicas, config)
+        try:
+            return await one(cluster, topic)
+        finally:
+            await trio.to_thread.run_sync(delete_topic, where, topic)
+
+
+def broker_pids(cluster: ProcessCluster) -> list[int]:
+    return [cluster.pid(f"broker-{number}") for number in cluster.brokers]
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """The CPU time that these processes have used in their lives."""
+    total = 0.0
+    for pid in pids:
+        times = psutil.Process(pid).cpu_times()
+        total += times.user + times.system
+    return total
