@@ -30,7 +30,7 @@ from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.load import Load, Measured
-from highwater.bench.loads.bench_topics import create_topic, delete_topic
+from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
 from highwater.cluster.process_cluster import ProcessCluster
 
 KIB = 1024
@@ -108,7 +108,7 @@ async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) 
         raise BenchFailed(_last_line(done))
     measured = Measured(**json.loads(done.stdout))
     await trio.to_thread.run_sync(delete_topic, bootstrap, topic)
-    await _until_gone(cluster.folder, topic)
+    await until_gone(cluster.folder, topic)
     return measured.mb_per_s(plan.record_bytes)
 
 
@@ -119,15 +119,6 @@ def _written_back_mb() -> float:
     except OSError:
         return 0.0
     return int(counters["nr_written"]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-async def _until_gone(folder: Path, topic: str) -> None:
-    """Waits until a deleted topic's folders are gone, also renamed (<partition>.<id>-delete)."""
-    with trio.move_on_after(60):
-        while any(folder.glob(f"broker-*/data/{topic}-*")):
-            await trio.sleep(0.05)
-        return
-    raise BenchFailed(f"the files of topic {topic} are still there 60 s after its deletion")
 
 
 def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -111,7 +111,8 @@ def everything(
             kept.results.pop(measure.name, None)
 
         async def measured() -> None:
-            await run(wanted, plan, sides, kept, full=full, minutes=minutes, progress=say)
+            everything = full or quick
+            await run(wanted, plan, sides, kept, full=everything, minutes=minutes, progress=say)
 
         try:
             trio.run(measured)

@@ -3,40 +3,84 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
+from subprocess import DEVNULL
 
 import trio
 
 from highwater.bench import compaction, control, failover
 from highwater.bench.everything.measures import Samples
-from highwater.bench.everything.rates import output
+from highwater.bench.everything.rates import java, output
 from highwater.bench.everything.turns import Turns, broker_pids, cpu_seconds
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
 from highwater.bench.loads import reading
+from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.keyed import Keyed
+from highwater.cluster import zookeeper_process as zookeeper
+from highwater.cluster.ask import metadata
+from highwater.cluster.interface import broker
+from highwater.cluster.ports import free_ports
 from highwater.cluster.process_cluster import ProcessCluster
 
 FEW = 100
+RECORD_BYTES = 1000
+PARTITIONS = 12
+LONG_S = 3600
+WAIT_S = 60
+ZOOKEEPER_TICK_MS = 2000
+RESTARTED = 1
+"""The broker that is killed."""
 
 
-async def consume(turns: Turns) -> Samples:
+Reader = Callable[[str, str, int], Awaitable[tuple[float, float]]]
+"""Reads so many records of a topic; gives megabytes and the seconds from the first record on."""
+
+
+async def _librdkafka(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
+    found = json.loads(await output(reading.command(bootstrap, topic, records)))
+    return found["records"] * RECORD_BYTES / 1e6, found["seconds"]
+
+
+async def _java(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
+    """ConsumerPerformance's fetch.time.ms: without the start of the JVM and of the group."""
+    words = ["--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(records)]
+    words += ["--hide-header", "--timeout", "60000"]
+    said = await output(java("org.apache.kafka.tools.ConsumerPerformance", words))
+    columns = said.strip().splitlines()[-1].split(", ")
+    if len(columns) < 10 or int(columns[4]) < records:
+        raise BenchFailed(f"ConsumerPerformance: {said.strip()}")
+    return int(columns[4]) * RECORD_BYTES / 1e6, int(columns[7]) / 1000
+
+
+async def consume_librdkafka(turns: Turns) -> Samples:
+    return await _consume(turns, _librdkafka, "consume")
+
+
+async def consume_java(turns: Turns) -> Samples:
+    return await _consume(turns, _java, "consume-java")
+
+
+async def _consume(turns: Turns, read: Reader, line: str) -> Samples:
     """Reads what was just written, from the page cache; the brokers' CPU time is that of it."""
 
     async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
         where, plan = cluster.direct_bootstrap, turns.plan
-        load = Load(where, topic, 1000, 128 << 10, "1", 0, 6 * plan.seconds, plan.megabytes)
+        load = Load(where, topic, RECORD_BYTES, 128 << 10, "1", 0, 6 * plan.seconds, plan.megabytes)
         written = json.loads(await output(load.command()))["records"]
         pids = broker_pids(cluster)
         before = cpu_seconds(pids)
-        found = json.loads(await output(reading.command(where, topic, written)))
+        megabytes, seconds = await read(where, topic, written)
         used = cpu_seconds(pids) - before
-        megabytes = found["records"] * 1000 / 1e6
-        return {"consume": megabytes / found["seconds"], "consume-cpu": used * 1000 / megabytes}
+        return {line: megabytes / seconds, f"{line}-cpu": used * 1000 / megabytes}
 
-    return await turns.in_turn(one, lambda found: found["consume"])
+    return await turns.in_turn(one, lambda found: found[line])
 
 
 async def start(turns: Turns) -> Samples:
@@ -48,9 +92,10 @@ async def start(turns: Turns) -> Samples:
         samples.setdefault(line, [[] for _ in turns.sides])[index].extend(values)
 
     for number in range(turns.plan.pairs):
+        zookeeper_s = await _zookeepers_own(turns.sides[0].folder / "zookeeper-alone")
         for index, side in enumerate(turns.sides):
             async with side.cluster(turns.plan.brokers) as cluster:
-                add("start", index, side.ready_s[-1])
+                add("start", index, max(side.ready_s[-1] - zookeeper_s, 0.01))
                 add(f"create-{FEW}", index, await _created(cluster, "few", FEW, FEW))
                 await trio.sleep(2)  # by then followers have caught up
                 add("idle-cpu", index, await _idle_cpu(cluster, turns.plan.idle_s))
@@ -60,6 +105,26 @@ async def start(turns: Turns) -> Samples:
                 add("memory-partitions", index, *map(pss_mib, broker_pids(cluster)))
             turns.progress(f"start {number + 1}: {side.name} {side.ready_s[-1]:.1f} s")
     return samples
+
+
+async def _zookeepers_own(folder: Path) -> float:
+    """Seconds that ZooKeeper, alone, needs from its start until it answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = next(iter(free_ports(1)))
+    command = zookeeper.prepare(folder, port, ZOOKEEPER_TICK_MS)
+    began = time.monotonic()
+    process = await trio.lowlevel.open_process(command, cwd=folder, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        while not await trio.to_thread.run_sync(zookeeper.answers, port):
+            if time.monotonic() - began > WAIT_S:
+                raise BenchFailed(f"ZooKeeper did not answer within {WAIT_S} s")
+            await trio.sleep(0.02)
+        return time.monotonic() - began
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _created(cluster: ProcessCluster, topic: str, partitions: int, in_all: int) -> float:
@@ -101,3 +166,36 @@ async def compacted(turns: Turns) -> Samples:
     sides = [replace(side, folder=side.folder / "compaction") for side in turns.sides]
     first = (await compaction.run(plan, sides, turns.progress))[0]
     return {"compaction": [list(side) for side in (first.ours, first.theirs) if side]}
+
+
+async def restart(turns: Turns) -> Samples:
+    """Each side in turn, alone: a broker with full logs is killed and started again."""
+    await turns.stop()
+    samples: Samples = {"restart": []}
+    for side in turns.sides:
+        async with side.cluster(turns.plan.brokers) as cluster:
+            where, topic = cluster.direct_bootstrap, "restarted"
+            config = {"min.insync.replicas": "2"}
+            await trio.to_thread.run_sync(create_topic, where, topic, PARTITIONS, 3, config)
+            load = Load(
+                where, topic, RECORD_BYTES, 1 << 20, "all", 0, LONG_S, turns.plan.restart_mb
+            )
+            await output(load.command())
+            await cluster.kill(broker(RESTARTED))
+            began = time.monotonic()
+            await cluster.start(broker(RESTARTED), timeout_s=LONG_S)
+            await _in_sync(cluster, topic)
+            samples["restart"].append([time.monotonic() - began])
+            turns.progress(f"{side.name}: in sync after {samples['restart'][-1][0]:.1f} s")
+    return samples
+
+
+async def _in_sync(cluster: ProcessCluster, topic: str) -> None:
+    """Waits until the restarted broker is in the ISR of every partition."""
+    address, deadline = cluster.address(cluster.brokers[-1]), time.monotonic() + LONG_S
+    while time.monotonic() < deadline:
+        places = (await metadata(address, [topic], timeout_s=10)).topics[0].partitions
+        if all(RESTARTED in place.isr_nodes for place in places):
+            return
+        await trio.sleep(0.1)
+    raise BenchFailed(f"broker-{RESTARTED} was not in every ISR {LONG_S} s after its start")

@@ -6,19 +6,16 @@ list too, with the reason: no line of the table is ever left out.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from highwater.bench.figures.rows import Row
 
-if TYPE_CHECKING:
-    from highwater.bench.everything.turns import Turns
-
 Samples = dict[str, list[list[float]]]
 """By line the samples of each side, ours first."""
-Run = Callable[["Turns"], Awaitable[Samples]]
+Run = Callable[[Any], Awaitable[Samples]]
+"""Measures; it is given the `turns.Turns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +108,3 @@ def by_pairs(row: Row) -> list[float]:
         if below:
             found.append(above / below)
     return found
-
-
-def percentile(times: list[float], share: float) -> float:
-    """
-    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
-    3.0
-    """
-    ordered = sorted(times)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
-def middle(samples: list[float]) -> float:
-    return statistics.median(samples)

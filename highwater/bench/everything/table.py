@@ -19,7 +19,6 @@ _DEFAULTS = {
 }
 """librdkafka's own."""
 _ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
-_NO_JAVA_READER = "the load that reads by the Java client with the brokers' CPU time is not built"
 
 
 def _rate(name: str, what: str, goal: float, run: Run, minutes: float = 3) -> Measure:
@@ -101,13 +100,16 @@ MEASURES: tuple[Measure, ...] = (
             Line("consume-cpu", "CPU of the brokers for that", "ms a MB", 5, True),
         ),
         3,
-        alone.consume,
+        alone.consume_librdkafka,
     ),
     Measure(
         "consume-java",
-        (Line("consume-java", "consume, the Java client, warm", "MB/s", 1),),
-        3,
-        missing=_NO_JAVA_READER,
+        (
+            Line("consume-java", "consume, the Java client, warm", "MB/s", 1),
+            Line("consume-java-cpu", "CPU of the brokers for that, Java", "ms a MB", 5, True),
+        ),
+        4,
+        alone.consume_java,
     ),
     Measure(
         "mixed",
@@ -122,7 +124,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "start",
         (
-            Line("start", "ZooKeeper and three brokers to ready", "s", 10, True),
+            Line("start", "three brokers to ready, less ZooKeeper's own start", "s", 10, True),
             Line("idle-cpu", "CPU of an idle cluster with 100 partitions", "ms a s", 1, True),
             Line("memory-partitions", "memory with 1,000 partitions", "MiB PSS", 8, True),
             Line("create-100", "100 partitions created, and seen by all", "s", 10, True),
@@ -155,7 +157,7 @@ MEASURES: tuple[Measure, ...] = (
             ),
         ),
         30,
-        missing="the load of 10 GiB and the wait for the ISR are not built",
+        alone.restart,
         full=True,
     ),
 )  # fmt: skip

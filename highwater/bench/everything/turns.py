@@ -16,13 +16,16 @@ import trio
 
 from highwater.bench.everything.measures import Samples
 from highwater.bench.figures.sides import Progress, Side
-from highwater.bench.loads.bench_topics import create_topic, delete_topic
+from highwater.bench.figures.warm_memory import WarmMemory
+from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
 from highwater.cluster.process_cluster import ProcessCluster
 
 One = Callable[[ProcessCluster, str], Awaitable[dict[str, float]]]
 """Measures once, on one cluster, by a topic of its own; gives a figure for each line."""
 
 FLAT = 1.1
+MUCH_MB = 50
+"""From here on it matters where the memory for a load comes from (`warm_memory`)."""
 _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
@@ -45,13 +48,14 @@ class Plan:
     their_kills: int = 5
     compacted: int = 10_000_000
     idle_s: float = 20
+    restart_mb: float = 10_737
 
     @property
     def brokers(self) -> int:
         return 3
 
 
-QUICK = Plan(2, 1, 2, 2, 100, 20, 1, 1, 100_000, 2)
+QUICK = Plan(2, 1, 2, 2, 100, 20, 1, 1, 100_000, 2, 20)
 DEFAULT = Plan()
 FULL = Plan(kills=30, their_kills=30)
 
@@ -77,6 +81,7 @@ class Turns:
         self._stack = stack
         self._clusters: list[ProcessCluster] = []
         self._topics = 0
+        self._warm: WarmMemory | None = None
 
     async def clusters(self) -> list[ProcessCluster]:
         """The clusters that stay up, ours first."""
@@ -85,11 +90,14 @@ class Turns:
                 self.progress(f"{side.name}: starts")
                 cluster = side.cluster(self.plan.brokers, _PROPERTIES)
                 self._clusters.append(await self._stack.enter_async_context(cluster))
+            if self.plan.megabytes >= MUCH_MB:
+                warm = WarmMemory(self.sides[0].folder, self.progress)
+                self._warm = self._stack.enter_context(warm)
         return self._clusters
 
     async def stop(self) -> None:
         """Ends the clusters, for a row that has the machine for itself."""
-        self._clusters = []
+        self._clusters, self._warm = [], None
         await self._stack.aclose()
 
     async def in_turn(
@@ -120,11 +128,15 @@ class Turns:
         topic, replicas = f"bench-{self._topics}", min(3, self.plan.brokers)
         config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
         where = cluster.direct_bootstrap
+        if self._warm is not None:
+            await trio.to_thread.run_sync(self._warm.fill)
         await trio.to_thread.run_sync(create_topic, where, topic, partitions, replicas, config)
         try:
             return await one(cluster, topic)
         finally:
             await trio.to_thread.run_sync(delete_topic, where, topic)
+            # its data would fill the memory that the other side's page cache needs
+            await until_gone(cluster.folder, topic)
 
 
 def broker_pids(cluster: ProcessCluster) -> list[int]:

@@ -82,3 +82,12 @@ def _spread(samples: Sequence[float]) -> str:
         return "-"
     middle = f"{statistics.median(samples):.1f}"
     return middle if len(samples) == 1 else f"{middle} ({min(samples):.1f}-{max(samples):.1f})"
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
+    3.0
+    """
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

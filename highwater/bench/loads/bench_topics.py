@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import trio
 
 from highwater.bench.figures.sides import BenchFailed
 
@@ -45,3 +48,12 @@ def delete_topic(bootstrap: str, topic: str) -> None:
         admin.delete_topics([topic])[topic].result()
     except Exception as error:
         raise BenchFailed(f"topic {topic} could not be deleted: {error}") from error
+
+
+async def until_gone(folder: Path, topic: str) -> None:
+    """Waits until a deleted topic's folders are gone, also renamed (<partition>.<id>-delete)."""
+    with trio.move_on_after(60):
+        while any(folder.glob(f"broker-*/data/{topic}-*")):
+            await trio.sleep(0.05)
+        return
+    raise BenchFailed(f"the files of topic {topic} are still there 60 s after its deletion")

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from highwater.bench.everything.measures import percentile
+from highwater.bench.figures.rows import percentile
 
 RECORD_BYTES = 100
 WAIT_S = 30

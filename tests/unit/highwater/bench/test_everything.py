@@ -1,0 +1,143 @@
+"""`highwater bench all` without clusters: what is kept, what the table and the page say."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from pathlib import Path
+
+import pytest
+
+from highwater.bench.everything import page
+from highwater.bench.everything.measures import Line, Measure, Result, Samples, by_pairs, row_of
+from highwater.bench.everything.run import Kept, run
+from highwater.bench.everything.table import MEASURES, NAMES
+from highwater.bench.everything.turns import QUICK, Turns, flat
+from highwater.bench.figures.sides import BenchFailed
+from highwater.child_processes import StartError
+
+FAST = Line("fast", "a rate", "MB/s", 2)
+SLOW = Line("slow", "a time", "ms", 1 / 0.9, smaller_is_better=True)
+ABOUT = {"size": "quick", "commit": "abc", "sides": ["ours", "theirs"], "cores": 2}
+
+
+async def _measured(_turns: Turns) -> Samples:
+    return {"fast": [[30.0, 20.0, 10.0], [10.0, 10.0, 10.0]], "slow": [[2.0], [1.0]]}
+
+
+async def _broken(_turns: Turns) -> Samples:
+    raise BenchFailed("a record was not acknowledged")
+
+
+GOOD = Measure("good", (FAST, SLOW), 1, _measured)
+BAD = Measure("bad", (Line("bad", "a row that fails", "s", 1),), 1, _broken)
+UNBUILT = Measure("unbuilt", (Line("none", "a row to come", "s", 1),), 1, missing="no load yet")
+LONG = Measure("long", (Line("long", "a long row", "s", 1),), 60, _measured, full=True)
+ALL = (GOOD, BAD, UNBUILT, LONG)
+
+
+async def _run(kept: Kept, minutes: float = 5) -> list[str]:
+    said: list[str] = []
+    await run(ALL, QUICK, (), kept, full=False, minutes=minutes, progress=said.append)
+    return said
+
+
+async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    await _run(Kept.load(file, ABOUT))
+    kept = Kept.load(file, ABOUT)
+    assert kept.results["good"].samples["fast"][0] == [30.0, 20.0, 10.0]
+    assert kept.results["bad"].reason == "failed: a record was not acknowledged"
+    assert kept.results["unbuilt"].reason == "no load yet"
+    assert kept.results["long"].reason == "only with --full"
+    said = await _run(kept)
+    assert [line for line in said if "kept from" in line] == [
+        f"good: kept from {kept.results['good'].date}"
+    ]
+
+
+async def test_results_of_another_commit_or_size_are_not_kept(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    await _run(Kept.load(file, ABOUT))
+    assert not Kept.load(file, {**ABOUT, "commit": "def"}).results
+    assert not Kept.load(file, {**ABOUT, "size": "full"}).results
+
+
+async def test_no_row_begins_when_the_time_is_up() -> None:
+    kept = Kept(None, ABOUT)
+    await _run(kept, minutes=-1)
+    assert "were over" in kept.results["good"].reason
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps({"rows": []}))
+    with pytest.raises(StartError, match=r"all\.json is not a file of `highwater bench all`"):
+        Kept.load(file, ABOUT)
+
+
+async def test_the_table_leaves_no_line_out() -> None:
+    kept = Kept(None, ABOUT)
+    await _run(kept)
+    kept.results["good"].busy = 0.0
+    table = page.text(ALL, kept.results).splitlines()
+    assert "reached" in table[1]
+    assert "short" in table[2]
+    assert [line.split(":")[0] for line in table[-3:]] == ["not measured"] * 3
+    for line in ("a rate", "a time", "a row that fails", "a row to come", "a long row"):
+        assert any(line in row for row in table)
+
+
+def test_ratios_are_above_one_where_ours_is_better() -> None:
+    result = Result("good", samples={"fast": [[30, 20, 10], [10, 10, 10]], "slow": [[2], [1]]})
+    fast, slow = row_of(FAST, result), row_of(SLOW, result)
+    assert fast is not None
+    assert slow is not None
+    assert (fast.ratio, slow.ratio) == (2, 0.5)
+    assert by_pairs(fast) == [3, 2, 1]
+
+
+def test_a_side_is_warm_when_it_gets_no_faster() -> None:
+    assert not flat([10, 20])
+    assert not flat([10, 20, 23])
+    assert flat([10, 20, 21, 22])
+
+
+class _Page(html.parser.HTMLParser):
+    """Tags that are open, and addresses that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.fetched += [str(value) for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "line", "rect", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("meta", "line", "rect", "circle"):
+            assert self.open.pop() == tag
+
+
+async def test_the_page_is_whole_and_fetches_nothing() -> None:
+    kept = Kept(None, ABOUT)
+    await _run(kept)
+    text = page.page(ALL, kept.results, ABOUT, "Apache <Kafka>")
+    parsed = _Page()
+    parsed.feed(text)
+    assert parsed.open == []
+    assert parsed.fetched == []
+    assert "Apache &lt;Kafka&gt;" in text
+    assert text.count('class="pair"') == 4
+    assert "failed: a record was not acknowledged" in text
+
+
+def test_names_of_rows_and_lines_are_unique_and_goals_are_ratios() -> None:
+    lines = [line.name for measure in MEASURES for line in measure.lines]
+    assert len(set(lines)) == len(lines)
+    assert len(set(NAMES)) == len(NAMES)
+    for measure in MEASURES:
+        assert (measure.run is None) == bool(measure.missing), measure.name
+        assert all(line.goal >= 1 for line in measure.lines)
