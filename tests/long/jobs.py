@@ -145,6 +145,11 @@ JOBS: Mapping[str, Job] = {
         "the recorders of Java, Go and JavaScript, each with a sound history and a planted loss",
         _module("tests.long.recorders", (), ("javascript",)),
     ),
+    "floods": Job(
+        "5,000 connections that open TLS and stop half-way, and 5,000 that authenticate wrongly, "
+        "beside 100 requests a second",
+        _module("tests.long.floods", ("5000",), ("200",)),
+    ),
     "rest": Job(
         "the tests that are marked `rare`",
         _module("pytest", ("tests", "-m", "rare"), ("tests", "-m", "rare", "--collect-only")),
