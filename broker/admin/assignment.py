@@ -24,6 +24,11 @@ class Random(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
+MOST_AT_ONCE = 10_000
+"""Of a request's new partitions: a typing mistake, or malice, must not hold up the controller.
+Apache Kafka has this bound in KRaft mode alone (ReplicationControlManager)."""
+
+
 def assign_replicas(
     racks: Mapping[int, str | None],
     partitions: int,
@@ -39,6 +44,9 @@ def assign_replicas(
     """
     if partitions <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "a topic needs one partition or more")
+    if partitions > MOST_AT_ONCE:
+        detail = f"{partitions} partitions at once; {MOST_AT_ONCE} are the most, as in KRaft mode"
+        raise ApiError(ErrorCode.POLICY_VIOLATION, detail)
     if replication_factor <= 0:
         detail = "the replication factor must be 1 or more"
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, detail)

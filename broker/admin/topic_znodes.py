@@ -27,6 +27,7 @@ from highwater.broker.metadata.topic_names import (
     TRANSACTION_STATE_TOPIC,
     check_collision,
     check_name,
+    is_valid_name,
 )
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
@@ -247,6 +248,9 @@ async def add_partitions(
     The write names the version that was read, so that two clients that grow a topic at once cannot
     undo each other.
     """
+    if not is_valid_name(name):  # nor is it asked for: it could be another znode's path
+        detail = f"topic {name!r} does not exist"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
     with zookeeper_errors():
         zk = services.zk
         if await zk.exists(znodes.delete_topic_path(name)) is not None:

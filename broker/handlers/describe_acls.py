@@ -12,6 +12,7 @@ from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Entry, Filter, Operation, Resource
+from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.messages import DescribeAclsResponse
 
 API = Api(
@@ -34,7 +35,8 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 
 def filter_of(asked: Any) -> Filter:
-    return Filter(
+    """Raises BadMessage for a code that does not exist, upon which Kafka closes the connection."""
+    found = Filter(
         asked.resource_type_filter,
         asked.resource_name_filter,
         asked.pattern_type_filter,
@@ -43,6 +45,9 @@ def filter_of(asked: Any) -> Filter:
         asked.operation,
         asked.permission_type,
     )
+    if found.unknown is not None:
+        raise BadMessage(f"a filter of access rules with an unknown {found.unknown}")
+    return found
 
 
 def _described(resource: Resource, entries: Sequence[Entry]) -> Any:

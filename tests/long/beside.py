@@ -34,7 +34,7 @@ class Client:
 
     def __init__(self, address: Address, topic: str) -> None:
         self.topic = topic
-        self._sock = connect(address, 60)
+        self._sock = connect(address, 20)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def call(self, request: Any, version: int) -> Any:
@@ -134,6 +134,10 @@ class Beside:
         """How many records were acknowledged, and how many of them are missing."""
         self._ask("end")
         return {name: int(value) for name, value in self._line().items()}
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
 
     def kill(self) -> None:
         self._process.kill()

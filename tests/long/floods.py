@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import trio
@@ -122,7 +123,7 @@ async def refused(number: int, port: int) -> None:
         await trio.aclose_forcefully(tcp)
 
 
-async def _answer(stream: trio.SSLStream[trio.SocketStream], key: int, version: int) -> object:
+async def _answer(stream: trio.SSLStream[trio.SocketStream], key: int, version: int) -> Any:
     data = b""
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
         more = await stream.receive_some(65536)

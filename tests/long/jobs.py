@@ -104,6 +104,18 @@ def spark_scale(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("page", (*module, "show" if a_slice else "page", file))
 
 
+def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Parts of 10,000 requests, each against a broker of its own, and the damaged logs."""
+    module = (sys.executable, "-m", "tests.long.fuzz")
+    for part in range(1 if a_slice else 100):
+        what, number = ("open", part // 4) if part % 4 == 3 else ("requests", part)
+        count = "500" if a_slice else "10000"
+        place = str(folder / f"part-{part}")
+        yield Step(f"{part}-{what}", (*module, what, count, place, str(number * 100_000)))
+    count = "1000" if a_slice else "100000"
+    yield Step("files", (*module, "files", count, str(folder / "files")))
+
+
 JOBS: Mapping[str, Job] = {
     "pairs": Job("50 seeds of each pair of the simulation's flags", pairs),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
@@ -149,6 +161,10 @@ JOBS: Mapping[str, Job] = {
         "5,000 connections that open TLS and stop half-way, and 5,000 that authenticate wrongly, "
         "beside 100 requests a second",
         _module("tests.long.floods", ("5000",), ("200",)),
+    ),
+    "fuzz": Job(
+        "1,000,000 fuzzed requests, a quarter of them with every right, and 100,000 damaged logs",
+        fuzz,
     ),
     "rest": Job(
         "the tests that are marked `rare`",

@@ -102,6 +102,20 @@ class Filter(NamedTuple):
     operation: int
     permission: int
 
+    @property
+    def unknown(self) -> str | None:
+        """The first field whose code does not exist."""
+        fields: tuple[tuple[str, int, type[IntEnum]], ...] = (
+            ("resource type", self.type, ResourceType),
+            ("pattern type", self.pattern, PatternType),
+            ("operation", self.operation, Operation),
+            ("permission type", self.permission, Permission),
+        )
+        for name, code, known in fields:
+            if code != ANY_CODE and code not in list(known):
+                return f"{name}, {code}"
+        return None
+
     def takes(self, resource: Resource) -> bool:
         if self.type not in (ANY_CODE, resource.type):
             return False
@@ -125,8 +139,8 @@ class Filter(NamedTuple):
 
     def named(self) -> list[Resource]:
         """The patterns meant, where the filter names at most a literal and a prefixed one."""
-        if self.type == ANY_CODE or self.name is None or self.pattern == PatternType.MATCH:
-            return []
+        if self.type == ANY_CODE or not self.name or self.pattern == PatternType.MATCH:
+            return []  # and no resource has an empty name
         both = (PatternType.LITERAL, PatternType.PREFIXED)
         patterns = both if self.pattern == ANY_CODE else (PatternType(self.pattern),)
         return [Resource(ResourceType(self.type), self.name, p) for p in patterns]

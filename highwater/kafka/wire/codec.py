@@ -31,8 +31,9 @@ _UNBOUNDED = 1 << 62
 """The controller's requests, and answers, name what the cluster has."""
 _NULLABLE = ("string", "bytes", "records")
 
-_Required = tuple[tuple[str, bool, "_Required"], ...]
-"""Fields by name, whether each may be null, and what its elements require."""
+_Required = tuple[tuple[str, bool, bool, "_Required"], ...]
+"""Fields by name, whether each may be null, whether it is a list of texts, none of which may be,
+and what its elements require."""
 
 _required: dict[tuple[int, int], _Required] = {}
 _request_decoders: dict[tuple[int, int], Decoder] = {}
@@ -115,24 +116,29 @@ def prepare(*versions: tuple[int, int]) -> None:
 
 def _required_of(fields: Any, version: int) -> _Required:
     """The fields of a struct that may not be null, or that contain such fields."""
-    found: list[tuple[str, bool, _Required]] = []
+    found: list[tuple[str, bool, bool, _Required]] = []
     for field in fields.values():
         if not field.for_version_q(version):
             continue
         inner = _required_of(field.fields, version) if field.fields else ()
         nullable = field.nullable_for_version_q(version)
         may_be_null = field.is_array() or field.is_struct() or field.type_str in _NULLABLE
-        if inner or (may_be_null and not nullable):
-            found.append((field.name, nullable, inner))
+        kind = field.type_str.removeprefix("[]")
+        texts = field.is_array() and not field.fields and kind in _NULLABLE
+        if inner or texts or (may_be_null and not nullable):
+            found.append((field.name, nullable, texts, inner))
     return tuple(found)
 
 
 def _check_nulls(message: Any, required: _Required, name: str) -> None:
-    for field, nullable, inner in required:
+    for field, nullable, texts, inner in required:
         value = getattr(message, field)
         if value is None:
             if not nullable:
                 raise BadMessage(f"{name} whose field {field} is null")
+        elif texts:
+            if None in value:
+                raise BadMessage(f"{name} with a null in its field {field}")
         elif inner:
             for item in value if isinstance(value, list) else (value,):
                 _check_nulls(item, inner, name)

@@ -209,6 +209,14 @@ async def test_create_partitions(b: Any) -> None:
         )
         return codes(found.results)
 
+    for name in ("..", "", "t/partitions", "x" * 250):  # no path in ZooKeeper is made of these
+        assert await ask(_More(name=name, count=3, assignments=None)) == {
+            name: "UNKNOWN_TOPIC_OR_PARTITION"
+        }
+    for count in (2**31 - 1, 10_003):
+        assert await ask(_More(name="t", count=count, assignments=None)) == {
+            "t": "POLICY_VIOLATION"
+        }
     wrong = [assignment(broker_ids=[1])]
     unknown = [assignment(broker_ids=[1, 9])]
     assert await ask(_More(name="t", count=3, assignments=None), validate_only=True) == {

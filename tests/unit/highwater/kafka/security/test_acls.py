@@ -108,6 +108,18 @@ def test_filters(acls: Acls) -> None:
     assert list(acls.found(of_b)) == [(Resource(TOPIC, "t"), [allow("User:b", READ, "10.0.0.1")])]
 
 
+def test_a_filter_of_what_does_not_exist_is_known_as_such() -> None:
+    """Found by fuzzing: DeleteAcls met them in its search of ZooKeeper."""
+    right = Filter(TOPIC, "t", 3, None, None, 1, 1)
+    assert right.unknown is None
+    assert right._replace(type=0).unknown == "resource type, 0"
+    assert right._replace(pattern=-1).unknown == "pattern type, -1"
+    assert right._replace(operation=99).unknown == "operation, 99"
+    assert right._replace(permission=4).unknown == "permission type, 4"
+    assert right._replace(name="").named() == [], "the folder of all topics' rules is no topic's"
+    assert right.named() == [Resource(TOPIC, "t")]
+
+
 def test_the_znodes_are_kafkas() -> None:
     entries = [deny("User:a", Operation.IDEMPOTENT_WRITE, "h")]
     data = acl_znodes.encode_acls(entries)

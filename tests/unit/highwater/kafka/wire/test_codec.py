@@ -136,3 +136,16 @@ def test_a_header_has_few_tags() -> None:
     head = request_header(3, 9, 1, "c")[:-1]
     with pytest.raises(BadHeader, match="tagged fields"):
         parse_request_header(head + FIVE_BYTES + b"\1\0" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (42, 0, b"\0\0\0\1\xff\xff"),  # DeleteGroups: handlers met None, found by fuzzing
+        (15, 5, b"\2\0\0\0"),
+        (20, 1, b"\0\0\0\2\0\1t\xff\xff\0\0\0\0"),
+    ],
+)
+def test_a_list_of_names_holds_no_null(key: int, version: int, body: bytes) -> None:
+    with pytest.raises(codec.BadMessage, match="with a null in its field"):
+        codec.decode_request(key, version, body)
