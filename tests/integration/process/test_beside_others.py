@@ -25,78 +25,38 @@ from tests.integration.process.building import ROOT, run
 
 THEIRS = "kafka-python==2.2.15"
 LONGEST_S = 60.0
+"""On a quiet machine; on a busy one the time is printed, and the test's own limit holds."""
 LONGEST_START_S = 3.0
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
-CLUSTER = """
-import json, re, subprocess, sys
-from contextlib import contextmanager
-from types import SimpleNamespace
-
-import psutil
-import pytest
-from kafka import KafkaAdminClient
-
-HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    up = [*HIGHWATER, "up", "--detach", "--port", "29092", "--dir", str(folder)]
-    print(subprocess.run(up, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    bootstrap = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
-
-    def leader(topic, partition):
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-        (found,) = admin.describe_topics([topic])
-        return "broker-%d" % found["partitions"][partition]["leader"]
-
-    yield SimpleNamespace(bootstrap=bootstrap, leader=leader, folder=folder)
-    subprocess.run([*HIGHWATER, "down", "--dir", str(folder)], check=True)
-
-
-@pytest.fixture
-def chaos(kafka):
-    @contextmanager
-    def kill(member):
-        state = json.loads((kafka.folder / "state.json").read_text())
-        psutil.Process(state["processes"][member]["pid"]).kill()
-        yield
-
-    return SimpleNamespace(kill=kill)
-"""
-"""The fixtures that the test uses, by `highwater up`."""
-
 FAILOVER = """
 import kafka as kafka_python
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import NewTopic
+from kafka import KafkaConsumer, KafkaProducer
 
 import broker, controller
 
 
-def test_a_leader_dies(kafka, chaos):
+def test_a_leader_dies(kafka, topic, group, chaos):
     assert kafka_python.__version__ == "2.2.15"
     assert broker.THEIRS and controller.THEIRS
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    admin.create_topics([NewTopic("orders", 1, 3)])
+    orders = topic("orders")
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", retries=100)
-    before = [producer.send("orders", b"%d" % n) for n in range(100)]
+    before = [producer.send(orders, b"%d" % n) for n in range(100)]
     for future in before:
         future.get(30)
-    dead = kafka.leader("orders", 0)
-    with chaos.kill(dead):
+    with chaos.kill(kafka.leader(orders)):
+        kafka.wait.leader_changed(orders)
         for n in range(100, 200):
-            producer.send("orders", b"%d" % n).get(30)
-        assert kafka.leader("orders", 0) != dead
+            producer.send(orders, b"%d" % n).get(30)
         consumer = KafkaConsumer(
-            "orders", bootstrap_servers=kafka.bootstrap, group_id="readers",
+            orders, bootstrap_servers=kafka.bootstrap, group_id=group("readers"),
             auto_offset_reset="earliest", consumer_timeout_ms=20_000,
         )
         seen = [next(consumer).value for _ in range(200)]
     assert sorted(map(int, set(seen))) == list(range(200))
+    consumer.close()
+    producer.close()
 """
 
 
@@ -158,7 +118,6 @@ def project(tmp_path: Path) -> Path:
     for name in ("broker", "controller"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("THEIRS = True\n")
-    (tmp_path / "conftest.py").write_text(CLUSTER)
     (tmp_path / "test_failover.py").write_text(FAILOVER)
     return tmp_path
 
@@ -173,18 +132,19 @@ def test_from_venv_to_a_passing_failover_test(
     pip = (python, "-m", "pip", "install", "-q", "--no-index", "--find-links", wheels)
     alone(*pip, "highwater-kafka", THEIRS, "pytest", cwd=project)
     installed_s = time.monotonic() - began
-    told = alone(python, "-m", "pytest", "-s", "-p", "no:cacheprovider", cwd=project)
+    plain = ("--durations=0", "-p", "no:cacheprovider")
+    told = alone(python, "-m", "pytest", *plain, cwd=project)
     all_s = time.monotonic() - began
     assert "1 passed" in told
-    serve = re.search(r"serve after ([\d.]+) s", told)
+    serve = re.search(r"([\d.]+)s setup ", told)  # the fixtures' cluster, from nothing
     assert serve is not None, told
     with capsys.disabled():
         print(
             f"\nenvironment and installation {installed_s:.1f} s, all {all_s:.1f} s,"
             f" of which the cluster's start {serve[1]} s{'' if quiet else ' (busy machine)'}"
         )
-    assert all_s < LONGEST_S
     if quiet:
+        assert all_s < LONGEST_S
         assert float(serve[1]) < LONGEST_START_S
     which = "import highwater.kafka.wire.messages, kafka; print(kafka.__file__, kafka.__version__)"
     assert "_vendor/python/kafka/__init__.py 3.0" in alone(python, "-I", "-c", which, cwd=project)
