@@ -18,11 +18,11 @@ Run = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester) -> Run:
     """A pytest run that takes every warning for an error, on these files."""
 
-    def run(*arguments: str, **files: str) -> pytest.RunResult:
+    def run(*arguments: str, within_s: float = 280, **files: str) -> pytest.RunResult:
         pytester.makeini("[pytest]\n")  # or the project's own would be found above this folder
         pytester.makepyfile(**files)
         strict = ("--strict-markers", "-W", "error", "-p", "no:cacheprovider", "-p", "no:trio")
-        return pytester.runpytest_subprocess(*strict, *arguments, timeout=280)
+        return pytester.runpytest_subprocess(*strict, *arguments, timeout=within_s)
 
     return run
 
@@ -39,6 +39,7 @@ def test_the_page(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.rare  # two minutes each: `scripts/long page-on-apache`
 @pytest.mark.parametrize(
     "runtime",
@@ -49,7 +50,7 @@ def test_the_page(run: Run) -> None:
 )
 def test_the_page_elsewhere(run: Run, runtime: str) -> None:
     plain = ("-k", "not alice") if runtime == "compose" else ()
-    outcome = run("--kafka-runtime", runtime, *plain, test_page=page())
+    outcome = run("--kafka-runtime", runtime, *plain, within_s=880, test_page=page())
     outcome.assert_outcomes(passed=11 - len(plain) // 2, deselected=len(plain) // 2)
 
 
