@@ -15,5 +15,5 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 def test_floods_of_connections_that_never_become_clients(
     zookeeper: ZooKeeper, tmp_path: Path
 ) -> None:
-    told = flood(tmp_path / "broker", zookeeper, 120, 0.5)
+    told = flood(tmp_path / "broker", zookeeper, 60, 0.5)
     assert "all there" in told

@@ -12,7 +12,7 @@ from tests.long.fuzz import requests
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize(("secured", "count"), [(True, 800), (False, 400)], ids=["guarded", "open"])
+@pytest.mark.parametrize(("secured", "count"), [(True, 500), (False, 250)], ids=["guarded", "open"])
 def test_the_broker_lives_on_and_loses_nothing(
     zookeeper: ZooKeeper, tmp_path: Path, secured: bool, count: int
 ) -> None:
