@@ -165,7 +165,7 @@ def _bar(y: float, line: Line, row: Row | None, result: Result) -> list[str]:
     if row is None or ratio is None:
         why = result.reason or "nothing to compare with"
         out.append(
-            f'<text class="dim" x="{_x(1) + 4:.1f}" y="{middle + 4}">not measured'
+            f'<text class="dim" x="{WIDTH - RIGHT + 8}" y="{middle + 4}">not measured'
             f"<title>{escape(why)}</title></text>"
         )
         return out

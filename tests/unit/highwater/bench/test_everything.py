@@ -100,6 +100,7 @@ def test_ratios_are_above_one_where_ours_is_better() -> None:
 def test_a_side_is_warm_when_it_gets_no_faster() -> None:
     assert not flat([10, 20])
     assert not flat([10, 20, 23])
+    assert not flat([10, 20, 30, 20])
     assert flat([10, 20, 21, 22])
 
 
