@@ -195,6 +195,9 @@ def test_a_slow_disk_delays_what_is_written_and_a_clock_jumps_back_at_the_end(
     control: Control,
 ) -> None:
     target = f"broker-{leader(control)}"
+    history = control.call("POST", "/v1/history", {})["history"]
+    client = {"does": "produce", "topic": "orders"}
+    name = control.call("POST", f"/v1/history/{history}/clients", client)["name"]
     slow = control.fault("slow_disk", target, latency=100)
     again = "the disk of broker-\\d is slow already"
     with pytest.raises(ControlError, match=again):
@@ -202,3 +205,4 @@ def test_a_slow_disk_delays_what_is_written_and_a_clock_jumps_back_at_the_end(
     assert "writes and flushes took 100 ms longer" in control.end_fault(slow["id"])["effect"]
     jump = control.fault("clock_jump", target, by=-3600)
     assert "its clock was -3600 s off" in control.end_fault(jump["id"])["effect"]
+    control.call("DELETE", f"/v1/history/{history}/clients/{name}")
