@@ -129,7 +129,8 @@ class AgentSettings:
 
     @asynccontextmanager
     async def _processes(self) -> AsyncIterator[Cluster]:
-        from highwater.cluster.process_cluster import Settings, process_cluster
+        from highwater.cluster.process_cluster import process_cluster
+        from highwater.cluster.process_settings import Settings
         from highwater.cluster.programs import Highwater, Program
 
         program: Program = Highwater()

@@ -33,7 +33,8 @@ from highwater.cluster import apache
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import move_leader
-from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.run_folder import TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.kafka.types import TopicPartition

@@ -24,7 +24,8 @@ from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
 from highwater.cluster.interface import broker
-from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.process_settings import Settings
 
 TOPIC, GROUP = "bench-rebalance", "bench"
 PATIENCE_S = 90

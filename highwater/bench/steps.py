@@ -38,7 +38,8 @@ from highwater.bench.loads.many_producers import Pressure
 from highwater.bench.loads.pipeline_load import create_topic, numbers, pressing
 from highwater.bench.loads.steps_loads import LOADS, Load
 from highwater.cluster.interface import broker
-from highwater.cluster.process_cluster import ProcessCluster, Settings, process_cluster
+from highwater.cluster.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.process_settings import Settings
 
 LIMIT_MS = 20.0
 SCRAPE_S = 2.0

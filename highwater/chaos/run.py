@@ -44,7 +44,8 @@ from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
-from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.process_cluster import process_cluster
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics, delete_topic

@@ -19,15 +19,21 @@ import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from itertools import product
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import trio
 
 from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
-from highwater.cluster import client_files, internal_topics, kraft, machines, server_properties
+from highwater.cluster import (
+    client_files,
+    internal_topics,
+    kraft,
+    machines,
+    process_ports,
+    server_properties,
+)
 from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -41,65 +47,11 @@ from highwater.cluster.interface import (
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.machines import Machines, refuse_writes
-from highwater.cluster.ports import claimed, free_ports, is_free, require_free
-from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.ports import claimed
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
-from highwater.kafka.security.scram_arguments import ScramUser
 
-LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
-KRAFT_LISTENERS = ("INTERNAL", server_properties.CONTROLLER, "EXTERNAL")
 _TICK_MS = {"test": 500, "kafka": 2000}
-
-
-@dataclass(slots=True)
-class Settings:
-    folder: Path
-    brokers: int = 3
-    profile: str = "test"
-    external_ports: tuple[int, ...] = ()
-    """Fixed ports for clients (`up`); empty: free ones."""
-    advertised: tuple[str, ...] = ()
-    """HOST:PORT for each broker, where clients outside this machine or container reach its external
-    port by another address; the proxies then listen for them on every address."""
-    zookeeper_port: int = 0
-    """A preference: another port is taken where it is in use; 0: any."""
-    proxies: bool = False
-    security: str = "plaintext"
-    """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
-    access rules hold (`secured`)."""
-    scram: Sequence[ScramUser] = ()
-    """Users that are in ZooKeeper before the first broker starts."""
-    program: Program = field(default_factory=Highwater)
-    programs: dict[int, Program] = field(default_factory=dict)
-    """Brokers that run another program: a mixed cluster.  Looked up at each start."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Further broker properties."""
-    quick_end: bool = False
-    """Kill everything at the end, because no one needs the data that a clean shutdown saves."""
-    internal_topics: bool = False
-    """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
-    first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
-
-    @property
-    def secured(self) -> bool:
-        return self.security != "plaintext"
-
-    @property
-    def listeners(self) -> tuple[str, ...]:
-        own = KRAFT_LISTENERS if self.kraft else LISTENERS
-        return (*own, SECURE) if self.secured else own
-
-    @property
-    def kraft(self) -> bool:
-        """Whether there is no ZooKeeper, and the brokers are the quorum's voters, too."""
-        return self.program.kraft
-
-    def program_of(self, number: int) -> Program:
-        return self.programs.get(number, self.program)
-
-    def numbers_of(self, name: str) -> list[int]:
-        """The brokers that run the program of this name at first."""
-        return [n for n in range(1, self.brokers + 1) if self.program_of(n).name == name]
 
 
 class ProcessCluster(LocalCluster):
@@ -190,61 +142,8 @@ class ProcessCluster(LocalCluster):
         path = self.output(broker(number))
         return path.read_text(errors="replace") if path.exists() else ""
 
-    # --- ports
-
     def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
-        earlier = self._earlier_ports()
-        if earlier is not None:
-            return earlier
-        listeners = self.settings.listeners
-        each = 2 * len(listeners) + 2
-        external = self.settings.external_ports
-        free = iter(free_ports(len(self.brokers) * each + 1, without=external))
-        wish = self.settings.zookeeper_port
-        can_be = wish and wish not in external and is_free(wish)
-        zookeeper_port = wish if can_be else next(free)
-        ports = {}
-        for index, number in enumerate(self.brokers):
-            bound = {listener: next(free) for listener in listeners}
-            advertised = bound
-            if self.settings.proxies:
-                advertised = {listener: next(free) for listener in listeners}
-            if external:
-                advertised[listeners[-1]] = external[index]
-            ports[number] = Ports(
-                bound,
-                advertised,
-                next(free) if self.settings.proxies else zookeeper_port,
-                next(free),
-            )
-        for port in external:
-            require_free(port, "a broker's port", "stop what listens there, or give other ports")
-        return zookeeper_port, ports
-
-    def _earlier_ports(self) -> tuple[int, dict[int, Ports]] | None:
-        """The ports of the previous cluster in this folder, if it had as many brokers."""
-        try:
-            state = json.loads((self.folder / "state.json").read_text())
-            ports = {int(n): Ports(**p) for n, p in state["ports"].items()}
-            zookeeper_port = int(state["zookeeper_port"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        listeners = self.settings.listeners
-        if any(set(p.bound) != set(listeners) for p in ports.values()):
-            return None
-        fixed = tuple(p.advertised[listeners[-1]] for _, p in sorted(ports.items()))
-        wanted = self.settings.external_ports
-        if sorted(ports) != self.brokers or (wanted and wanted != fixed):
-            return None
-        for of, name in product(ports.values(), listeners):
-            if (of.bound[name] != of.advertised[name]) is not self.settings.proxies:
-                return None
-        for number in self.brokers:
-            both = {*ports[number].bound.items(), *ports[number].advertised.items()}
-            for listener, port in sorted(both):
-                require_free(port, f"broker {number}, {listener}", "stop what listens there")
-        require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
-        return zookeeper_port, ports
+        return process_ports.choose(self.settings, self.brokers)
 
     # --- starting and stopping the whole
 

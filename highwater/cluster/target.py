@@ -24,7 +24,8 @@ import trio
 from highwater.child_processes import StartError
 from highwater.cluster import apache, compose_target, machines
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
-from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.process_cluster import process_cluster
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import ApacheKafka, numbers
 from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from highwater.cluster.process_cluster import Settings
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import Highwater
 from highwater.maven import cache_dir
 from tests.background import BackgroundCluster

@@ -14,7 +14,7 @@ from highwater.chaos.witnesses import disk_reader as disk
 from highwater.cluster import apache
 from highwater.cluster import leader_moves as admin
 from highwater.cluster.ask import ask, metadata
-from highwater.cluster.process_cluster import Settings
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import ApacheKafka, Highwater, Program
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import records

@@ -17,7 +17,8 @@ import trio
 
 from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
-from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.process_cluster import process_cluster
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import ApacheKafka, Highwater, Program
 from tests.integration.robustness.test_metrics import get
 

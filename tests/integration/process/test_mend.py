@@ -12,7 +12,8 @@ from highwater.cluster.ask import brokers_known
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.faults.verbs import VERBS
-from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.process_cluster import process_cluster
+from highwater.cluster.process_settings import Settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

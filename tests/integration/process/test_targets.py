@@ -14,7 +14,8 @@ import trio
 from highwater.cluster import apache
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import addresses
-from highwater.cluster.process_cluster import Settings, process_cluster
+from highwater.cluster.process_cluster import process_cluster
+from highwater.cluster.process_settings import Settings
 from highwater.cluster.remote_cluster import Commands, brokers_at, remote_cluster
 from highwater.cluster.run_topics import NewTopic, create_new
 

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.cluster import apache
-from highwater.cluster.process_cluster import Settings
+from highwater.cluster.process_settings import Settings
 from tests.background import BackgroundCluster
 from tests.integration.transactions.test_transactions import (
     PARTITIONS,
