@@ -131,6 +131,10 @@ class PartitionBatches:
         self._batches: deque[Batch] = deque()
         self._recovering = False
         self._next_sequence = 0
+        self._begun = False
+        """Whether a batch of this identity is in the log.  Until then one is in flight at a time: a
+        broker that has no state of a producer takes any sequence number from it, so that a second
+        batch would be stored although the first one was refused."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -161,6 +165,7 @@ class PartitionBatches:
         """A fresh producer id, with which sequence numbers begin at 0."""
         self.identity = identity
         self._next_sequence = 0
+        self._begun = identity == NOBODY
 
     def next(self, now_s: float, linger_s: float) -> Batch | None:
         """The batch to send now; None where there is none, or it is too early."""
@@ -171,7 +176,7 @@ class PartitionBatches:
             if in_flight:
                 return None
             self._recovering = False
-        if in_flight >= self._max_in_flight:
+        if in_flight >= (self._max_in_flight if self._begun else 1):
             return None
         for index, batch in enumerate(self._batches):
             if batch.in_flight:
@@ -306,6 +311,8 @@ class PartitionBatches:
         batch.in_flight = False
         self._batches.remove(batch)
         acked = outcome is Outcome.ACKED
+        if acked and batch.identity == self.identity:
+            self._begun = True
         for index, report in enumerate(batch.reports):
             report(
                 Delivery(

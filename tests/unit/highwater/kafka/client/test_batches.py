@@ -28,7 +28,10 @@ TP = TopicPartition("t", 0)
 
 
 class Log:
-    """One partition's leader: sequences, duplicates of the last five batches, and offsets."""
+    """One partition's leader: sequences, duplicates of the last five batches, and offsets.
+
+    Of a producer that it does not know it takes any sequence number, as Kafka does (KIP-360).
+    """
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -41,8 +44,7 @@ class Log:
         for first, end, offset in last:
             if (first, end) == (header.base_sequence, header.last_sequence):
                 return ErrorCode.NONE, offset
-        expected = last[-1][1] + 1 if last else 0
-        if header.base_sequence != expected:
+        if last and header.base_sequence != last[-1][1] + 1:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         offset = len(self.values)
         self.values += [record.value or b"" for record in records_of(data)]
