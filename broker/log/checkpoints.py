@@ -50,7 +50,7 @@ def _decode_lines(data: bytes) -> list[list[str]]:
     if not data:
         return []
     try:
-        lines = data.decode().splitlines()
+        lines = data.decode("ascii").splitlines()
     except UnicodeDecodeError as error:
         raise MalformedFileError("it is not text") from error
     if len(lines) < 2 or not data.endswith(b"\n"):

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from highwater.broker.quota.entities import DEFAULT
 from highwater.broker.quota.rates import SampledRate
 from highwater.kafka.config import INT_MAX
+from highwater.kafka.config.connection_overrides import parse_overrides
 
 _MANY_ADDRESSES = 1000
 _HELD_MS = 1000
@@ -32,20 +33,6 @@ _NEVER_MS = 1000
 
 class TooManyConnections(Exception):
     """This address has as many connections as it may have."""
-
-
-def parse_overrides(text: str) -> dict[str, int]:
-    """Parses max.connections.per.ip.overrides, such as "127.0.0.1:200,host2:100"."""
-    found: dict[str, int] = {}
-    for item in text.split(","):
-        address, _, count = item.strip().rpartition(":")
-        if address and count.isdigit():
-            found[address.strip("[]")] = int(count)
-        elif item.strip():
-            raise ValueError(
-                f"max.connections.per.ip.overrides={text}: {item.strip()!r} is not ADDRESS:COUNT"
-            )
-    return found
 
 
 class ListenerLimits(NamedTuple):

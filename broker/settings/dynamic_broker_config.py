@@ -30,7 +30,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from highwater.broker.quota.connection_limits import parse_overrides
 from highwater.broker.quota.listener_limits import LIMIT, limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.kafka.config import LONG_MAX
@@ -186,10 +185,6 @@ class DynamicBrokerConfig:
             if row.doubles and name in properties and holds:
                 self._check_threads(name, values[row.attribute])
         complaints = check(dataclasses.replace(self._config, **values))
-        try:
-            parse_overrides(properties.get("max.connections.per.ip.overrides", ""))
-        except ValueError as e:
-            complaints.append(str(e))
         if complaints:
             raise ApiError(ErrorCode.INVALID_REQUEST, complaints[0])
 

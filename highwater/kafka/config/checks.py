@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from highwater.kafka.config import Config
+from highwater.kafka.config.connection_overrides import parse_overrides
 from highwater.kafka.config.listeners import ListenerError, parse_listeners
 from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, Value
 
@@ -144,6 +145,10 @@ def _check_identity(config: Config, require: Any) -> None:
     wrong = _wrong_in_zookeeper_connect(given)
     remedy = "write host:port, several with commas, and perhaps /path at the end"
     require(wrong is None, "zookeeper.connect", given, wrong, remedy)
+    given = config.max_connections_per_ip_overrides
+    wrong = _wrong_in_overrides(given)
+    remedy = "write an address and a number, as 127.0.0.1:200, several with commas"
+    require(wrong is None, "max.connections.per.ip.overrides", given, wrong, remedy)
     require(
         bool(config.log_dirs), "log.dirs", "", "names no directory", "name one, or leave it out"
     )
@@ -155,6 +160,14 @@ def _check_identity(config: Config, require: Any) -> None:
         "names a directory twice",
         "name each once",
     )
+
+
+def _wrong_in_overrides(text: str) -> str | None:
+    try:
+        parse_overrides(text)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _wrong_in_zookeeper_connect(text: str) -> str | None:

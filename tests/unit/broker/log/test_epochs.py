@@ -145,7 +145,8 @@ def test_entries_always_rise_in_both_numbers(steps: list[tuple[str, int, int]]) 
 
 
 @pytest.mark.parametrize(
-    "text", ["1\n0\n", "0\n2\n1 0\n", "0\n1\n1\n", "0\n1\na b\n", "0\n1\n-1 0\n", "0\nx\n"]
+    "text",
+    ["1\n0\n", "0\n2\n1 0\n", "0\n1\n1\n", "0\n1\na b\n", "0\n1\n-1 0\n", "0\nx\n", "0\n²\n"],
 )
 def test_malformed_files(text: str) -> None:
     with pytest.raises(MalformedFileError):

@@ -116,6 +116,7 @@ def test_listeners_follow_advertised_listeners_of_the_environment() -> None:
         ("log.retention.ms=0", "log.retention.ms=0: ", "-1"),
         ("process.roles=broker", "process.roles=broker: ", "remove it"),
         ("queued.max.request.bytes=5", "queued.max.request.bytes=5: ", "raise it"),
+        ("max.connections.per.ip.overrides=x", "max.connections.per.ip.overrides=x: ", "as 127"),
         ("max.connections.per.ip=0", "max.connections.per.ip=0: ", "raise it"),
         ("log.dirs=/a,/a", "log.dirs=/a,/a: ", "once"),
     ],
