@@ -143,9 +143,9 @@ def test_from_venv_to_a_passing_failover_test(
             f"\nenvironment and installation {installed_s:.1f} s, all {all_s:.1f} s,"
             f" of which the cluster's start {serve[1]} s{'' if quiet else ' (busy machine)'}"
         )
-    if quiet:
-        assert all_s < LONGEST_S
-        assert float(serve[1]) < LONGEST_START_S
+    patience = 1 if quiet else 4
+    assert all_s < patience * LONGEST_S
+    assert float(serve[1]) < patience * LONGEST_START_S
     which = "import highwater.kafka.wire.messages, kafka; print(kafka.__file__, kafka.__version__)"
     assert "_vendor/python/kafka/__init__.py 3.0" in alone(python, "-I", "-c", which, cwd=project)
     missing = subprocess.run(
