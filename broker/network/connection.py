@@ -46,7 +46,6 @@ _LARGE_BYTES = SCRATCH_BYTES // 2
 _READ_BUDGET_BYTES = 4 << 20
 _SEND_BUDGET_BYTES = 4 << 20
 _LOAD_BYTES = 1 << 20
-_SMALL_BYTES = 8192
 _TLS_HELLO = b"\x16\x03"
 
 Frame = bytearray | memoryview
@@ -394,11 +393,12 @@ class BrokerConnection:
         all with the header costs less than sendfile, which the header would have to wait for."""
         part = self.out[index]
         assert isinstance(part, FileSlice)
-        if part.size > _SMALL_BYTES or (index == 0 and (self._file_sent or self._loaded)):
+        small = part.size <= self.connection.small_bytes
+        if not small or (index == 0 and (self._file_sent or self._loaded)):
             return False
         if part.file.cached(part.position, part.size) < part.size:
             return False
-        data = part.file.read(part.position, part.size)
+        data = part.file.read_to_send(part.position, part.size)
         if len(data) != part.size:
             raise SegmentChanged(part.file.path)
         self.out[index] = data

@@ -45,6 +45,8 @@ class Shape:
     more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
     retention_check_ms: int = 300_000
+    small_bytes: int = 0
+    """`world.api.Connection.small_bytes`: 0 sends all that is read of a log by sendfile."""
 
     def config(self, broker_id: int, host: str) -> Config:
         listeners = f"PLAINTEXT://{host}:{PORT}"
@@ -121,6 +123,7 @@ class SimCluster:
         self.kernel = kernel
         self.shape = shape
         self.simulation = Simulation(kernel)
+        self.simulation.fabric.small_bytes = shape.small_bytes
         self.trace = Trace(lambda: kernel.timeline.now)
         self.nursery = nursery
         self.nodes: dict[int, BrokerNode] = {}

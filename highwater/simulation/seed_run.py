@@ -174,6 +174,7 @@ def shape_of(kernel: Kernel, flush: bool) -> Shape:
         control_plane=random.random() < 0.7,
         flush_every_batch=random.random() < FLUSHED_SHARE or flush,
         queued_max_requests=random.choice((500, 8)),
+        small_bytes=kernel.random("small slices").choice((0, 8192)),
     )
 
 
@@ -199,6 +200,8 @@ class _Run:
             shape = replace(shape, cleaner_backoff_ms=700)
         if self._options.retained:
             shape = replace(shape, retention_check_ms=1000)
+        if self._options.cold_reads:
+            shape = replace(shape, small_bytes=0)  # what is read at once waits for no disk
         handler: TraceHandler | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -46,6 +46,9 @@ class Connection(Protocol):
 
     peer: tuple[str, int]
     local: tuple[str, int]
+    small_bytes: int
+    """Up to so many bytes of a file are cheaper read, and sent with what stands before them, than
+    sent by `send_file`."""
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """Gives the number of bytes read (0: the peer closed), or None where it would block."""
@@ -91,6 +94,9 @@ class File(Protocol):
 
     def read(self, position: int, n: int) -> bytes:
         """Gives up to n bytes; fewer only at the end of the file."""
+
+    def read_to_send(self, position: int, n: int) -> bytes:
+        """As `read`, for a connection: a failure costs that one, and not the log directory."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites within the file (index entries); never past its end."""

@@ -48,6 +48,7 @@ class TlsConnection:
         "_unsent",
         "local",
         "peer",
+        "small_bytes",
     )
 
     def __init__(
@@ -65,6 +66,7 @@ class TlsConnection:
         self._ssl = context.wrap_bio(
             self._in, self._out, server_side=server_side, server_hostname=host
         )
+        self.small_bytes = connection.small_bytes
         self._unsent = memoryview(b"")
         self._owed = 0
         """Bytes that the caller gave and was not told of, as they have not all left."""
@@ -170,7 +172,7 @@ class TlsConnection:
         if not self._owed:
             if not self._push():
                 return None
-            data = file.read(position, min(n, _TAKE_BYTES))
+            data = file.read_to_send(position, min(n, _TAKE_BYTES))
             if not data:
                 return 0
             self._encrypt(data)

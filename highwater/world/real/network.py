@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 _NOSIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _IOV_MAX = 512
+_SMALL_BYTES = 8192
 _LINUX = sys.platform == "linux"
 _EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET if _LINUX else 0
 _EVENTS = 64
@@ -38,7 +39,7 @@ _PEER_GONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, err
 class RealConnection:
     """One TCP connection."""
 
-    __slots__ = ("_closed", "_fd", "_socket", "local", "peer")
+    __slots__ = ("_closed", "_fd", "_socket", "local", "peer", "small_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -48,6 +49,7 @@ class RealConnection:
         self._socket = sock
         self._fd = sock.fileno()
         self._closed = False
+        self.small_bytes = _SMALL_BYTES
         self.peer = _address(sock.getpeername())
         self.local = _address(sock.getsockname())
 
@@ -71,7 +73,7 @@ class RealConnection:
     def send_file(self, file: File, position: int, n: int) -> int | None:
         fileno = getattr(file, "fileno", None)
         if not _LINUX or fileno is None:
-            data = file.read(position, min(n, 1 << 18))
+            data = file.read_to_send(position, min(n, 1 << 18))
             return self.send([data]) if data else 0
         if self._closed:
             raise OSError(errno.EBADF, "the connection is closed")

@@ -260,7 +260,7 @@ class SimFile:
         if room < len(data):
             raise self._disk.full(self.path)
 
-    def to_send(self, position: int, n: int) -> bytes:
+    def read_to_send(self, position: int, n: int) -> bytes:
         """What sendfile takes to a connection."""
         self._check()
         self._disk.perhaps_fail("send", self.path)

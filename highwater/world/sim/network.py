@@ -20,7 +20,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -32,7 +32,6 @@ from highwater.world.sim.process import Host, Process
 
 if TYPE_CHECKING:
     from highwater.world.api import Buffer, File
-    from highwater.world.sim.disk import SimFile
 
 WINDOW_BYTES = (4096, 65536, 262144)
 CONNECT_SECONDS = 60.0
@@ -61,6 +60,7 @@ class SimConnection:
         self.label = label
         self.local = local
         self.peer = peer
+        self.small_bytes = fabric.small_bytes
         self.out: Pipe
         self._inbox: deque[memoryview] = deque()
         self._unread = 0
@@ -117,7 +117,7 @@ class SimConnection:
 
     def send_file(self, file: File, position: int, n: int) -> int | None:
         self._check()
-        data = cast("SimFile", file).to_send(position, min(n, 1 << 16))
+        data = file.read_to_send(position, min(n, 1 << 16))
         return self.send([data]) if data else 0
 
     async def wait_readable(self) -> None:
@@ -277,6 +277,7 @@ class Fabric:
         self.hosts: dict[str, Host] = {}
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.connections: dict[str, SimConnection] = {}
+        self.small_bytes = 0
         self.waiting: list[Pipe] = []
         self._links: dict[tuple[str, str], Link] = {}
         self._healed = trio.lowlevel.ParkingLot()
