@@ -140,6 +140,6 @@ def test_two_partitions_whose_transactions_hang_as_expected() -> None:
     """A false alarm (L1): after the power loss no broker knew of two open transactions, and waiting
     for the one was not waiting for the other.
     """
-    outcome = simulate(5, Options(pace=0.3, transactions=True, power_loss=True))
+    outcome = simulate(5, Options(pace=0.31, transactions=True, power_loss=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.operations["txn hanging, expected"] == 2

@@ -180,6 +180,9 @@ def test_a_broker_whose_disk_is_full_halts_and_comes_back_when_there_is_room(
     control: Control,
 ) -> None:
     old = leader(control)
+    history = control.call("POST", "/v1/history", {})["history"]
+    client = {"does": "produce", "topic": "orders"}  # an idle broker writes nothing
+    name = control.call("POST", f"/v1/history/{history}/clients", client)["name"]
     full = control.fault("disk_full", "leader of orders-0")
     assert full["target"] == f"broker-{old}"
     assert full["effect"].startswith("halted with code 1 after")
@@ -188,6 +191,7 @@ def test_a_broker_whose_disk_is_full_halts_and_comes_back_when_there_is_room(
     assert unexpected == [], "it was told to"
     assert control.end_fault(full["id"])["ended"]
     control.wait("isr of orders is full", within_s=30)
+    control.call("DELETE", f"/v1/history/{history}/clients/{name}")
 
 
 @pytest.mark.usefixtures("orders")
