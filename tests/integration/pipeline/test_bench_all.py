@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.apache,
     pytest.mark.slow,
+    pytest.mark.rare,
     pytest.mark.timeout(300),
 ]
 COMMAND = [sys.executable, "-I", "-m", "highwater.cli.main", "bench", "all", "--against", "apache"]
