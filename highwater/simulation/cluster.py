@@ -28,6 +28,8 @@ DATA = "/data"
 PORT = 9092
 CONTROL_PORT = 9093
 _RESTART_AFTER_REFUSAL_S = 1.0
+FLUSHED_SHARE = 0.15
+"""Share of seeds with log.flush.interval.messages=1, where a power loss may lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,21 @@ class Shape:
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)
         return config
+
+
+def shape_of(kernel: Kernel, flush: bool) -> Shape:
+    random = kernel.random("shape")
+    return Shape(
+        brokers=random.choice((3, 3, 3, 4)),
+        min_isr=random.choice((2, 2, 2, 1)),
+        session_timeout_ms=random.choice((3000, 6000)),
+        lag_ms=random.choice((1500, 3000)),
+        segment_bytes=random.choice((1024, 4096, 1 << 20)),
+        control_plane=random.random() < 0.7,
+        flush_every_batch=random.random() < FLUSHED_SHARE or flush,
+        queued_max_requests=random.choice((500, 8)),
+        small_bytes=kernel.random("small slices").choice((0, 8192)),
+    )
 
 
 class BrokerNode:

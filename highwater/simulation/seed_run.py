@@ -19,7 +19,7 @@ from typing import Any
 import trio
 
 from highwater.kafka.types import TopicPartition
-from highwater.simulation.cluster import PORT, Shape, SimCluster
+from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, Reached, listening
 from highwater.simulation.faults.random_faults import Faults, schedule, stalls
 from highwater.simulation.faults.staged_faults import Fault
@@ -48,8 +48,6 @@ START_S = 60.0
 WHOLE_S = 120.0
 READ_S = 120.0
 SAFE, LOSSY = "safe", "acks1"
-FLUSHED_SHARE = 0.15
-"""Share of seeds with log.flush.interval.messages=1, where a power loss may lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +159,6 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
             run.outcome.reached = run.collector.reached()
     run.outcome.real_seconds = time.process_time() - started
     return run.outcome
-
-
-def shape_of(kernel: Kernel, flush: bool) -> Shape:
-    random = kernel.random("shape")
-    return Shape(
-        brokers=random.choice((3, 3, 3, 4)),
-        min_isr=random.choice((2, 2, 2, 1)),
-        session_timeout_ms=random.choice((3000, 6000)),
-        lag_ms=random.choice((1500, 3000)),
-        segment_bytes=random.choice((1024, 4096, 1 << 20)),
-        control_plane=random.random() < 0.7,
-        flush_every_batch=random.random() < FLUSHED_SHARE or flush,
-        queued_max_requests=random.choice((500, 8)),
-        small_bytes=kernel.random("small slices").choice((0, 8192)),
-    )
 
 
 class _Run:

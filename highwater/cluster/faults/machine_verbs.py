@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from highwater.cluster.faults.done import Done, Effect
@@ -51,29 +53,50 @@ def _door(stage: Stage, fault: Fault, member: str) -> FaultDoor:
     return door
 
 
+def _lasting(
+    member: str,
+    undo_name: str,
+    *,
+    met: Callable[[], int],
+    end: Callable[[], None],
+    told: Callable[[int], str],
+    holds: Callable[[], bool],
+) -> Done:
+    """A fault through the door that is yet to begin; its effect is how often the broker met it."""
+    before = met()
+
+    async def undo() -> Effect:
+        end()
+        count = met() - before
+        return told(count) if count else None
+
+    return Done(
+        member,
+        None,
+        undo_name,
+        undo,
+        effect_at_undo=True,
+        felt=lambda: met() - before,
+        holds=holds,
+    )
+
+
 async def slow_disk(stage: Stage, fault: Fault) -> Done:
     member = stage.target(fault)
     door = _door(stage, fault, member)
     if door.write_us:
         raise ClusterError(f"the disk of {member} is slow already")
-    before = door.slowed
     wanted_us = int(float(fault.params["latency"]) * 1000)
-    door.slow_down(wanted_us)
-
-    async def undo() -> Effect:
-        door.slow_down(0)
-        count = door.slowed - before
-        return f"{count} writes and flushes took {wanted_us / 1000:g} ms longer" if count else None
-
-    return Done(
+    done = _lasting(
         member,
-        None,
         "quicken_disk",
-        undo,
-        effect_at_undo=True,
-        felt=lambda: door.slowed - before,
+        met=lambda: door.slowed,
+        end=lambda: door.slow_down(0),
+        told=lambda count: f"{count} writes and flushes took {wanted_us / 1000:g} ms longer",
         holds=lambda: door.write_us == wanted_us,
     )
+    door.slow_down(wanted_us)
+    return done
 
 
 async def clock_jump(stage: Stage, fault: Fault) -> Done:
@@ -81,21 +104,14 @@ async def clock_jump(stage: Stage, fault: Fault) -> Done:
     door = _door(stage, fault, member)
     if door.clock_ms:
         raise ClusterError(f"the clock of {member} is off already, by {door.clock_ms / 1000:g} s")
-    before = door.clock_read
     wanted_ms = int(float(fault.params["by"]) * 1000)
-    door.jump(wanted_ms)
-
-    async def undo() -> Effect:
-        door.jump(0)
-        count = door.clock_read - before
-        return f"its clock was {wanted_ms / 1000:+g} s off {count} times" if count else None
-
-    return Done(
+    done = _lasting(
         member,
-        None,
         "set_clock",
-        undo,
-        effect_at_undo=True,
-        felt=lambda: door.clock_read - before,
+        met=lambda: door.clock_read,
+        end=lambda: door.jump(0),
+        told=lambda count: f"its clock was {wanted_ms / 1000:+g} s off {count} times",
         holds=lambda: door.clock_ms == wanted_ms,
     )
+    door.jump(wanted_ms)
+    return done

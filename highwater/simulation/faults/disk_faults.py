@@ -2,7 +2,9 @@
 
 A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
 whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
-that wherever an error was really met; a broker that met none had nothing to break.  A sendfile that
+that where a full disk or a failing call was really met; a broker that met none had nothing to
+break.  A disk that fails for a while is not judged so: what met it may have been a deletion, whose
+failure the directory's next user reports.  A sendfile that
 fails costs its connection alone (`Processor.poll`).
 """
 
