@@ -3,13 +3,16 @@ last value."""
 
 from __future__ import annotations
 
+from collections import Counter
+from math import inf
+
 import pytest
 
 from highwater.simulation.cluster import SimCluster
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.seed_run import Options, simulate
-from highwater.simulation.workloads.compacted import TP, CompactedTopic
+from highwater.simulation.workloads.compacted import TP, CompactedTopic, Deletion
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -29,6 +32,7 @@ class _Cluster(SimCluster):
 class _Book(Book):
     def __init__(self) -> None:
         self.rules: list[str] = []
+        self.seen = Counter()
         self.truth = PartitionTruth(TP, compacted=True)
         self.partitions = {TP: self.truth}
 
@@ -68,6 +72,40 @@ def test_a_deleted_key_must_not_come_back() -> None:
     made.acknowledged(3, [(b"a", None)])
     made.judge({2: (b"b", b"3")}, _Cluster())
     assert not book.rules
+    made.judge({1: (b"a", b"2"), 2: (b"b", b"3")}, _Cluster())
+    assert book.rules == ["C15"]
+
+
+@pytest.mark.parametrize(
+    ("deletion", "away", "rules"),
+    [
+        (Deletion(20.0, 20.1, 3), (19.0, 30.0), []),
+        (Deletion(20.0), (19.0, 30.0), []),
+        (Deletion(18.9, 19.1, 3), (19.0, 22.0), []),
+        (Deletion(20.0, 20.1, 3), (19.0, 22.0), ["C15"]),
+        (Deletion(18.0, 18.1, 3), (19.0, 30.0), ["C15"]),
+        (Deletion(20.0, 20.1, 0), (19.0, 30.0), ["C15"]),
+    ],
+    ids=["missed", "without an answer", "sent before", "back in time", "had it", "an older one"],
+)
+def test_a_replica_that_was_away_for_the_life_of_a_tombstone_may_have_missed_it(
+    deletion: Deletion, away: tuple[float, float], rules: list[str]
+) -> None:
+    """Seed 13 of --compacted --stalls: broker 1 was away for 11 s, and tombstones stay for 3."""
+    made, book = topic()
+    made.acknowledged(3, [(b"a", None)])
+    made.deletions[b"a"] = [deletion]
+    book.truth.isr_changed((1, 2), (2,), away[0])
+    book.truth.isr_changed((2,), (2, 1), away[1])
+    made.judge({1: (b"a", b"2"), 2: (b"b", b"3")}, _Cluster())
+    assert book.rules == rules
+
+
+def test_a_replica_that_never_left_has_missed_nothing() -> None:
+    made, book = topic()
+    made.acknowledged(3, [(b"a", None)])
+    made.deletions[b"a"] = [Deletion(20.0, inf)]
+    book.truth.isr_changed((1, 2), (1, 2), 19.0)
     made.judge({1: (b"a", b"2"), 2: (b"b", b"3")}, _Cluster())
     assert book.rules == ["C15"]
 
@@ -123,3 +161,9 @@ def test_what_came_after_the_loss_must_be_there() -> None:
     made.acknowledged(1, [(b"b", b"3")], 1)
     made.judge({0: (b"a", b"1")}, _Cluster())
     assert book.rules == ["C4"]
+
+
+def test_a_replica_that_missed_a_tombstone_for_longer_than_it_stays_is_excused_alone() -> None:
+    outcome = simulate(13, Options(pace=0.3, compacted=True, stalls=True))
+    assert outcome.ok, outcome.violation
+    assert outcome.seen["missed_tombstones"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from highwater.kafka import znodes
@@ -53,6 +54,8 @@ class PartitionTruth:
     committed: list[Batch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
     end: int = 0
+    absences: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    """Broker -> from when until when (s, virtual) it had left the ISR; infinity: not back."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
@@ -75,6 +78,15 @@ class PartitionTruth:
         pending = [v.pending for v in views if v is not None and v.leads and v.pending is not None]
         isr = self.state.isr if self.state is not None else ()
         return broker in isr or any(broker in members for members in pending)
+
+    def isr_changed(self, old: tuple[int, ...], new: tuple[int, ...], now: float) -> None:
+        for broker in old:
+            if broker not in new:
+                self.absences.setdefault(broker, []).append((now, inf))
+        for broker in new:
+            away = self.absences.get(broker)
+            if broker not in old and away:
+                away[-1] = (away[-1][0], now)
 
     def excuses(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self.given_up)

@@ -130,6 +130,7 @@ class ZooKeeperRules:
             if state.leader_epoch == old.leader_epoch:
                 self._book.broken("R7", f"{tp}: a new leader in the same epoch: {old} -> {state}")
             self._elected(truth, old, state)
+        truth.isr_changed(tuple(old.isr), tuple(state.isr), self._book.now())
         added = [b for b in state.isr if b not in old.isr]
         if added and state.leader == old.leader and state.leader_epoch == old.leader_epoch:
             self._book.seen["isr_expands"] += 1
