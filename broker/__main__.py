@@ -14,6 +14,7 @@ Imports are late, so that a bad configuration is reported before anything heavy 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -148,6 +149,7 @@ def _run(config: Config) -> int:
 
     # until trio receives signals; process 1 of a container would ignore this one
     signal.signal(signal.SIGTERM, stopped_early)
+    gc.disable()  # what is imported stays: to look for garbage in it is a sixth of the start
     import trio
 
     from highwater.kafka.wire.codecs_only import load_codecs_only
@@ -189,6 +191,7 @@ async def _serve(config: Config) -> None:
     from highwater.world.real.clock import StolenTime, cpu_wait_clock, this_thread, thread_time_ns
     from highwater.world.real.process import process_numbers
 
+    gc.enable()
     shutdown, started = trio.Event(), trio.Event()
     world = RealWorld(door=os.environ.get("HIGHWATER_FAULT_DOOR"))
     async with trio.open_nursery() as nursery:

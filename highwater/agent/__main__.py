@@ -3,21 +3,28 @@
 It reads one line of JSON (`highwater.agent.settings`) from standard input, starts the cluster,
 writes one line of JSON to standard output, and serves until its input ends: it cannot outlive its
 parent.  SIGTERM and SIGINT end it, too.
+
+Users' tests wait for its start.  So its imports are late, and are made without kafka-python's
+clients and without looks for garbage.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import trio
+if TYPE_CHECKING:
+    from highwater.agent.settings import AgentSettings
 
-from highwater.agent.errors import control_error
-from highwater.agent.settings import AgentSettings
-from highwater.child_processes import StartError
-from highwater.kafka.config.unknown import unknown_properties
+
+def _prepare_imports() -> None:
+    from highwater.kafka.wire.codecs_only import load_codecs_only
+
+    gc.disable()
+    load_codecs_only()
 
 
 def _tell(line: dict[str, Any]) -> None:
@@ -26,8 +33,13 @@ def _tell(line: dict[str, Any]) -> None:
 
 
 def _serve(settings: AgentSettings) -> None:
+    import trio
+
     from highwater.agent.routes import answer
     from highwater.agent.supervisor import Agent, agent, serve
+    from highwater.kafka.config.unknown import unknown_properties
+
+    gc.enable()
 
     def ready(made: Agent) -> None:
         _tell(
@@ -44,6 +56,8 @@ def _serve(settings: AgentSettings) -> None:
 
 
 async def _end_of_input() -> None:
+    import trio
+
     def read() -> None:
         while os.read(0, 4096):
             pass  # only the end counts
@@ -52,6 +66,11 @@ async def _end_of_input() -> None:
 
 
 def main() -> int:
+    _prepare_imports()
+    from highwater.agent.errors import control_error
+    from highwater.agent.settings import AgentSettings
+    from highwater.child_processes import StartError
+
     try:
         try:
             raw = json.loads(sys.stdin.buffer.readline())
