@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from highwater.cli.error_lines import complain
+
 if TYPE_CHECKING:
     from highwater.doctor.dialects import Dialect
     from highwater.doctor.examination import Examination
@@ -85,12 +87,12 @@ def doctor(
     try:
         read = read_settings(file) if file is not None else {"": {}}
     except UnreadableSettings as error:
-        click.echo(f"highwater: {error}", err=True)
+        complain(str(error))
         raise SystemExit(3) from None
     by_role = {of: {**settings, **given} for of, settings in read.items()}
     every = {name: value for settings in by_role.values() for name, value in settings.items()}
     if not every and bootstrap is None and file is not None:
-        click.echo(f"highwater: {file} holds no setting: write some, as acks=all", err=True)
+        complain(f"{file} holds no setting: write some, as acks=all")
         raise SystemExit(3)
     if not every and bootstrap is None:
         raise click.UsageError("name a file with the client's settings, or --set, or --bootstrap")

@@ -9,6 +9,26 @@ from contextlib import contextmanager
 import click
 
 
+def complain(message: str) -> None:
+    """Every error and warning of the command line begins in this one way."""
+    click.echo(f"highwater: {message}", err=True)
+
+
+@contextmanager
+def click_errors() -> Iterator[None]:
+    """Says click's own errors as `complain` does, after the usage where the arguments are wrong."""
+    try:
+        yield
+    except getattr(click.exceptions, "NoArgsIsHelpError", ()):
+        raise  # it is the help
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            usage, path = error.ctx.get_usage(), error.ctx.command_path
+            click.echo(f"{usage}\nTry '{path} --help' for help.\n", err=True)
+        complain(error.format_message())
+        raise click.exceptions.Exit(error.exit_code) from None
+
+
 def _clear() -> tuple[type[BaseException], ...]:
     """The errors whose text is meant for users; imported late, so that start-up stays fast."""
     from highwater.chaos.workloads.workload_process import WorkloadDied
@@ -50,6 +70,6 @@ def clear_errors(exit_code: int = 1) -> Iterator[None]:
             raise SystemExit(130) from None
         known = [e for e in found if isinstance(e, _clear())]
         if known and len(known) == len(found):
-            click.echo(f"highwater: {_line(known[0])}", err=True)
+            complain(_line(known[0]))
             raise SystemExit(exit_code) from None
         raise

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from highwater.cli.error_lines import complain
 from highwater.cli.up import control_url, default_folder, dir_option
 
 _FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -88,7 +89,7 @@ def fault(
     try:
         _carry_out(Control(url, token_of(folder)), verb, " ".join(target), entry, within)
     except ControlError as error:
-        click.echo(f"highwater: {error.message}", err=True)
+        complain(error.message)
         raise SystemExit(1) from None
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from highwater.cli.error_lines import click_errors
+
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, the text of `highwater --help`)
     "up": ("highwater.cli.up:up", "Start a cluster on 127.0.0.1:9092, 9093, 9094."),
@@ -72,10 +74,15 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Some commands import what they need when its turn comes."""
-        try:
-            return super().invoke(ctx)
-        except ModuleNotFoundError as error:
-            raise _missing(str(ctx.invoked_subcommand), error) from error
+        with click_errors():
+            try:
+                return super().invoke(ctx)
+            except ModuleNotFoundError as error:
+                raise _missing(str(ctx.invoked_subcommand), error) from error
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with click_errors():
+            return super().make_context(*args, **extra)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
 from highwater.verdict import report as html
 from highwater.verdict.tables import RunUnreadable
@@ -24,5 +25,5 @@ def report(run: Path, out: Path | None) -> None:
     try:
         click.echo(html.write(run, out))
     except RunUnreadable as error:
-        click.echo(f"highwater: {error}", err=True)
+        complain(str(error))
         raise SystemExit(3) from None

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import click
 
-from highwater.cli.error_lines import clear_errors
+from highwater.cli.error_lines import clear_errors, complain
 from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.properties import named_values
 from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
@@ -284,7 +284,7 @@ def _up_here(wish: Wish) -> None:
         control_token=token,
     )
     for line in unknown_properties(wish.properties):
-        click.echo(f"highwater: {line}", err=True)
+        complain(line)
 
     def ready(made: Agent) -> None:
         keep_token(wish.folder, made.token)

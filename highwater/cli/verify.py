@@ -11,6 +11,7 @@ from typing import cast
 import click
 from rich.console import Console
 
+from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
 from highwater.verdict import report, runner
 from highwater.verdict.contracts import judge
@@ -103,7 +104,7 @@ def verify(
         if not no_report:
             report.write(run)
     except (RunUnreadable, SparkMissing, SparkFailed, ChecksMissing) as error:
-        click.echo(f"highwater: {error}", err=True)
+        complain(str(error))
         raise SystemExit(3) from None
     if json_file is not None:
         json_file.write_text(json.dumps(asdict(verdict), indent=1) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from highwater.cli.error_lines import complain
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
 from highwater.verdict.contracts import duck_engine
@@ -44,7 +45,7 @@ def verify_contract(
             records = duck_engine.consumed(run / "consumed", contract.topics)
         found = duck_engine.check(contract, records, read_ms, examples)
     except (ContractError, RecordsUnreadable, ConfigError) as error:
-        click.echo(f"highwater: {error}", err=True)
+        complain(str(error))
         return 3
     judgement = judge(contract, found, notes)
     if json_file is not None:

@@ -154,5 +154,5 @@ def test_from_venv_to_a_passing_failover_test(
         text=True,
     )
     assert missing.stderr == (
-        "Error: `highwater verify` needs rich: install highwater-kafka[harness]\n"
+        "highwater: `highwater verify` needs rich: install highwater-kafka[harness]\n"
     )

@@ -65,4 +65,5 @@ def test_one_line_names_the_thing_and_the_remedy(words: str, said: str) -> None:
     assert result.exit_code in (2, 3)
     *usage, line = result.stderr.strip().splitlines()
     assert said in line
+    assert line.startswith("highwater: ")
     assert all(above.startswith(("Usage: ", "Try 'highwater ")) or not above for above in usage)
