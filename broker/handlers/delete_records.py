@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
-from highwater.broker.replica.partition import Partition, lowest_start
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.reading import lowest_start
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode

@@ -9,9 +9,10 @@ The answer waits in the purgatory until one of these holds: min_bytes are there 
 answer may hold, if that is less); a partition has an error; a partition was read from a segment
 older than the one in which its limit lies; max_wait_ms have passed.  Records are never touched:
 they go from the segment to the socket.  A fetch of thousands of partitions is read in turns, and
-later only its partitions with news are read again.  If the start of a batch must be looked up on
-the disk, the wait is outside of the loop.  v7 brought sessions (KIP-227), v9 the fence by leader
-epoch (KIP-320), v11 the rack (read and ignored), v12 diverging epochs (KIP-595).
+later only its partitions with news are read again.  A follower's partitions at rest are not read
+(`replica/rests.py`); one that wakes joins the fetch that waits.  If the start of a batch must be
+looked up on the disk, the wait is outside of the loop.  v7 brought sessions (KIP-227), v9 the fence
+by leader epoch (KIP-320), v11 the rack (read and ignored), v12 diverging epochs (KIP-595).
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
 Deviations: an offset above the HW (or LSO) waits like one at it; Kafka answers it at once with
@@ -34,8 +35,8 @@ from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.log.cold_reads import read_at_once, read_loaded
 from highwater.broker.quota.quota_manager import user_of
 from highwater.broker.replica.fetch_sessions import FetchSession
-from highwater.broker.replica.quiet_reads import QuietRead
 from highwater.broker.replica.reading import PartitionRead, counted_bytes, in_older_segment
+from highwater.broker.replica.rests import Rest
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -111,10 +112,13 @@ class FetchOperation(DelayedOperation):
         self.session = session
         self.asked = asked
         self.full = full
-        self.keys = [p.tp for p in asked]
+        keys: list[Hashable] = [p.tp for p in asked]
+        if session is not None and session.privileged:
+            keys.append(session)
+        self.keys = keys
         self.timeout_ms = request.max_wait_ms
         self._reads: list[PartitionRead] = []
-        """One for each partition in `asked`."""
+        """One for each partition in `asked`, less those at its end that have just joined."""
         self._size = 0
         """Bytes to send, for all partitions."""
         self._counted = 0
@@ -146,28 +150,16 @@ class FetchOperation(DelayedOperation):
             self._counted >= self._min_bytes
             or self.request.max_wait_ms <= 0
             or any(r.at_once for r in self._reads)
-            or not self.asked
+            or not (self.asked or (self.session is not None and self.session.partitions))
         )
 
     def read(self, partitions: Sequence[FetchPartition]) -> None:
         """Reads the next partitions: whole batches within max_bytes, but the first batch of the
         answer whole whatever its size (KIP-74).  A follower's fetch offset is its progress."""
-        if not self._follower:
-            self._reads += [self._read(p) for p in partitions]
-            return
-        quiet = self.session.quiet if self.session is not None else {}
-        hosted, now_ms = self.ctx.services.replicas.partitions, monotonic_ms()
-        reads, changed = [], []
-        for p in partitions:
-            known = quiet.get(p.tp)
-            if known is not None and known.holds(p, hosted.get(p.tp)):
-                known.fetched(now_ms)
-                reads.append(known.read)
-            else:
-                reads.append(self._read(p))
-                changed.append((p, reads[-1].result))
+        reads = [self._read(p) for p in partitions]
         self._reads += reads
-        self._record_progress(changed)
+        if self._follower:
+            self._record_progress(zip(partitions, (r.result for r in reads), strict=True))
 
     def read_at_once(self, partitions: Sequence[FetchPartition]) -> bool:
         """`read`; returns False and does nothing if it would have to wait for the disk."""
@@ -185,12 +177,27 @@ class FetchOperation(DelayedOperation):
             await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]))
 
     def read_again(self, changed: Container[Hashable]) -> None:
-        """Reads again what has changed and all that is not empty, as its bytes may be gone.  An
-        empty result needs no second read: an error would have been news."""
+        """Reads again what has changed and all that is not empty, as its bytes may be gone, and
+        reads what has joined.  An empty result needs no second read: an error would have been news.
+        """
         self._size, self._left, self._counted = 0, self._most(), 0
-        for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=True)):
+        joined = self.asked[len(self._reads) :]
+        for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=False)):
             if r.counted or r.result.error or p.tp in changed:
                 self._reads[n] = self._read(p, r.segment)
+        self._reads += [self._read(p) for p in joined]
+
+    def _let_join(self) -> None:
+        """Takes up the session's partitions that woke since the fetch came."""
+        session = self.session
+        if session is None or not session.woken:
+            return
+        woken, session.woken = session.woken, []
+        here = {p.tp for p in self.asked}
+        joining = [p for tp in woken if tp not in here and (p := session.awake.get(tp)) is not None]
+        self.asked += joining
+        self.watch_too([p.tp for p in joining])
+        self._news.update(p.tp for p in joining)
 
     def changed(self) -> set[TopicPartition]:
         """Partitions that changed since they were read: between two turns no news arrives."""
@@ -273,25 +280,25 @@ class FetchOperation(DelayedOperation):
             session_id = self.session.id
             news = self.session.select(results)
             if self._follower:
-                self._keep_quiet(self.session)
+                self._let_rest(self.session)
             if not self.full:
                 results = news
         names = tuple(ErrorCode(r.error).name for r in results if r.error)
         parts = response_parts(self.ctx.version, 0, session_id, results)
         return Response(parts=parts, error_names=names)
 
-    def _keep_quiet(self, session: FetchSession) -> None:
-        """Keeps the empty reads at a log's end, which the follower has been told by this answer."""
-        hosted = self.ctx.services.replicas.partitions
+    def _let_rest(self, session: FetchSession) -> None:
+        """Lets those rest of which the follower has all, and is told so by this answer."""
+        hosted, replica_id = self.ctx.services.replicas.partitions, self.request.replica_id
         for p, r in zip(self.asked, self._reads, strict=True):
-            known = session.quiet.get(p.tp)
-            if known is not None and known.read is r:
-                continue
             partition = hosted.get(p.tp)
             if r.at_once or r.counted or partition is None:
-                session.quiet.pop(p.tp, None)
-            else:
-                session.quiet[p.tp] = QuietRead(partition, self.request.replica_id, p, r)
+                continue
+            follower = partition.followers.get(replica_id)
+            if follower is not None and follower.rest is None:
+                rest = Rest(session, partition, follower, p, r.result)
+                if rest.holds():
+                    session.rest(rest)
 
     def _throttle_ms(self, size: int) -> int:
         """How long this client must wait for its consumer_byte_rate; then the answer is empty, and
@@ -330,7 +337,8 @@ class FetchOperation(DelayedOperation):
                 quota.record(r.size, monotonic_ms())
 
     def heard(self, key: Hashable) -> None:
-        self._news.add(key)
+        if key is not self.session:
+            self._news.add(key)
 
     def _waits_on(self) -> bool:
         """Whether the news change nothing for a follower but offsets, as a HW that moved does.
@@ -359,9 +367,10 @@ class FetchOperation(DelayedOperation):
         return True
 
     def try_complete(self) -> Response | None:
-        if self._tried:
-            if self._waits_on():
-                return None
+        self._let_join()
+        if self._tried and self._waits_on():
+            return None
+        if self._tried or self._news:
             news, self._news = self._news, set()
             self.read_again(news)
         self._tried = True
@@ -373,5 +382,6 @@ class FetchOperation(DelayedOperation):
             stats.expired_followers += 1
         else:
             stats.expired_consumers += 1
+        self._let_join()
         self.read_again(self._news)
         return self.answer()

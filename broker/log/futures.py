@@ -186,5 +186,8 @@ class FutureLogs:
     def jitter_ms(self, limit: int) -> int:
         return self._manager.jitter_ms(limit)
 
+    def start_moved(self, log: Log) -> None:
+        """Does nothing: nobody reads a future log."""
+
     def rolled(self, log: Log) -> None:
         """Does nothing: a future log is flushed before it counts."""

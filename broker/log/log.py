@@ -420,6 +420,7 @@ class Log:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.producers.replicated_to(offset)
+        self.hooks.start_moved(self)
         return True
 
     def delete_old_segments(self, now_wall_ms: int, high_watermark: int) -> int:

@@ -67,6 +67,7 @@ class LogManager:
         self.cleaning: dict[TopicPartition, None] = {}
         """Logs that a cleaner works on: their old segments stay until it is done."""
         self.offline_dirs: set[str] = set()
+        self.on_start_moved: Callable[[TopicPartition], None] = lambda tp: None
         self.default_config = LogConfig.of(config)
         self.futures = FutureLogs(self)
         self.creation = LogCreation(self)
@@ -289,6 +290,9 @@ class LogManager:
             ):
                 directory.write(name, {**known, log.tp: value})
                 self._planned.set()
+
+    def start_moved(self, log: Log) -> None:
+        self.on_start_moved(log.tp)
 
     def throw_away_folder(self, folder: str) -> None:
         """Throws away the folder of an unused log.  Raises OSError."""

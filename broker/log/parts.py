@@ -83,6 +83,9 @@ class LogHooks(Protocol):
     def rolled(self, log: Log) -> None:
         """A segment became inactive, and should be flushed."""
 
+    def start_moved(self, log: Log) -> None:
+        """Its log start offset rose."""
+
     def jitter_ms(self, limit: int) -> int:
         """A random time from 0 to below the limit, by which the next segment is rolled earlier."""
 
@@ -99,6 +102,8 @@ class NoHooks:
             log.disk.remove(path)
 
     def rolled(self, log: Log) -> None: ...
+
+    def start_moved(self, log: Log) -> None: ...
 
     def jitter_ms(self, limit: int) -> int:
         return 0

@@ -6,6 +6,8 @@ changes and answers only partitions with news.  The cache is bounded
 (max.incremental.fetch.session.cache.slots).  A new session replaces the one that was unused longest
 if that has been idle for two minutes, or a client's session if a follower asks; otherwise the fetch
 is served without a session (id 0).
+
+Of a follower's session only the partitions that are awake are read: the others rest (`rests`).
 """
 
 from __future__ import annotations
@@ -19,23 +21,76 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
-    from highwater.broker.replica.quiet_reads import QuietRead
+    from highwater.broker.replica.rests import Rest
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICT_AFTER_MS = 120_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FetchSession:
+    """Also the key under which a follower's fetch waits for partitions that wake."""
+
     id: int
-    privileged: bool
+    replica_id: int
+    news: Callable[[FetchSession], None]
+    """Called when a partition wakes; must return at once."""
     epoch: int = 1
     last_used_ms: int = 0
     partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     told: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     """(HW, LSO, log start offset) as last answered."""
-    quiet: dict[TopicPartition, QuietRead] = field(default_factory=dict)
-    """Of a follower's session the partitions whose last read gave nothing."""
+    awake: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    """Of a follower's session the partitions to read, in the order of turns."""
+    rests: dict[TopicPartition, Rest] = field(default_factory=dict)
+    """Of a follower's session all others."""
+    woken: list[TopicPartition] = field(default_factory=list)
+    """Awake since the latest fetch came: it has not read them, unless it has taken them up."""
+    seen_ms: int = 0
+    """When the latest fetch came: the follower was there, for all partitions at rest."""
+
+    @property
+    def privileged(self) -> bool:
+        """Whether it is a follower's."""
+        return self.replica_id >= 0
+
+    def rest(self, rest: Rest) -> None:
+        """From now on fetches pass this partition over."""
+        tp = rest.asked.tp
+        if self.awake.get(tp) is rest.asked:
+            del self.awake[tp]
+            self.rests[tp] = rest
+            rest.begin()
+
+    def woke(self, tp: TopicPartition) -> None:
+        """A rest has ended; only `Rest.end` calls it."""
+        del self.rests[tp]
+        self.awake[tp] = self.partitions[tp]
+        self.woken.append(tp)
+        self.news(self)
+
+    def wake_all(self) -> None:
+        for rest in list(self.rests.values()):
+            rest.end()
+
+    def next_asked(self, request: FetchRequest, now_ms: int) -> list[FetchPartition]:
+        """Takes the changes of a request; returns the partitions to read for it."""
+        if request.replica_id != self.replica_id:
+            self.wake_all()
+        for tp in (*request.forgotten, *(p.tp for p in request.partitions)):
+            if tp in self.rests:
+                self.rests[tp].end()
+        for tp in request.forgotten:
+            self.partitions.pop(tp, None)
+            self.told.pop(tp, None)
+            self.awake.pop(tp, None)
+        for p in request.partitions:
+            self.partitions[p.tp] = p
+            if self.privileged:
+                self.awake[p.tp] = p
+        self.seen_ms = now_ms
+        self.woken.clear()
+        return list((self.awake if self.privileged else self.partitions).values())
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Results with records, an error, or offsets that the client has not been told.
@@ -52,15 +107,23 @@ class FetchSession:
                 self.told[r.tp] = now
                 if r.size and r.tp in self.partitions:
                     self.partitions[r.tp] = self.partitions.pop(r.tp)
+                    if r.tp in self.awake:
+                        self.awake[r.tp] = self.awake.pop(r.tp)
         return out
 
 
 class FetchSessions:
-    """The cache.  `new_id` returns a random positive int32."""
+    """The cache.  `new_id` returns a random positive int32; `news` is `FetchSession.news`."""
 
-    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        slots: int,
+        new_id: Callable[[], int],
+        news: Callable[[FetchSession], None] = lambda session: None,
+    ) -> None:
         self._slots = slots
         self._new_id = new_id
+        self._news = news
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 
@@ -73,7 +136,12 @@ class FetchSessions:
 
     def close(self, session: FetchSession) -> None:
         """Closes a session of which its client will not be told."""
-        self._sessions.pop(session.id, None)
+        self._remove(session.id)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.wake_all()
 
     def enter(
         self, request: FetchRequest, now_ms: int
@@ -83,7 +151,7 @@ class FetchSessions:
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH).
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._remove(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
                 return None, request.partitions, True
             return self._open(request, now_ms), request.partitions, True
@@ -92,15 +160,10 @@ class FetchSessions:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        for tp in request.forgotten:
-            session.partitions.pop(tp, None)
-            session.told.pop(tp, None)
-            session.quiet.pop(tp, None)
-        for p in request.partitions:
-            session.partitions[p.tp] = p
+        asked = session.next_asked(request, now_ms)
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
         session.last_used_ms = now_ms
-        return session, list(session.partitions.values()), False
+        return session, asked, False
 
     def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | None:
         if not request.partitions or not self._make_room(request.replica_id >= 0, now_ms):
@@ -108,8 +171,8 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions or session_id == 0:
             session_id = self._new_id()
-        session = FetchSession(session_id, request.replica_id >= 0, last_used_ms=now_ms)
-        session.partitions = {p.tp: p for p in request.partitions}
+        session = FetchSession(session_id, request.replica_id, self._news, last_used_ms=now_ms)
+        session.next_asked(request, now_ms)
         self._sessions[session_id] = session
         return session
 
@@ -124,6 +187,6 @@ class FetchSessions:
             if not privileged or not clients:
                 return False
             oldest = min(clients, key=lambda s: s.last_used_ms)
-        del self._sessions[oldest.id]
+        self._remove(oldest.id)
         self.evictions += 1
         return True

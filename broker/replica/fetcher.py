@@ -6,6 +6,10 @@ Before a partition is fetched it is brought in line with the leader (`fetch_stat
 waits at the leader is given up, with its connection, when partitions are added: a failover must not
 wait for a long poll to end.
 
+A fetch looks only at the partitions that are *due*: those of the last answer, those that came,
+went or wait, and those whose log start moved.  The session asks for all others as before, so that a
+fetch costs what has changed.
+
 An answer is used only for partitions whose state is still that of the request: a LeaderAndIsr may
 have come meanwhile.
 
@@ -17,7 +21,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import trio
 
@@ -65,74 +68,6 @@ SESSION_ERRORS = (
 Address = tuple[str, int]
 
 
-class FetcherManager:
-    """Hands partitions to fetchers by leader; a partition without a reachable leader waits for
-    news.
-    """
-
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
-        self._owner: dict[TopicPartition, ReplicaFetcher] = {}
-        self._nursery: trio.Nursery | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self._fetchers)
-
-    def at_work(self) -> list[ReplicaFetcher]:
-        """Fetchers that have partitions."""
-        return [fetcher for fetcher in self._fetchers.values() if fetcher.states]
-
-    def follow(self, partitions: dict[TopicPartition, Address | None]) -> None:
-        """Starts fetching; each partition's leader and epoch are read from the partition."""
-        for tp, address in partitions.items():
-            partition = self._manager.partitions.get(tp)
-            if partition is None or address is None:
-                continue
-            number = crc32(str(tp).encode()) % self._manager.config.num_replica_fetchers
-            key = (int(partition.leader), number)
-            fetcher = self._fetchers.get(key)
-            if fetcher is None:
-                fetcher = self._fetchers[key] = ReplicaFetcher(self._manager, *key, address)
-                if self._nursery is not None:
-                    self._nursery.start_soon(fetcher.run)
-            try:
-                fetcher.add(partition, address)
-            except OSError as e:
-                self._manager.disk_failed(partition, e)
-            else:
-                self._owner[tp] = fetcher
-
-    async def follow_all(self, partitions: dict[TopicPartition, Address | None]) -> None:
-        """Like `follow`, for a LeaderAndIsr, which may name thousands."""
-        async for tp, address in in_turns(partitions.items(), AT_ONCE):
-            self.follow({tp: address})
-
-    def resize(self) -> None:
-        """Applies num.replica.fetchers: every partition goes to the fetcher with its new number."""
-        addresses: dict[TopicPartition, Address | None] = {
-            tp: fetcher.address for tp, fetcher in self._owner.items()
-        }
-        self.stop(addresses)
-        self.follow(addresses)
-
-    def stop(self, tps: Iterable[TopicPartition]) -> None:
-        """Stops fetching: from here on no answer changes these logs."""
-        for tp in tps:
-            fetcher = self._owner.pop(tp, None)
-            if fetcher is not None:
-                fetcher.states.pop(tp, None)
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for fetcher in self._fetchers.values():
-                nursery.start_soon(fetcher.run)
-            task_status.started()
-            await trio.sleep_forever()
-
-
 class ReplicaFetcher:
     """See the module's docstring."""
 
@@ -142,6 +77,10 @@ class ReplicaFetcher:
         self.number = number
         self.address = address
         self.states: dict[TopicPartition, FetchState] = {}
+        self._due: dict[TopicPartition, None] = {}
+        """Partitions of which the session's next request may have to say something new."""
+        self._max_bytes = 0
+        """replica.fetch.max.bytes, as the session knows it."""
         self.fetches = SampledRate(RATE_SAMPLES, RATE_WINDOW_MS)
         self._session = FollowerSession()
         self._added = trio.Event()
@@ -158,6 +97,7 @@ class ReplicaFetcher:
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
             state.offset, state.truncating = follower_log.log_end_offset, False
         self.states[partition.tp] = state
+        self.look_at(partition.tp)
         if address != self.address:
             self.address = address
             self._disconnect()
@@ -165,6 +105,15 @@ class ReplicaFetcher:
         self._adds += 1
         if self._poll is not None:
             self._poll.cancel()
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Gives up a partition: no answer changes its log any more."""
+        if self.states.pop(tp, None) is not None:
+            self.look_at(tp)
+
+    def look_at(self, tp: TopicPartition) -> None:
+        """Makes it due."""
+        self._due[tp] = None
 
     # ---------------------------------------------------------------- the loop
 
@@ -206,14 +155,25 @@ class ReplicaFetcher:
                 f"broker-{self.manager.broker_id}-fetcher-{self.number}",
                 timeout_s=self._timeout,
             )
+        self._look_around()
         await self._bring_in_line(connection)
         now = trio.current_time()
-        ready = {tp: s for tp, s in self.states.items() if not s.truncating and s.ready_at <= now}
+        due = {tp: s for tp in self._due if (s := self.states.get(tp)) is not None}
+        ready = {tp: s for tp, s in due.items() if not s.truncating and s.ready_at <= now}
         self._hold_back(ready, now)
-        if ready:
+        if ready or self._session.others(self._due):
             await self._fetch(connection, ready)
-        elif self.states:
-            await self._wait_added(max(min(s.ready_at for s in self.states.values()) - now, 0.001))
+        elif due:
+            await self._wait_added(max(min(s.ready_at for s in due.values()) - now, 0.001))
+
+    def _look_around(self) -> None:
+        """Makes all due where a change may concern all: a session that begins, a property; a
+        throttle may hold back any of them at any time."""
+        max_bytes = self.manager.config.replica_fetch_max_bytes
+        throttled = self.manager.throttles.follower.in_use
+        if self._session.is_new or throttled or max_bytes != self._max_bytes:
+            self._due.update(dict.fromkeys(self.states))
+        self._max_bytes = max_bytes
 
     def _hold_back(self, ready: dict[TopicPartition, FetchState], now: float) -> None:
         """Leaves out of this fetch what the throttle stops; it is looked at again soon."""
@@ -240,13 +200,14 @@ class ReplicaFetcher:
     def _fenced(self, tp: TopicPartition, code: int) -> None:
         """The leader's epoch is newer than ours: only a LeaderAndIsr can help."""
         log.info("%s: fetcher fenced by leader %d (%s)", tp, self.leader, ErrorCode(code).name)
-        self.states.pop(tp, None)
+        self.remove(tp)
 
     # ---------------------------------------------------------------- truncation
 
     async def _bring_in_line(self, connection: ClientConnection) -> None:
         now = trio.current_time()
-        todo = [(tp, s) for tp, s in self.states.items() if s.truncating and s.ready_at <= now]
+        states = ((tp, self.states.get(tp)) for tp in self._due)
+        todo = [(tp, s) for tp, s in states if s and s.truncating and s.ready_at <= now]
         for first in range(0, len(todo), AT_ONCE):
             await self._ask_for_ends(connection, dict(todo[first : first + AT_ONCE]))
 
@@ -324,10 +285,13 @@ class ReplicaFetcher:
                 continue  # removed meanwhile
             start = self.manager.partitions[tp].require_log().log_start_offset
             asked[tp] = state.ask(tp, start, config.replica_fetch_max_bytes)
-        if not asked or self._adds != adds:
+        if self._adds != adds:
             return  # a partition added in between would wait for this fetch
-        request = self._session.request(
-            asked,
+        changes = self._changes(asked, ready)
+        if not any(changes.values()) and not self._session.others(changes):
+            return  # all were removed in between
+        request = self._session.change(
+            changes,
             replica_id=self.manager.broker_id,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
@@ -347,20 +311,26 @@ class ReplicaFetcher:
             raise ConnectionError(
                 f"leader {self.leader} sent a Fetch answer that is broken: {e}"
             ) from e
-        await self._take(connection, answer, asked, ready)
+        await self._take(connection, answer)
 
-    async def _take(
-        self,
-        connection: ClientConnection,
-        answer: FetchAnswer,
-        asked: dict[TopicPartition, FetchPartition],
-        ready: dict[TopicPartition, FetchState],
-    ) -> None:
+    def _changes(
+        self, asked: dict[TopicPartition, FetchPartition], ready: dict[TopicPartition, FetchState]
+    ) -> dict[TopicPartition, FetchPartition | None]:
+        """What the next request says of the partitions that are due; those that wait stay due."""
+        changes: dict[TopicPartition, FetchPartition | None] = {}
+        for tp in (*self._due, *asked):
+            state = self.states.get(tp)
+            changes[tp] = asked.get(tp) if state is ready.get(tp) else None
+        self._due = {tp: None for tp, p in changes.items() if p is None and tp in self.states}
+        return changes
+
+    async def _take(self, connection: ClientConnection, answer: FetchAnswer) -> None:
         self._session.answered(answer)
         if answer.error in SESSION_ERRORS:
             return
         if answer.error:
             raise ConnectionError(f"leader {self.leader} answered {ErrorCode(answer.error).name}")
+        self._due.update(dict.fromkeys(fetched.tp for fetched in answer.partitions))
         lost: list[TopicPartition] = []
         size = 0
         for n, fetched in enumerate(answer.partitions, 1):
@@ -370,9 +340,11 @@ class ReplicaFetcher:
             size += fetched.size
             tp = fetched.tp
             state = self.states.get(tp)
-            if state is None or state is not ready.get(tp) or state.truncating:
+            if state is None or state.asked is None or state.truncating:
                 continue
-            if state.offset != asked[tp].fetch_offset:
+            if state.asked is not self._session.asked(tp):
+                continue  # it is not the state of the request
+            if state.offset != state.asked.fetch_offset:
                 continue
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 lost.append(tp)
@@ -421,7 +393,7 @@ class ReplicaFetcher:
                 "%s: what leader %d sent does not continue this log (%s): not fetched until its"
                 " next leader epoch", tp, self.leader, e,
             )  # fmt: skip
-            self.states.pop(tp, None)
+            self.remove(tp)
             return
         stats = self.manager.topic_stats
         stats.replication_bytes_in += fetched.size

@@ -8,7 +8,11 @@ fetch (Kafka's Replica.scala).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.rests import Rest
 
 UNKNOWN_OFFSET = -1
 
@@ -23,6 +27,8 @@ class Follower:
     last_caught_up_ms: int = 0
     last_fetch_ms: int = 0
     last_fetch_leader_end: int = 0
+    rest: Rest | None = field(default=None, compare=False, repr=False)
+    """While it is there, fetches pass the partition over, and the times above stand still."""
 
     def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:
         """Notes a fetch from `offset` while the leader's LEO was `leader_end`."""

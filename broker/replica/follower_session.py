@@ -7,6 +7,8 @@ with all partitions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, FetchRequest
 
@@ -18,14 +20,27 @@ class FollowerSession:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = INITIAL_EPOCH
-        self._known: dict[TopicPartition, FetchPartition] = {}
+        self._asked: dict[TopicPartition, FetchPartition] = {}
 
     def reset(self) -> None:
-        self._id, self._epoch, self._known = 0, INITIAL_EPOCH, {}
+        self._id, self._epoch = 0, INITIAL_EPOCH
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request must name every partition."""
+        return self._epoch == INITIAL_EPOCH
+
+    def asked(self, tp: TopicPartition) -> FetchPartition | None:
+        """As the latest request asked for it, by name or as ever; None if it did not."""
+        return self._asked.get(tp)
+
+    def others(self, tps: Iterable[TopicPartition]) -> int:
+        """The number of partitions of the session besides these."""
+        return 0 if self.is_new else len(self._asked) - sum(tp in self._asked for tp in tps)
 
     def request(
         self,
-        wanted: dict[TopicPartition, FetchPartition],
+        wanted: Mapping[TopicPartition, FetchPartition],
         *,
         replica_id: int,
         max_wait_ms: int,
@@ -33,13 +48,40 @@ class FollowerSession:
         max_bytes: int,
     ) -> FetchRequest:
         """The next request of the session, asking for exactly `wanted`."""
-        if self._epoch == INITIAL_EPOCH:
-            send, forgotten = list(wanted.values()), []
-        else:
-            known = self._known
-            send = [p for tp, p in wanted.items() if (k := known.get(tp)) is not p and k != p]
-            forgotten = [tp for tp in known if tp not in wanted]
-        self._known = dict(wanted)
+        changes: dict[TopicPartition, FetchPartition | None] = dict(wanted)
+        changes.update({tp: None for tp in self._asked if tp not in wanted})
+        return self.change(
+            changes,
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+        )
+
+    def change(
+        self,
+        changes: Mapping[TopicPartition, FetchPartition | None],
+        *,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> FetchRequest:
+        """The next request of the session: for these anew, without those that are None, and for
+        all others as before.
+        """
+        if self.is_new:
+            self._asked = {}
+        asked, send, forgotten = self._asked, [], []
+        for tp, wanted in changes.items():
+            before = asked.get(tp)
+            if wanted is not None:
+                asked[tp] = wanted
+                if before is not wanted and before != wanted:
+                    send.append(wanted)
+            elif before is not None:
+                del asked[tp]
+                forgotten.append(tp)
         return FetchRequest(
             replica_id,
             max_wait_ms,

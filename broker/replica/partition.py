@@ -36,7 +36,7 @@ from highwater.kafka.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from highwater.broker.log.log import Log
     from highwater.broker.log.log_config import LogConfig
@@ -143,6 +143,7 @@ class Partition:
     def log_moved(self, log: Log) -> None:
         """Replaces the log by a copy in another directory, equal to the log up to its end."""
         self.require_log()
+        self.stir()
         self.log = log
 
     def configure(self, config: LogConfig, min_isr: int, now_ms: int) -> bool:
@@ -163,6 +164,7 @@ class Partition:
 
     def _set_high_watermark(self, offset: int) -> None:
         assert self.log is None or 0 <= offset <= self.log.log_end_offset, "the HW is in the log"
+        self.stir()
         self._high_watermark = offset
         if self.log is not None:
             self.log.update_high_watermark(offset)
@@ -202,6 +204,7 @@ class Partition:
         """
         log = self.require_log()
         was_leader = self.is_leader
+        self.stir()
         self._adopt(state)
         self.isr.reset(state.isr, state.zk_version)
         self.role = Role.LEADER
@@ -216,6 +219,7 @@ class Partition:
 
     def make_follower(self, state: LeaderAndIsr) -> None:
         """Follows `state.leader`; the fetcher brings the log in line before it appends."""
+        self.stir()
         self.require_log()
         self._adopt(state)
         self.isr.reset((), state.zk_version)
@@ -227,6 +231,7 @@ class Partition:
         """StopReplica: with `delete` this broker no longer holds the partition, else it only ceases
         to lead, and waits for the next LeaderAndIsr.
         """
+        self.stir()
         if delete:
             self.role = Role.NONE
         elif self.is_leader:
@@ -237,11 +242,18 @@ class Partition:
 
     def go_offline(self) -> None:
         """Its directory failed: nothing is served, and nothing more is written."""
+        self.stir()
         self.role = Role.OFFLINE
         self.log = None
         self.generation += 1
 
     # ---------------------------------------------------------------- leader
+
+    def stir(self) -> None:
+        """Ends its rests (`replica/rests.py`), before what they depend on changes."""
+        for follower in self.followers.values():
+            if follower.rest is not None:
+                follower.rest.end()
 
     @property
     def effective_min_isr(self) -> int:
@@ -292,6 +304,7 @@ class Partition:
             )
         assert log.epochs.latest >= self.leader_epoch, "invariant 6: its epoch's start is written"
         headers = checked(records, log.config, origin, looked_into=looked_into)
+        self.stir()
         info = log.append_as_leader(
             records, headers, self.leader_epoch, wall_ms, origin=origin, verification=verification
         )
@@ -307,6 +320,8 @@ class Partition:
         follower = self.followers.get(follower_id)
         if follower is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if follower.rest is not None:
+            follower.rest.end()  # another session's
         before = follower.log_end_offset
         follower.fetched(offset, log_start, log.log_end_offset, now_ms)
         change = self._maybe_expand(follower)
@@ -373,6 +388,7 @@ class Partition:
         if zk_version is None:
             self.isr.refuse()
             return False
+        self.stir()
         self.isr.settle(zk_version)
         return self.advance_high_watermark(now_ms)
 
@@ -476,13 +492,3 @@ class Partition:
         """Drops everything: the leader's log begins above this log's end."""
         self.require_log().truncate_fully_and_start_at(offset)
         self._set_high_watermark(offset)
-
-
-def lowest_start(partition: Partition, live: Iterable[int]) -> int:
-    """The low watermark: the least log start offset among the live replicas (DeleteRecords waits
-    for it).
-    """
-    log = partition.leader_log()
-    alive = set(live)
-    starts = [f.log_start_offset for b, f in sorted(partition.followers.items()) if b in alive]
-    return min([log.log_start_offset, *starts])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,3 +86,13 @@ def in_older_segment(piece: LogSlice, first: int) -> bool:
     """Whether there is something to read, and the limit lies in a later segment than `first`, which
     held the fetch offset when the fetch came (DelayedFetch, case F)."""
     return piece.available > 0 and first < piece.limit_segment
+
+
+def lowest_start(partition: Partition, live: Iterable[int]) -> int:
+    """The low watermark: the least log start offset among the live replicas (DeleteRecords waits
+    for it).
+    """
+    log = partition.leader_log()
+    alive = set(live)
+    starts = [f.log_start_offset for b, f in sorted(partition.followers.items()) if b in alive]
+    return min([log.log_start_offset, *starts])

@@ -25,7 +25,7 @@ import trio
 from highwater.base.event_loop import in_turns, monotonic_ms
 from highwater.broker.replica.dir_moves import DirMoves
 from highwater.broker.replica.fetch_sessions import FetchSessions
-from highwater.broker.replica.fetcher import FetcherManager
+from highwater.broker.replica.fetcher_manager import FetcherManager
 from highwater.broker.replica.isr_writer import IsrWriter
 from highwater.broker.replica.partition import IsrChange, LeaderAndIsr, Partition, Role
 from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, StopReplica
@@ -87,8 +87,11 @@ class ReplicaManager:
         self.isr_writer = IsrWriter(self, zk)
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
         self.sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, lambda: world.random.getrandbits(31)
+            config.max_incremental_fetch_session_cache_slots,
+            lambda: world.random.getrandbits(31),
+            lambda session: self.completed("Fetch", (session,)),
         )
+        logs.on_start_moved = self.log_start_moved
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.on_role_change: list[Callable[[Partition], None]] = []
@@ -244,6 +247,13 @@ class ReplicaManager:
     def high_watermark_moved(self, tp: TopicPartition) -> None:
         self.completed("Produce", (tp,))
         self.completed("Fetch", (tp,))
+
+    def log_start_moved(self, tp: TopicPartition) -> None:
+        """A leader's followers are told with their next fetch, or the leader with ours."""
+        partition = self.partitions.get(tp)
+        if partition is not None:
+            partition.stir()
+        self.fetchers.look_at(tp)
 
     # ---------------------------------------------------------------- control
 

@@ -61,6 +61,11 @@ class ReplicationQuota:
         else:
             self._throttled.pop(topic, None)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether any topic lists throttled replicas of this broker."""
+        return bool(self._throttled)
+
     def is_throttled(self, tp: TopicPartition) -> bool:
         if tp.topic not in self._throttled:
             return False

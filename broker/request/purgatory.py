@@ -61,7 +61,7 @@ class _Alarm(TimerTask):
 
 
 class DelayedOperation(TimerTask):
-    """One waiting answer.  `keys` and `timeout_ms` are read once, when it is submitted.
+    """One waiting answer.  `keys` and `timeout_ms` are read when it is submitted.
 
     It is the timer task of its own time-out, as Kafka's is: with a million waiting, each object
     less is a miss less in the processor's caches.
@@ -80,6 +80,12 @@ class DelayedOperation(TimerTask):
     _respond: Respond
     _failed: Failed | None
     _watched_by: Purgatories | None
+
+    def watch_too(self, keys: Sequence[Hashable]) -> None:
+        """Waits for news under these keys as well, which are none of its own yet."""
+        self.keys = [*self.keys, *keys]
+        if self._watched_by is not None:
+            self._watched_by._watch(self, keys)
 
     def heard(self, key: Hashable) -> None:
         """Takes news under this one of its keys; `try_complete` follows."""
@@ -133,17 +139,19 @@ class Purgatories:
         if op.timeout_ms <= 0:
             self._expire(op)
             return
-        kind = self._kind(op.kind)
-        kind.pending += 1
-        watched = kind.watched
-        for key in op.keys:
+        self._kind(op.kind).pending += 1
+        self._watch(op, op.keys)
+        op._watched_by = self
+        self._add(op, self._now_ms() + op.timeout_ms)
+
+    def _watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        watched = self._kind(op.kind).watched
+        for key in keys:
             watchers = watched.get(key)
             if watchers is None:
                 watched[key] = {op: None}
             else:
                 watchers[op] = None
-        op._watched_by = self
-        self._add(op, self._now_ms() + op.timeout_ms)
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
         """A time-out on the shared wheel, for other users (throttled connections)."""
