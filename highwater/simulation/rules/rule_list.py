@@ -115,6 +115,13 @@ RULES = (
         "KIP-112; ReplicaManager.handleLogDirFailure",
     ),
     Rule(
+        "R14",
+        "nothing changes at rest",
+        "Where a leader's fetches pass a partition over for a follower, the follower has all of "
+        "the log, is in the ISR, and knows HW, LSO and log start.",
+        "",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, what it has itself sent.",
