@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.broker.handlers import fetch
-from highwater.broker.replica import fetcher
+from highwater.broker.replica import fetcher, fetcher_manager
 from highwater.controller.rules import effects, replicas
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import Pause
@@ -32,11 +32,11 @@ def test_a_turn_for_each_partition(seed: int, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(fetch, "_in_turns", counted_turns)
     monkeypatch.setattr(Runtime, "_find_out", counted_pauses)
-    for module in (fetch, fetcher, effects, replicas, requests):
+    for module in (fetch, fetcher, fetcher_manager, effects, replicas, requests):
         monkeypatch.setattr(module, "AT_ONCE", 1)
     monkeypatch.setattr(fetcher, "CUTS_AT_ONCE", 1)
     outcome = simulate(seed, Options(seconds=15.0))
     assert outcome.violation is None, str(outcome.violation)
     assert outcome.operations["acked"] > 300
-    assert turns > 100
+    assert turns > 10  # most fetches find all but one partition at rest
     assert pauses > 100
