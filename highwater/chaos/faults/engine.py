@@ -39,6 +39,8 @@ class Engine:
         self.planned = 0
         self._zero_ns = time.monotonic_ns()
         self._open: list[tuple[Fault, Done, int]] = []
+        self._ending = 0
+        """Ends under way: an undo that starts a broker takes its time."""
 
     async def run(self, schedule: list[Fault], until_s: float) -> None:
         """Fires the schedule; returns when it is over, with its open ends, but not before
@@ -57,7 +59,7 @@ class Engine:
 
     async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
         if fault.params.get("until") == "healthy":
-            while any(open_.lasts is not None for open_, _, _ in self._open):
+            while self._ending or any(open_.lasts is not None for open_, _, _ in self._open):
                 await trio.sleep(0.05)  # a lasting fault may not have shown itself yet
         t_ns = time.monotonic_ns()
         try:
@@ -106,11 +108,14 @@ class Engine:
             return
         self._open.remove(entry)
         now_ns = time.monotonic_ns()
+        self._ending += 1
         try:
             effect = await done.undo()
         except (ClusterError, StartError, OSError) as error:
             self._tell(Fault(done.undo_name), Done(done.target), now_ns, error=str(error))
             return
+        finally:
+            self._ending -= 1
         if done.effect_at_undo:
             done.effect = effect
             self._tell(fault, done, t_ns)

@@ -10,8 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from highwater.chaos.faults import workload_verbs
 from highwater.chaos.faults.engine import FELT_S, Engine
 from highwater.chaos.faults.workload_verbs import ChaosStage
+from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.verbs import VERBS
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
@@ -110,3 +112,33 @@ async def test_that_it_met_nobody_is_told(
     took, told = await outcome(fault, tmp_path, 1000)
     assert took == pytest.approx(2.0 + FELT_S, abs=0.1)
     assert not any(line["effect"] for line in told)
+
+
+async def test_wait_healthy_waits_for_the_end_of_a_fault_that_is_under_way(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker's start, the end of its kill, takes longer than the cluster looks whole."""
+    happened: list[tuple[str, float]] = []
+
+    async def kill(stage: ChaosStage, fault: Fault) -> Done:
+        async def start() -> str:
+            happened.append(("starting", trio.current_time() - began))
+            await trio.sleep(5)
+            happened.append(("started", trio.current_time() - began))
+            return "runs"
+
+        return Done("broker-1", "down", "start", start)
+
+    async def wait(stage: ChaosStage, fault: Fault) -> Done:
+        happened.append(("looks", trio.current_time() - began))
+        return Done("", "healthy")
+
+    monkeypatch.setitem(workload_verbs.VERBS, "kill", kill)
+    monkeypatch.setitem(workload_verbs.VERBS, "wait", wait)
+    engine = Engine(a_stage(Members()), LineLog(tmp_path / "faults.jsonl"), lambda _: None)
+    began = trio.current_time()
+    healthy = Fault("wait", after=2.0, params={"until": "healthy"})
+    with trio.fail_after(60):
+        await engine.run([Fault("kill", "broker-1", lasts=1.0), healthy], 0)
+    engine.log.close()
+    assert [what for what, _ in happened] == ["starting", "started", "looks"], happened
