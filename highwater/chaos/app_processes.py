@@ -18,6 +18,7 @@ import trio
 
 from highwater.child_processes import Child, Pid
 from highwater.cluster.interface import Cluster, ClusterError, require_paused, require_running
+from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
 
 RESTARTS: Final = 5
 """A copy that ends by itself once more stays down."""
@@ -74,12 +75,18 @@ class AppCluster:
     def __init__(self, cluster: Cluster, copies: list[Copy], say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self.copies = {copy.name: copy for copy in copies}
+        self.copies_lives = Lives()
+        """The cluster's own looks only at the processes that it started."""
         self.gave_up = trio.Event()
         """Some copy ended by itself too often."""
         self._say = say
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
+
+    def launch(self, copy: Copy) -> None:
+        copy.start()
+        self.copies_lives.note(copy.name, UP)
 
     def members(self) -> list[str]:
         return [*self._cluster.members(), *self.copies]
@@ -100,6 +107,7 @@ class AppCluster:
             return
         require_running(self, member)  # type: ignore[arg-type]
         await copy.end(SIGKILL)
+        self.copies_lives.look(self.running)
 
     async def stop(self, member: str, timeout_s: float = GRACE_S) -> int:
         if (copy := self.copies.get(member)) is None:
@@ -108,6 +116,7 @@ class AppCluster:
         code = await copy.end(SIGTERM, timeout_s)
         if code is None:
             code = await copy.end(SIGKILL)
+        self.copies_lives.look(self.running)
         return -1 if code is None else code
 
     async def start(self, member: str) -> None:
@@ -116,7 +125,7 @@ class AppCluster:
             return
         if copy.running:
             raise ClusterError(f"{member} runs already")
-        copy.start()
+        self.launch(copy)
 
     async def wait_ready(self, member: str) -> None:
         if member not in self.copies:
@@ -141,13 +150,17 @@ class AppCluster:
         with trio.move_on_after(GRACE_S):
             while self.running(member) and self.paused(member) is not paused:
                 await trio.sleep(0.02)
+        if self.running(member):
+            self.copies_lives.note(member, PAUSED if paused else UP)
 
     def pids(self) -> list[Pid]:
         return []  # they stand still as members
 
     async def supervise(self) -> None:
-        """Starts copies again that end by themselves; until cancelled."""
+        """Starts copies again that end by themselves, and notices brokers that do; until
+        cancelled."""
         while True:
+            self._cluster.lives.look(self._cluster.running)
             for copy in self.copies.values():
                 if not copy.wanted or copy.running or copy.child is None:
                     continue
@@ -156,13 +169,14 @@ class AppCluster:
                 code = copy.child.popen.poll()
                 copy.ends.append(f"{copy.name} ended by itself with code {code}: {told}")
                 copy.wanted = False
+                self.copies_lives.note(copy.name, DOWN)
                 self._say(copy.ends[-1])
                 if len(copy.ends) > RESTARTS:
                     self.gave_up.set()
                 else:
                     await trio.sleep(RESTART_AFTER_S)
                     if not copy.running:  # a fault's end may have been quicker
-                        copy.start()
+                        self.launch(copy)
             await trio.sleep(0.05)
 
     async def end_all(self) -> None:

@@ -25,11 +25,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
-from highwater.chaos.app_traffic import Feeder, Watcher
+from highwater.chaos.app_traffic import Feeder, Watcher, count
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.schedule import healthy
 from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
+from highwater.chaos.versions import versions
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster import machines
@@ -43,11 +44,14 @@ from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, TopicInfo
 from highwater.cluster.run_topics import create_topics
+from highwater.verdict import report
 from highwater.verdict.contracts import duck_engine, model
 from highwater.verdict.contracts.fields import Record, extract
 from highwater.verdict.contracts.judge import Judgement, judge
 from highwater.verdict.contracts.reader import Reader
+from highwater.verdict.headline import MENDING, counted
 from highwater.verdict.history import LineLog, read_lines
+from highwater.verdict.report import app_data
 
 PARTITIONS, BROKERS = 3, (1, 2, 3)
 HEAL_S = 60.0
@@ -141,6 +145,7 @@ class AppRun:
         options = self.options
         self.folder.create()
         self.path.write_text(self._text)
+        self._write_about()
         self.progress.phase(f"starting three brokers ({options.program.name})")
         settings = Settings(
             self.folder.cluster,
@@ -166,6 +171,23 @@ class AppRun:
             self.progress.phase("stopping the cluster")
         return judgement
 
+    def _write_about(self) -> None:
+        """app.json: what the report tells of the run beside its verdict."""
+        options = self.options
+        demanded = [f"every input {'exactly' if options.exactly_once else 'at least'} once"]
+        demanded += ["in the order of its key"] * options.ordered
+        about = {
+            "run": self.folder.path.name,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "seed": options.seed,
+            "runtime": f"process, {options.program.name}",
+            "command": options.app,
+            **{n: getattr(options, n) for n in ("copies", "group", "input", "output", "match")},
+            "demanded": f"{', '.join(demanded)}, within {options.within_s:g} s",
+            "versions": versions(),
+        }
+        (self.folder.path / app_data.ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+
     async def _break(self, plain: Cluster, witness: Witness) -> Judgement:
         options = self.options
         apps = AppCluster(plain, self._copies(plain), self.progress.say)
@@ -177,6 +199,10 @@ class AppRun:
         )  # fmt: skip
         sizes_path = self.folder.cluster / "sizes.jsonl"
         sizes_log, faults_log = LineLog(sizes_path), LineLog(self.folder.faults)
+        lives_log = LineLog(self.folder.cluster / "processes.jsonl")
+        traffic_log = LineLog(self.folder.path / app_data.TRAFFIC)
+        plain.lives.write_to(lives_log)
+        apps.copies_lives.write_to(lives_log)
         sizes = disk.SizeWitness({n: plain.data_dirs(n) for n in plain.brokers}, sizes_log)
         sizes.start()
         source = self.contract.topics[options.output].sources["id"]
@@ -187,7 +213,8 @@ class AppRun:
         try:
             async with trio.open_nursery() as nursery:
                 for copy in apps.copies.values():
-                    copy.start()
+                    apps.launch(copy)
+                nursery.start_soon(count, traffic_log, feeder, watcher)
                 for task in (apps.supervise, watcher.watch):
                     nursery.start_soon(task)
                 nursery.start_soon(self._watch_reading, plain)
@@ -198,8 +225,10 @@ class AppRun:
             with trio.CancelScope(shield=True):
                 await apps.end_all()
             sizes.close()
-            sizes_log.close()
-            faults_log.close()
+            for lives in (plain.lives, apps.copies_lives):
+                lives.write_to(None)
+            for log in (sizes_log, faults_log, lives_log, traffic_log):
+                log.close()
         self._notice(engine, apps, feeder)
         return await trio.to_thread.run_sync(self._check, plain.direct_bootstrap, feeder, apps)
 
@@ -311,9 +340,22 @@ class AppRun:
         elif self.missing and judgement.verdict == "valid":
             judgement.verdict = "void"
             judgement.headline = f"this run proves nothing: {self.missing[0]}"
+        elif judgement.verdict == "valid":
+            judgement.headline = self._what_held(len(feeder.acknowledged))
         text = json.dumps(asdict(judgement), indent=1) + "\n"
         self.folder.verdict.write_text(text, encoding="utf-8")
+        report.write(self.folder.path)
         return judgement
+
+    def _what_held(self, acknowledged: int) -> str:
+        options = self.options
+        faults = sum(f["name"] not in MENDING for f in read_lines(self.folder.faults))
+        once = "exactly once" if options.exactly_once else "at least once"
+        return (
+            f"{counted(acknowledged, 'input')} acknowledged, {counted(faults, 'fault')}, and each "
+            f"input is in {options.output} {once}{', in order' * options.ordered}, "
+            f"within {options.within_s:g} s"
+        )
 
     def _noting(self, records: Iterator[Record], seen: set[str]) -> Iterator[Record]:
         source = {"id": self.contract.topics[self.options.input].sources["id"]}

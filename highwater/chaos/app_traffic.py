@@ -1,8 +1,9 @@
-"""The input of an application under test, and a look at its output while it works."""
+"""An application's input, a look at its output while it works, and both counted."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +13,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.verdict.contracts.fields import Source, extract
 from highwater.verdict.contracts.reader import record_of
+from highwater.verdict.history import LineLog
 
 KEYS = 16
 FLUSH_S = 60.0
+COUNT_S = 0.25
 
 
 def with_id(template: Any, path: Sequence[str | int], id_: str) -> Any:
@@ -82,6 +85,8 @@ class Watcher:
     partitions: int
     source: Source
     ids: set[str] = field(default_factory=set)
+    again: int = 0
+    """How many of its records had an id that had come before."""
     last: float = 0.0
     """When the last record came, by trio's clock."""
 
@@ -101,8 +106,27 @@ class Watcher:
             while True:
                 for message in consumer.consume(500, 0):
                     if message.error() is None:
-                        self.ids.add(str(extract({"id": self.source}, record_of(message))[1]))
+                        id_ = str(extract({"id": self.source}, record_of(message))[1])
+                        self.again += id_ in self.ids
+                        self.ids.add(id_)
                         self.last = trio.current_time()
                 await trio.sleep(0.05)
         finally:
             consumer.close()
+
+
+async def count(log: LineLog, feeder: Feeder, watcher: Watcher) -> None:
+    """Writes lines {"t_ns", "sent", "acknowledged", "came", "again"}, each counted from the
+    beginning; until cancelled, and once then."""
+
+    def tell() -> None:
+        acknowledged, came = len(feeder.acknowledged), len(watcher.ids)
+        now = {"t_ns": time.monotonic_ns(), "sent": feeder.sent, "acknowledged": acknowledged}
+        log.write(**now, came=came, again=watcher.again)
+
+    try:
+        while True:
+            tell()
+            await trio.sleep(COUNT_S)
+    finally:
+        tell()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import datetime
 import random
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,6 +28,7 @@ from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.schedule import generate
 from highwater.chaos.faults.workload_verbs import FORMS, ChaosStage
 from highwater.chaos.progress import Progress
+from highwater.chaos.versions import versions
 from highwater.chaos.watch_process import RULE, WatchProcess
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
@@ -148,7 +148,7 @@ class Run:
             duration_s=options.duration_s,
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             topics=self.topics,
-            versions=_versions(),
+            versions=versions(),
         )
         self.watch = WatchProcess(self.folder.path, progress) if options.watch else None
 
@@ -409,18 +409,6 @@ def _death_line(death: Any) -> dict[str, Any]:
     line = asdict(death)
     tp = line.pop("tp")
     return {**line, "topic": tp[0], "partition": tp[1], "below": death.below}
-
-
-def _versions() -> dict[str, str]:
-    from importlib import metadata
-
-    found = {"python": sys.version.split()[0]}
-    for package in ("highwater-kafka", "trio", "kafka-python", "confluent-kafka", "pyspark"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def execute(options: Options, progress: Progress) -> Any:

@@ -414,3 +414,4 @@ def _show_app(judgement: Any, out: Path) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"\nverdict   {judgement.verdict}", highlight=False)
     console.print(f"folder    {out.absolute()}", highlight=False, soft_wrap=True)
+    console.print(f"report    {out.absolute() / 'report.html'}", highlight=False, soft_wrap=True)

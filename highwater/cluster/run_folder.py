@@ -19,6 +19,9 @@ cluster/        from each broker's disk, after the run:
                   became shorter
   broker-N/       its output and its server.properties
 consumed/       *.parquet of an independent consumer (Spark), where there was one
+app.json, traffic.jsonl, contract.json, app.log, app-2.log
+                of `chaos --app` alone: what the application is, what was fed and came out
+                (`chaos.app_traffic`), what it must keep, and what its copies printed
 verdict.json    the outcome: `highwater.verdict`
 report.html
 """

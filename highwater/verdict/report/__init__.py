@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from highwater.verdict.report import app_data
 from highwater.verdict.report.data import gather
 from highwater.verdict.report.timeline import draw
 
@@ -16,7 +17,7 @@ __all__ = ["write"]
 
 def write(run_dir: Path, out: Path | None = None) -> Path:
     """Writes RUN/report.html from the run's folder and its verdict.json; raises RunUnreadable."""
-    data = gather(run_dir)
+    data = app_data.gather(run_dir) if app_data.is_app(run_dir) else gather(run_dir)
     info = {"run": run_dir.name, "started": "", "versions": {}} | data.info
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),

@@ -37,6 +37,19 @@ class Rates:
 
 
 @dataclass(slots=True)
+class Flow:
+    """Records a second in each bin, into an application and out of it."""
+
+    source: str
+    target: str
+    seconds: float
+    acknowledged: list[float] = field(default_factory=lambda: [0.0] * BINS)
+    came: list[float] = field(default_factory=lambda: [0.0] * BINS)
+    """Outputs of ids that had not come out before."""
+    again: list[float] = field(default_factory=lambda: [0.0] * BINS)
+
+
+@dataclass(slots=True)
 class Span:
     """A state that lasted: a leader, an ISR, a controller, a process, its registration."""
 
@@ -84,9 +97,11 @@ class ReportData:
     """
     clients: list[tuple[str, int, int, int]]
     """(library, records acknowledged, of unknown outcome, read)."""
+    flow: Flow | None = None
+    """Of an application's run, which has no operations of our own."""
 
     def members(self) -> list[str]:
-        """The members: ZooKeeper first, then the brokers."""
+        """The members: ZooKeeper and the application's copies first, then the brokers."""
         return sorted(self.processes.keys() | self.registrations.keys(), key=_natural)
 
 
@@ -110,37 +125,43 @@ def gather(run: Path) -> ReportData:
         gap = _longest_gap(db, origin)
         final_read_at = _final_read_at(db, origin)
         clients = _clients(db)
-    faults = [
+    return ReportData(
+        info=info,
+        verdict=verdict,
+        seconds=seconds,
+        rates=rates,
+        faults=faults_of(run, origin),
+        losses=losses,
+        final_read_at=final_read_at,
+        gap=gap,
+        clients=clients,
+        **members_spans(run, origin, seconds),
+    )
+
+
+def faults_of(run: Path, origin: int) -> list[Fault]:
+    return [
         Fault(
             at=_seconds(f.get("t_ns"), origin, f.get("t")),
             name=str(f.get("name", "?")),
             target=_text(f.get("target")),
             effect=None if f.get("effect") is None else _text(f.get("effect")),
         )
-        for f in _json_lines(run / "faults.jsonl")
+        for f in json_lines(run / "faults.jsonl")
     ]
-    witnessed = _json_lines(run / "witness.jsonl")
-    return ReportData(
-        info=info,
-        verdict=verdict,
-        seconds=seconds,
-        rates=rates,
-        faults=faults,
-        leaders=_spans(witnessed, "leader", origin, seconds),
-        isrs=_spans(witnessed, "isr", origin, seconds),
-        controllers=_spans(witnessed, "controller", origin, seconds).get("", []),
-        processes=_spans(
-            [{**line, "what": "process"} for line in _json_lines(run / PROCESSES)],
-            "process",
-            origin,
-            seconds,
-        ),
-        registrations=_spans(witnessed, "broker", origin, seconds),
-        losses=losses,
-        final_read_at=final_read_at,
-        gap=gap,
-        clients=clients,
-    )
+
+
+def members_spans(run: Path, origin: int, seconds: float) -> dict[str, Any]:
+    """The fields of ReportData that the witness and the processes tell."""
+    witnessed = json_lines(run / "witness.jsonl")
+    lives = [{**line, "what": "process"} for line in json_lines(run / PROCESSES)]
+    return {
+        "leaders": _spans(witnessed, "leader", origin, seconds),
+        "isrs": _spans(witnessed, "isr", origin, seconds),
+        "controllers": _spans(witnessed, "controller", origin, seconds).get("", []),
+        "processes": _spans(lives, "process", origin, seconds),
+        "registrations": _spans(witnessed, "broker", origin, seconds),
+    }
 
 
 def _extent(db: duckdb.DuckDBPyConnection) -> tuple[int, float]:
@@ -247,10 +268,11 @@ def _states(line: dict[str, Any], what: str, rows: dict[str, list[Span]]) -> lis
     return [("", line.get("controller"))]
 
 
-def _natural(member: str) -> tuple[bool, int, str]:
-    """A sort key: ZooKeeper first, then broker-2 before broker-10."""
-    number = member.rpartition("-")[2]
-    return member.startswith("broker"), int(number) if number.isdigit() else 0, member
+def _natural(member: str) -> tuple[int, int, str]:
+    """A sort key: ZooKeeper, then app before app-2, then broker-2 before broker-10."""
+    kind, _, number = member.partition("-")
+    order = {"app": 1, "broker": 2}.get(kind, 0)
+    return order, int(number) if number.isdigit() else 0, member
 
 
 def _note(line: dict[str, Any]) -> str:
@@ -270,7 +292,7 @@ def _text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def json_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

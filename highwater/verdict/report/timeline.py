@@ -13,11 +13,12 @@ from html import escape
 from typing import Any
 
 from highwater.verdict.headline import MENDING
-from highwater.verdict.report.data import BINS, ReportData, Span
+from highwater.verdict.report.data import BINS, Flow, ReportData, Span
 
 WIDTH, LEFT, RIGHT = 1180, 150, 12
 PLOT = WIDTH - LEFT - RIGHT
 RATE_HEIGHT, READ_HEIGHT, LATENCY_HEIGHT, ROW_HEIGHT, GAP = 120, 44, 50, 15, 16
+FLOW_HEIGHT = 80
 
 
 class Canvas:
@@ -61,9 +62,12 @@ def draw(data: ReportData) -> str:
     """The <svg> element."""
     canvas = Canvas(data.seconds)
     top = canvas.y
-    _rates(canvas, data)
-    _reads(canvas, data)
-    _latency(canvas, data)
+    if data.flow is not None:
+        _flow(canvas, data.flow)
+    else:
+        _rates(canvas, data)
+        _reads(canvas, data)
+        _latency(canvas, data)
     brokers = _broker_numbers(data)
     for name, spans in data.leaders.items():
         isr = data.isrs.get(name, [])
@@ -143,6 +147,32 @@ def _reads(canvas: Canvas, data: ReportData) -> None:
         canvas.text(x - 3, base - 4, "full read", "label", "end")
     canvas.line(LEFT, base, WIDTH - RIGHT, base, "axis")
     canvas.y = base + GAP
+
+
+def _flow(canvas: Canvas, flow: Flow) -> None:
+    """What went into an application, and below it, on the same scale, what came out."""
+    both = [a + b for a, b in zip(flow.came, flow.again, strict=True)]
+    highest = _nice(max([*flow.acknowledged, *both, 1.0]))
+    fed = [("acked", flow.acknowledged, f"inputs/s acknowledged in {flow.source}")]
+    out = [
+        ("polled", flow.came, f"outputs/s in {flow.target}"),
+        ("unknown", flow.again, f"outputs/s in {flow.target} that had come before"),
+    ]
+    for name, kinds in (("fed", fed), ("came out", out)):
+        base = canvas.y + FLOW_HEIGHT
+        width = PLOT / BINS
+        for i in range(BINS):
+            y = base
+            for kind, values, meaning in kinds:
+                if values[i] > 0:
+                    height = FLOW_HEIGHT * values[i] / highest
+                    y -= height
+                    title = f"{i * flow.seconds:.1f} s: {values[i]:,.0f} {meaning}"
+                    canvas.rect(LEFT + i * width, y, width - 0.4, height, kind, title)
+        canvas.text(LEFT - 8, canvas.y + 10, f"{name}: {highest:,.0f} /s")
+        canvas.text(LEFT - 8, base, "0")
+        canvas.line(LEFT, base, WIDTH - RIGHT, base, "axis")
+        canvas.y = base + GAP
 
 
 def _latency(canvas: Canvas, data: ReportData) -> None:

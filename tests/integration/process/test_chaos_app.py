@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from highwater.verdict.history import read_lines
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 COPIER = Path(__file__).parent / "apps" / "copier.py"
 KILL_THE_APP: list[dict[str, Any]] = [
@@ -54,6 +56,13 @@ def test_transactions_done_right_are_valid(tmp_path: Path) -> None:
     assert {"K7", "K8", "K10", "K11"} <= verdict["checks"].keys()
     assert verdict["checks"]["K7"]["examined"] > 300
     assert (tmp_path / "run" / "app-2.log").exists()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert verdict["headline"] in page
+    for told in ("app process", "app-2 process", "kill app-2", "outputs/s in invoices"):
+        assert told in page, told
+    lives = read_lines(tmp_path / "run" / "cluster" / "processes.jsonl")
+    states = [(line["member"], line["state"]) for line in lives]
+    assert {("app", "paused"), ("app-2", "down"), ("broker-1", "up")} <= set(states), states
 
 
 def test_one_that_commits_before_it_processes_is_found(tmp_path: Path) -> None:
