@@ -55,6 +55,8 @@ from highwater.verdict.report import app_data
 
 PARTITIONS, BROKERS = 3, (1, 2, 3)
 HEAL_S = 60.0
+FIRST_S = 60.0
+"""The time that an application has for its first output, before the schedule begins."""
 QUIET_S = 2.0
 OFFSETS = "__consumer_offsets"
 
@@ -127,6 +129,8 @@ class AppRun:
         self.missing: list[str] = []
         """What makes it prove nothing."""
         self.read = False
+        self._outputs: dict[int, tuple[int, int]] = {}
+        """Partition of the output -> how many records it has, and the offset after the last."""
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
         self.schedule = generate(options) if options.schedule is None else options.schedule
         apps = [name_of(n) for n in range(1, options.copies + 1)]
@@ -218,7 +222,7 @@ class AppRun:
                 for task in (apps.supervise, watcher.watch):
                     nursery.start_soon(task)
                 nursery.start_soon(self._watch_reading, plain)
-                await self._feed_and_break(stage, engine, apps, feeder)
+                await self._feed_and_break(stage, engine, apps, feeder, watcher)
                 await self._drain(apps, feeder, watcher)
                 nursery.cancel_scope.cancel()
         finally:
@@ -251,12 +255,20 @@ class AppRun:
         return made
 
     async def _feed_and_break(
-        self, stage: ChaosStage, engine: Engine, apps: AppCluster, feeder: Feeder
+        self,
+        stage: ChaosStage,
+        engine: Engine,
+        apps: AppCluster,
+        feeder: Feeder,
+        watcher: Watcher,
     ) -> None:
-        self.progress.phase("the application works, faults are injected", self.options.duration_s)
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(feeder.feed, self.options.rate, stop)
+            await self._first_output(apps, watcher)
+            self.progress.phase(
+                "the application works, faults are injected", self.options.duration_s
+            )
             async with trio.open_nursery() as faults:
 
                 async def give_up() -> None:
@@ -272,6 +284,18 @@ class AppRun:
                 late = await stage.wait_healthy(HEAL_S)
                 self.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
             stop.set()
+
+    async def _first_output(self, apps: AppCluster, watcher: Watcher) -> None:
+        """A fault on an application that has not begun to work would show nothing of it."""
+        self.progress.phase("waiting for the application's first output", FIRST_S)
+        with trio.move_on_after(FIRST_S):
+            while not watcher.ids and not apps.gave_up.is_set():
+                await trio.sleep(0.05)
+        if not watcher.ids and self.schedule:
+            self.missing.append(
+                f"nothing had come out in {self.options.output} {FIRST_S:g} s after the start, "
+                "when the faults began"
+            )
 
     async def _drain(self, apps: AppCluster, feeder: Feeder, watcher: Watcher) -> None:
         """Waits until the output is complete and at rest, or the time that it has is over."""
@@ -328,12 +352,11 @@ class AppRun:
         told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
         judgement = judge(self.contract, found, [told, *ends, *reader.notes])
         if judgement.verdict == "invalid":
-            first = next(
-                (e for i, o in judgement.checks.items() if o.status == "violated"
-                 for e in found["checks"][i]["examples"] if i == "K7" and e["kind"] == "violation"),
-                None,
+            rule, first = next(
+                (i, e) for i, o in judgement.checks.items() if o.status == "violated"
+                for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            judgement.headline += self._why(bootstrap, first) if first else ""
+            judgement.headline += self._why(bootstrap, rule, first)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
             judgement.verdict, judgement.headline = "invalid", self.problems[0]
@@ -362,10 +385,24 @@ class AppRun:
         for record in records:
             if record.topic == self.options.input:
                 seen.add(str(extract(source, record)[1]))
+            else:
+                count, _ = self._outputs.get(record.partition, (0, 0))
+                self._outputs[record.partition] = count + 1, record.offset + 1
             yield record
 
-    def _why(self, bootstrap: str, lost: Any) -> str:
-        """A clause on a missing output: what the logs and the group's offsets say of it."""
+    def _markers(self) -> bool:
+        """Whether the output has offsets without a record: those of transactions' markers."""
+        return any(count < end for count, end in self._outputs.values())
+
+    def _why(self, bootstrap: str, rule: str, lost: Any) -> str:
+        """A clause on a missing or repeated output: what the logs and the group's offsets say."""
+        if rule == "K8" and not self._markers():
+            return (
+                f"; {self.options.output} holds no transaction: the application writes outputs and "
+                "commits offsets in two steps, and an end between them repeats what lies there"
+            )
+        if rule != "K7":
+            return ""
         cut = sum(
             line["was"] - line["size"]
             for line in read_lines(self.folder.cluster / "sizes.jsonl")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.long.streams import GUARANTEES
 from tests.long.targets import TARGETS
 
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
@@ -82,6 +83,15 @@ def targets(folder: Path, a_slice: bool) -> Iterator[Step]:
             name = f"{target.removeprefix('apache:')}-seed-{seed}"
             out = RUNS / "targets" / name
             words = ("-m", "tests.long.targets", target, str(seed), str(out))
+            yield Step(name, (sys.executable, *words))
+
+
+def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Five seeds of each guarantee; of a slice, one."""
+    for seed in range(1 if a_slice else 5):
+        for guarantee in GUARANTEES:
+            name = f"{guarantee}-seed-{seed}"
+            words = ("-m", "tests.long.streams", guarantee, str(seed), str(folder / name))
             yield Step(name, (sys.executable, *words))
 
 
@@ -175,6 +185,11 @@ JOBS: Mapping[str, Job] = {
     ),
     "targets": Job(
         "ten chaos runs of each target, with transactions, groups and a planted loss", targets
+    ),
+    "streams": Job(
+        "a Kafka Streams application under `chaos --app`, five seeds with exactly_once_v2 and "
+        "five with at_least_once",
+        streams,
     ),
     "watch": Job(
         "`spark/watch.py` at 5,000 records a second for 30 minutes, a broken promise every 30 s",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from highwater.verdict.history import read_lines
+from tests.integration.process.app_runs import run_app
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 COPIER = Path(__file__).parent / "apps" / "copier.py"
@@ -36,17 +35,7 @@ LOSE_THE_LEADER: list[dict[str, Any]] = [
 
 
 def chaos(folder: Path, how: str, schedule: list[dict[str, Any]], *options: str) -> dict[str, Any]:
-    (folder / "faults.json").write_text(json.dumps(schedule))
-    command = [sys.executable, "-m", "highwater.cli.main", "chaos"]
-    command += ["--app", f"{sys.executable} {COPIER} {how}", "--input=orders", "--output=invoices"]
-    command += ["--match=$.order_id", "--seed=1", f"--out={folder / 'run'}"]
-    command += [f"--faults={folder / 'faults.json'}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
-    assert (folder / "run" / "verdict.json").exists(), done.stdout + done.stderr[-6000:]
-    verdict: dict[str, Any] = json.loads((folder / "run" / "verdict.json").read_text())
-    verdict["code"], verdict["said"] = done.returncode, done.stdout + done.stderr
-    assert done.stdout.startswith(verdict["headline"])
-    return verdict
+    return run_app(folder, f"{sys.executable} {COPIER} {how}", *options, schedule=schedule)
 
 
 def test_transactions_done_right_are_valid(tmp_path: Path) -> None:

@@ -22,18 +22,13 @@ from confluent_kafka import Consumer, Message, Producer
 
 from highwater.broker.coordinator.shard import partition_for
 from highwater.cluster.zookeeper_process import find_java
-from highwater.maven import Artifact, cache_dir, fetch_jars
 from tests.background import BackgroundCluster
+from tests.integration.process.app_runs import streams_libs, write_log4j
 from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader
 
 pytestmark = [
     pytest.mark.integration, pytest.mark.slow, pytest.mark.apache, pytest.mark.timeout(240),
 ]  # fmt: skip
-VERSION = "3.9.2"
-ARTIFACTS = (
-    Artifact("org.apache.kafka", "kafka-streams", VERSION),
-    Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
-)
 WORDS = [f"word{n}" for n in range(20)]
 OFFSETS_PARTITIONS = 4
 WITHIN_S = 60
@@ -43,14 +38,8 @@ class Application:
     """One instance of the word count, as a process."""
 
     def __init__(self, bootstrap: str, folder: Path, number: int) -> None:
-        libs = cache_dir() / f"kafka-streams-{VERSION}" / "libs"
-        fetch_jars(f"Kafka Streams {VERSION}", ARTIFACTS, libs)
-        log4j = folder / "log4j.properties"
-        log4j.write_text(
-            "log4j.rootLogger=WARN, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.E.target=System.err\n"
-            "log4j.appender.E.layout=org.apache.log4j.SimpleLayout\n"
-        )
+        libs = streams_libs()
+        log4j = write_log4j(folder / "log4j.properties")
         self.output = folder / f"application-{number}.out"
         source = Path(__file__).with_name("WordCount.java")
         command = [
