@@ -90,6 +90,13 @@ _OPTIONS = [
         help="A broker's service of --target compose:FILE; may be given several times."
         "  [default: all that answer as brokers]",
     ),
+    click.option(
+        "--target-config",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="How a client of --target HOST:PORT connects, where it asks for TLS or a login: a file"
+        " for --command-config of Kafka's tools.",
+    ),
     *(
         click.option(
             f"--{verb}-command",
@@ -247,6 +254,7 @@ def _run(
     apache: Path | None,
     target: str | None,
     services: tuple[str, ...],
+    target_config: Path | None,
     broker_source: Path | None,
     json_file: Path | None,
     watch: bool = False,
@@ -261,7 +269,7 @@ def _run(
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        aimed = _target(apache, target, broker_source, commands, services)
+        aimed = _target(apache, target, broker_source, commands, services, target_config)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -292,6 +300,7 @@ def _target(
     source: Path | None,
     given: dict[str, str],
     services: tuple[str, ...],
+    config: Path | None = None,
 ) -> Target | None:
     """`given`: the options --kill-command and so on."""
     from highwater.cluster.remote_cluster import AddressTarget, Commands
@@ -303,9 +312,11 @@ def _target(
     if services and not in_compose:
         raise click.UsageError("--service is for --target compose:FILE")
     commands = Commands(**{n.removesuffix("_command"): text for n, text in given.items()})
-    found = None if target is None else parse(target, commands, services)
+    found = None if target is None else parse(target, commands, services, config)
     if commands != Commands() and (in_compose or not isinstance(found, AddressTarget)):
         raise click.UsageError("--kill-command and its like are for --target HOST:PORT")
+    if config is not None and (in_compose or not isinstance(found, AddressTarget)):
+        raise click.UsageError("--target-config is for --target HOST:PORT")
     return found
 
 
@@ -352,7 +363,8 @@ def _run_app(**given: Any) -> None:
     faults, apache = given["faults"], given["apache"]
     with clear_errors(exit_code=3):
         commands = {n: text for n, text in given.items() if n.endswith("_command")}
-        aimed = _target(apache, given["target"], given["broker_source"], commands, ())
+        asked = (apache, given["target"], given["broker_source"], commands)
+        aimed = _target(*asked, (), given["target_config"])
         program: Program = Highwater(given["broker_source"])
         if aimed is not None:
             if not isinstance(aimed, ApacheRelease):

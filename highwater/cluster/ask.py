@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -11,15 +11,24 @@ from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import BadMessage
 from highwater.world.real.network import RealNetwork
 
-_NETWORK = RealNetwork()
+if TYPE_CHECKING:
+    from highwater.world.api import Network
+
+_NETWORK: Network = RealNetwork()
 METADATA_VERSION = 7
 
 
-async def ask(address: tuple[str, int], request: Any, version: int, timeout_s: float = 2.0) -> Any:
+async def ask(
+    address: tuple[str, int],
+    request: Any,
+    version: int,
+    timeout_s: float = 2.0,
+    network: Network = _NETWORK,
+) -> Any:
     """One request on a connection of its own; raises OSError."""
     host, port = address
     connection = await ClientConnection.open(
-        _NETWORK, host, port, "highwater-harness", timeout_s=timeout_s
+        network, host, port, "highwater-harness", timeout_s=timeout_s
     )
     try:
         return await connection.call(request, version, timeout_s)
@@ -28,7 +37,10 @@ async def ask(address: tuple[str, int], request: Any, version: int, timeout_s: f
 
 
 async def metadata(
-    address: tuple[str, int], topics: list[str] | None = None, timeout_s: float = 2.0
+    address: tuple[str, int],
+    topics: list[str] | None = None,
+    timeout_s: float = 2.0,
+    network: Network = _NETWORK,
 ) -> Any:
     """Metadata v7 (brokers, controller, topics with leader epochs); None asks for all topics."""
     named = (
@@ -42,7 +54,7 @@ async def metadata(
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    return await ask(address, request, METADATA_VERSION, timeout_s)
+    return await ask(address, request, METADATA_VERSION, timeout_s, network)
 
 
 async def brokers_known(address: tuple[str, int]) -> set[int]:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -41,7 +41,11 @@ from highwater.cluster.links.rewriting import Address
 from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
 from highwater.cluster.machines import DISK_FULL, ELSEWHERE, Machines
 from highwater.cluster.ports import free_ports
+from highwater.cluster.secured_target import ways_in
 from highwater.kafka.wire.codec import BadMessage
+
+if TYPE_CHECKING:
+    from highwater.world.api import Network
 
 COMMAND_S = 60.0
 POLL_S = 0.1
@@ -86,19 +90,26 @@ def lacks(commands: Commands) -> dict[str, str]:
     return found
 
 
-async def brokers_at(bootstrap: str) -> dict[int, Address]:
-    """The brokers of a cluster, by its first address that answers; raises StartError."""
+async def brokers_at(bootstrap: str, network: Network | None = None) -> dict[int, Address]:
+    """The brokers of a cluster, by its first address that answers; raises StartError.
+
+    `network` has the connections of a secured cluster's client."""
+    remedy, why = "start it, or give --target-config FILE where it asks for TLS or a login", ""
     for entry in bootstrap.split(","):
         host, _, port = entry.strip().rpartition(":")
         try:
-            answer = await metadata((host.strip("[]"), int(port)), [], timeout_s=5)
-        except (OSError, BadMessage, trio.BrokenResourceError):
+            place = host.strip("[]"), int(port)
+            if network is None:
+                answer = await metadata(place, [], timeout_s=5)
+            else:
+                answer = await metadata(place, [], timeout_s=5, network=network)
+        except (OSError, BadMessage, trio.BrokenResourceError) as error:
+            why = f" ({error})" if network is not None else ""
+            remedy = remedy if network is None else "start it, or correct --target-config"
             continue
         if answer.brokers:
             return {b.node_id: (b.host, b.port) for b in answer.brokers}
-    raise StartError(
-        f"no Kafka answers at {bootstrap}: start it, or name a listener without TLS and login"
-    )
+    raise StartError(f"no Kafka answers at {bootstrap}{why}: {remedy}")
 
 
 class RemoteCluster:
@@ -112,13 +123,16 @@ class RemoteCluster:
         known: Mapping[int, Address],
         commands: Commands,
         containers: Mapping[int, str] | None = None,
+        ways: Mapping[int, Address] | None = None,
     ) -> None:
+        """`ways`: where brokers that ask for TLS or a login are spoken to without."""
         self.brokers = sorted(known)
         self.links: Links | None = Links()
         self.machines: Machines | None = None
         self.lives = Lives()
         self.lacks: Mapping[str, str] = lacks(commands)
-        self._own = dict(known)
+        self._known = dict(known)
+        self._own = dict(known if ways is None else ways)
         self._commands = commands
         self._containers = containers or {}
         self._down: set[str] = set()
@@ -199,7 +213,7 @@ class RemoteCluster:
     async def _run(self, name: str, member: str) -> int:
         """Carries out one of the user's commands; raises ClusterError with what it said."""
         number = broker_number(member)
-        host, port = self._own[number]
+        host, port = self._known[number]
         command: str = getattr(self._commands, name)
         if not command:
             raise ClusterError(f"{member} cannot be put through {name}: give --{name}-command")
@@ -244,7 +258,7 @@ class RemoteCluster:
     async def _listens(self, member: str) -> bool:
         with trio.move_on_after(1):
             try:
-                stream = await trio.open_tcp_stream(*self._own[broker_number(member)])
+                stream = await trio.open_tcp_stream(*self._known[broker_number(member)])
             except OSError:
                 return False
             await stream.aclose()
@@ -291,10 +305,11 @@ async def remote_cluster(
     commands: Commands,
     containers: Mapping[int, str] | None = None,
     observer: Observer | None = None,
+    ways: Mapping[int, Address] | None = None,
 ) -> AsyncIterator[RemoteCluster]:
     """The proxies serve; at the end, whatever a command had paused or killed is back, if a command
     can bring it back."""
-    cluster = RemoteCluster(known, commands, containers)
+    cluster = RemoteCluster(known, commands, containers, ways)
     async with trio.open_nursery() as nursery:
         await cluster.serve(nursery, observer)
         try:
@@ -328,6 +343,8 @@ class AddressTarget:
     shared: bool = True
     containers: Mapping[int, str] = field(default_factory=dict)
     """Of a Compose project, whose file `bootstrap` is then."""
+    network: Network | None = None
+    """Of a client that the cluster asks for TLS or a login."""
 
     def __str__(self) -> str:
         return f"the {'project of' if self.containers else 'cluster at'} {self.bootstrap}"
@@ -342,5 +359,10 @@ class AddressTarget:
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Any]:
-        async with remote_cluster(self.known, self.commands, self.containers) as cluster:
-            yield cluster
+        async with AsyncExitStack() as stack:
+            ways = None
+            if self.network is not None:
+                ways = await stack.enter_async_context(ways_in(self.known, self.network))
+            yield await stack.enter_async_context(
+                remote_cluster(self.known, self.commands, self.containers, ways=ways)
+            )

@@ -28,6 +28,7 @@ from highwater.cluster.process_cluster import process_cluster
 from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import ApacheKafka, numbers
 from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at
+from highwater.cluster.secured_target import network_of
 
 FIRST = (2, 4)
 """The first release that is built for Scala 2.13, and that moves leaders by Admin (KIP-455)."""
@@ -92,14 +93,21 @@ class ApacheRelease:
         )
 
 
-def parse(text: str, commands: Commands = Commands(), services: Sequence[str] = ()) -> Target:
+def parse(
+    text: str,
+    commands: Commands = Commands(),
+    services: Sequence[str] = (),
+    config: Path | None = None,
+) -> Target:
     """Raises StartError for a text that names no target, or an address where nobody answers.
 
-    `services`: the brokers' of a Compose project, where not all that answer are to be broken."""
+    `services`: the brokers' of a Compose project, where not all that answer are to be broken.
+    `config`: a client's settings for a cluster at an address, where it asks for TLS or a login."""
     if text.startswith("compose:"):
         return compose_target.find(text.removeprefix("compose:"), services)
     if not text.startswith("apache:") and all(map(_ADDRESS.fullmatch, text.split(","))):
-        return AddressTarget(text, trio.run(brokers_at, text), commands)
+        network = None if config is None else network_of(config)
+        return AddressTarget(text, trio.run(brokers_at, text, network), commands, network=network)
     if not text.startswith("apache:"):
         raise StartError(
             f"--target {text!r} is not understood; write {FORMS}, compose:FILE or HOST:PORT"

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from highwater.child_processes import StartError
 from highwater.cluster import apache
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import addresses
 from highwater.cluster.process_cluster import process_cluster
 from highwater.cluster.process_settings import Settings
-from highwater.cluster.remote_cluster import Commands, brokers_at, remote_cluster
+from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at, remote_cluster
 from highwater.cluster.run_topics import NewTopic, create_new
+from highwater.cluster.secured_target import network_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 CLIENTS = """
@@ -62,6 +64,35 @@ def test_a_planted_loss_is_seen_on_apache_kafka_in_kraft_mode(tmp_path: Path) ->
     assert verdict["expected_losses"] > 0
     assert verdict["seen"]["leader_changes"] > 0
     assert verdict["checks"]["R10"]["status"] == "idle", "what was not examined has not passed"
+
+
+async def test_a_cluster_with_tls_and_login_is_broken_through_plain_proxies(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "own", quick_end=True, security="sasl_ssl")
+    async with process_cluster(settings) as own:
+        await create_new(own, [NewTopic("orders", 3, 3)], exists_ok=False)
+        for number in own.brokers:
+            (tmp_path / f"pid-{number}").write_text(str(own.pid(broker(number))))
+        kill = Commands(kill=f"kill -KILL $(cat {tmp_path}/pid-{{id}})")
+        with pytest.raises(StartError, match="give --target-config FILE"):
+            await brokers_at(own.bootstrap)
+        network = network_of(own.folder / "secure" / "admin.properties")
+        known = await brokers_at(own.bootstrap, network)
+        assert set(known.values()) == set(addresses(own.bootstrap)), "the secured listeners"
+        target = AddressTarget(own.bootstrap, known, kill, network=network)
+        async with target.open(tmp_path / "run", {}) as cluster:
+            done = await trio.run_process(
+                [sys.executable, "-c", CLIENTS, cluster.bootstrap],
+                capture_stdout=True, capture_stderr=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr.decode()[-3000:]
+            told = json.loads(done.stdout)
+            assert told["values"] == list(range(30))
+            proxies = {port for _, port in addresses(cluster.bootstrap)}
+            assert proxies <= set(told["ports"]), "each broker leads a partition"
+            beyond = {port for _, port in (*known.values(), *addresses(cluster.direct_bootstrap))}
+            assert not beyond & set(told["ports"]), "a client got past the proxies"
+            await cluster.kill("broker-2")
+            assert not cluster.running("broker-2")
 
 
 async def test_no_client_gets_past_the_proxies_of_a_cluster_that_runs(tmp_path: Path) -> None:
