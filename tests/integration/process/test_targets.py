@@ -13,6 +13,7 @@ import trio
 
 from highwater.child_processes import StartError
 from highwater.cluster import apache
+from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import addresses
 from highwater.cluster.process_cluster import process_cluster
@@ -89,7 +90,10 @@ async def test_a_cluster_with_tls_and_login_is_broken_through_plain_proxies(tmp_
             assert told["values"] == list(range(30))
             proxies = {port for _, port in addresses(cluster.bootstrap)}
             assert proxies <= set(told["ports"]), "each broker leads a partition"
-            beyond = {port for _, port in (*known.values(), *addresses(cluster.direct_bootstrap))}
+            plain = addresses(cluster.direct_bootstrap)
+            answer = await metadata(plain[0], [], timeout_s=20)
+            assert {(b.host, b.port) for b in answer.brokers} == set(plain), "without the faults"
+            beyond = {port for _, port in (*known.values(), *plain)}
             assert not beyond & set(told["ports"]), "a client got past the proxies"
             await cluster.kill("broker-2")
             assert not cluster.running("broker-2")
