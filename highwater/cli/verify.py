@@ -13,6 +13,7 @@ from rich.console import Console
 
 from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
+from highwater.cli.watch_contract import watch_contract
 from highwater.verdict import report, runner
 from highwater.verdict.contracts import judge
 from highwater.verdict.location import ChecksMissing
@@ -54,6 +55,19 @@ from highwater.verdict.tables import RunUnreadable
     "--examples", type=int, help="Examples kept for each check.  [default: 5; of a contract 10]"
 )
 @click.option("--json", "json_file", type=OutputFile(), help="Write the verdict there too.")
+@click.option(
+    "--watch", is_flag=True, help="With --contract: go on reading, and name offenders as they come."
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="With --watch: the folder from which it goes on.  [default: FILE.watch]",
+)
+@click.option(
+    "--unseen", type=float, help="With --watch: seconds until what is missing is.  [default: 60]"
+)
+@click.option("--seconds", type=float, help="With --watch: end after so many.")
+@click.option("--go-on", is_flag=True, help="With --watch: do not end at the first offender.")
 @click.option("--no-report", is_flag=True, help="Leave report.html as it is.")
 def verify(
     run: Path | None,
@@ -64,6 +78,11 @@ def verify(
     master: str,
     examples: int | None,
     json_file: Path | None,
+    watch: bool,
+    state: Path | None,
+    unseen: float | None,
+    seconds: float | None,
+    go_on: bool,
     no_report: bool,
 ) -> None:
     """Check the folder of a run: verdict.json, report.html, and a table; or your own topics by a
@@ -76,7 +95,12 @@ def verify(
       highwater verify runs/7
       highwater verify runs/7 --engine duckdb --json verdict.json
       highwater verify --contract orders.yaml --bootstrap 127.0.0.1:9092
+      highwater verify --contract orders.yaml --bootstrap 127.0.0.1:9092 --watch
     """
+    if watch:
+        more = {"--unseen": unseen, "--seconds": seconds, "--go-on": go_on}
+        asked = (contract, run, bootstrap, command_config, master, state)
+        raise SystemExit(watch_contract(*asked, more))
     if contract is not None:
         if engine == "spark":
             raise click.UsageError("Spark checks a contract by: spark-submit spark/contract.py")

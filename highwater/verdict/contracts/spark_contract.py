@@ -20,9 +20,13 @@ from highwater.verdict.catalog import ddl
 from highwater.verdict.contracts import fields, tables
 from highwater.verdict.contracts.judge import EXAMPLES, judge
 from highwater.verdict.contracts.model import Contract, ContractError, load
+from highwater.verdict.contracts.watching import job as watching
+from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.results import Results
 from highwater.verdict.spark_job import in_session
 from highwater.verdict.spark_store import Store
+from highwater.verdict.watching.job import CannotWatch
+from highwater.verdict.watching.machines import StateDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,9 +43,8 @@ def now_ms() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     began = time.monotonic()
-    return in_session(
-        PROG, lambda spark: _Job(spark, args, began).run(), ContractError, ConfigError
-    )
+    refusals = (ContractError, ConfigError, CannotWatch, StateDamaged)
+    return in_session(PROG, lambda spark: _Job(spark, args, began).run(), *refusals)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"offenders of each rule that are named (default {EXAMPLES})",
     )
     parser.add_argument("--found", metavar="FILE", help="write what the rules found there, too")
+    watching.add_arguments(parser)
     return parser
 
 
@@ -87,6 +91,8 @@ class _Job:
 
     def run(self) -> int:
         contract = load(self.args.contract, self.store.read)
+        if self.args.watch:
+            return self._watch(contract)
         read_ms = now_ms()
         records = extracted(self.spark, contract, self._source(contract)).persist()
         self.spark.sparkContext.setJobDescription("reading the topics")
@@ -125,27 +131,44 @@ class _Job:
         print("\n".join([*told, *judgement.notes]), flush=True)
         return judgement.exit_code
 
+    def _watch(self, contract: Contract) -> int:
+        """The same rules, while the topics are written."""
+        if not self.args.bootstrap:
+            raise CannotWatch("--watch reads from a cluster: name it by --bootstrap HOST:PORT")
+        options = kafka_options(contract, self.args.bootstrap, self._settings())
+
+        def rows(source: DataFrame) -> DataFrame:
+            return extracted(self.spark, contract, source).select(*Row._fields)
+
+        return watching.ContractWatch(self.spark, self.args, contract, options, rows).run()
+
     def _source(self, contract: Contract) -> DataFrame:
         """The columns of Spark's Kafka source, from the cluster or from Parquet."""
         if self.args.consumed:
             return self.spark.read.parquet(self.args.consumed)
-        settings = {}
-        if path := self.args.command_config:
-            text = self.store.read(path)
-            if text is None:
-                raise ContractError(f"{path}: there is no such file")
-            settings = parse_properties(text, path)
-        return kafka_source(self.spark, contract, self.args.bootstrap, settings)
+        options = kafka_options(contract, self.args.bootstrap, self._settings())
+        options["endingOffsets"] = "latest"
+        return self.spark.read.format("kafka").options(**options).load()
+
+    def _settings(self) -> dict[str, str]:
+        """Those of --command-config."""
+        path = self.args.command_config
+        if not path:
+            return {}
+        text = self.store.read(path)
+        if text is None:
+            raise ContractError(f"{path}: there is no such file")
+        return parse_properties(text, path)
 
     def _say(self, line: str) -> None:
         print(f"{PROG}: {line}", flush=True)
 
 
-def kafka_source(
-    spark: SparkSession, contract: Contract, bootstrap: str, settings: Mapping[str, str]
-) -> DataFrame:
-    """All topics in one reading, from the first record to the last of now."""
-    options = {
+def kafka_options(
+    contract: Contract, bootstrap: str, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Of Spark's Kafka source: all topics in one reading, from the first record on."""
+    return {
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "20000",
         **{f"kafka.{name}": value for name, value in settings.items()},
@@ -153,11 +176,9 @@ def kafka_source(
         "kafka.isolation.level": contract.isolation,
         "subscribe": ",".join(contract.topics),
         "startingOffsets": "earliest",
-        "endingOffsets": "latest",
         "failOnDataLoss": "true",
         "includeHeaders": "true",
     }
-    return spark.read.format("kafka").options(**options).load()
 
 
 def extracted(spark: SparkSession, contract: Contract, source: DataFrame) -> DataFrame:
