@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -70,8 +71,8 @@ def main(name: str | None, a_slice: bool, again: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ended, begun = folder / "ended", folder / "commits"
     if again or a_slice:
-        for file in folder.iterdir():
-            file.unlink()
+        shutil.rmtree(folder)
+        folder.mkdir()
     with begun.open("a") as commits:
         commits.write(f"{commit()}\n")
     steps, failed = list(JOBS[name].steps(folder, a_slice)), []

@@ -101,17 +101,24 @@ def _page(runtime: str) -> Steps:
     return _module("pytest", words, words)
 
 
-def spark_scale(folder: Path, a_slice: bool) -> Iterator[Step]:
+def _scale(*sizes: tuple[str, str]) -> Steps:
     """One step a size, and the page at the end; of a slice the smallest, and no page."""
-    module = (sys.executable, "-m", "tests.long.spark_scale")
-    file = str(folder / "measured.jsonl")
-    sizes = [("100000", "0")]
-    if not a_slice:
-        sizes += [("1000000", "0"), ("1000000", "0.9"), ("10000000", "0"), ("10000000", "0.9")]
-    for operations, skew in sizes:
-        name = f"{operations}-{skew}"
-        yield Step(name, (*module, "measure", file, operations, skew))
-    yield Step("page", (*module, "show" if a_slice else "page", file))
+
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        module = (sys.executable, "-m", "tests.long.spark_scale")
+        # all sizes are in one table
+        place = folder if a_slice else folder.with_name("spark-scale")
+        file = str(place / "measured.jsonl")
+        for operations, skew in (("100000", sizes[-1][1]),) if a_slice else sizes:
+            yield Step(f"{operations}-{skew}", (*module, "measure", file, operations, skew))
+        yield Step("page", (*module, "show" if a_slice else "page", file))
+
+    return steps
+
+
+SCALES = (
+    ("100000", "0"), ("1000000", "0"), ("1000000", "0.9"), ("10000000", "0"), ("10000000", "0.9"),
+)  # fmt: skip
 
 
 def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -181,7 +188,15 @@ JOBS: Mapping[str, Job] = {
         _module("pytest", ("tests", "-m", "rare"), ("tests", "-m", "rare", "--collect-only")),
     ),
     "spark-scale": Job(
-        "generated histories of up to 10,000,000 operations, verified by Spark", spark_scale
+        "generated histories of up to 10,000,000 operations, verified by Spark", _scale(*SCALES)
+    ),
+    "spark-scale-100m": Job(
+        "generated histories of 100,000,000 rows, even and skewed, verified by Spark",
+        _scale(("50000000", "0"), ("50000000", "0.9")),
+    ),
+    "s3": Job(
+        "`spark/verify.py` and `spark/generate.py` on a local S3 server, through Hadoop's s3a",
+        _module("tests.long.s3", (), ("short",)),
     ),
     "targets": Job(
         "ten chaos runs of each target, with transactions, groups and a planted loss", targets
@@ -193,7 +208,7 @@ JOBS: Mapping[str, Job] = {
     ),
     "watch": Job(
         "`spark/watch.py` at 5,000 records a second for 30 minutes, a broken promise every 30 s",
-        _module("tests.long.watch", ("1800",), ("60",)),
+        _module("tests.long.watch", ("1800",), ("60", "5000", "5")),
     ),
     "watch-mutant": Job(
         "`highwater chaos --watch` on a broker that acknowledges too early",

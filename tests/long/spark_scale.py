@@ -15,7 +15,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -31,6 +30,8 @@ PAGE = ROOT / "docs" / "spark.md"
 BEGIN, END = "<!-- scale: by scripts/long spark-scale -->\n", "<!-- end of scale -->\n"
 PHASES = ("session", "read", "views", "checks")
 GIB = float(1 << 30)
+BYTES_AN_OPERATION = 400
+"""Of disk, for the history and what Spark spills: some 340 were seen for a million."""
 Row = dict[str, Any]
 
 
@@ -61,7 +62,7 @@ class Peak:
 
 
 def submit(folder: Path, *job: str) -> tuple[float, float]:
-    """Seconds and the peak of memory in GiB of one spark-submit."""
+    """Seconds and the peak of memory in GiB of one spark-submit; `folder` is Spark's to fill."""
     spark = spark_submit.find()
     command = [
         str(spark.home / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "4g",
@@ -100,23 +101,45 @@ class LeastFree(threading.Thread):
 
 
 def measure(file: Path, operations: int, skew: float) -> None:
-    work = Path(tempfile.mkdtemp(prefix="spark-scale-", dir=file.parent))
-    try:
-        row = _measured(work, operations, skew)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    work = file.parent / f"history-{operations}-{skew:g}"
+    refuse_without_room(file.parent, operations)
+    row = _measured(work, operations, skew)
     with file.open("a") as lines:
         lines.write(json.dumps(row) + "\n")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def refuse_without_room(folder: Path, operations: int) -> None:
+    """Before hours of work end with a full disk."""
+    needed, free = operations * BYTES_AN_OPERATION, shutil.disk_usage(folder).free
+    if free < needed:
+        sys.exit(
+            f"spark-scale: {operations:,} operations need {needed / GIB:.0f} GiB of free disk in "
+            f"{folder}, which has {free / GIB:.0f}: make room"
+        )
+
+
+def generated(work: Path, operations: int, skew: float) -> float:
+    """The seconds that it took to make WORK/run, now or before this was cut off."""
+    done = work / "generated.json"
+    if not done.exists():
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        words = ("--operations", str(operations), "--skew", str(skew))
+        made, _ = submit(work / "spark", "spark/generate.py", str(work / "run"), *words)
+        done.write_text(json.dumps(made))
+    seconds: float = json.loads(done.read_text())
+    return seconds
 
 
 def _measured(work: Path, operations: int, skew: float) -> Row:
-    run = work / "run"
-    words = ("--operations", str(operations), "--skew", str(skew))
-    made, _ = submit(work, "spark/generate.py", str(run), *words)
+    made, run = generated(work, operations, skew), work / "run"
+    shutil.rmtree(work / "spark", ignore_errors=True)
     disk, found = LeastFree(work), run / "found.json"
     words = ("--examples", "1000", "--found", str(found))
     try:
-        took, memory = submit(work, "spark/verify.py", str(run), *words)
+        took, memory = submit(work / "spark", "spark/verify.py", str(run), *words)
     finally:
         used = disk.stop()
     results = json.loads(found.read_text())
@@ -148,8 +171,10 @@ def _count(table: Path) -> int:
 
 
 def rows_of(file: Path) -> list[Row]:
+    """The last measurement of each size."""
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    return sorted(rows, key=lambda row: (row["skew"], row["operations"]))
+    last = {(row["skew"], row["operations"]): row for row in rows}
+    return [last[size] for size in sorted(last)]
 
 
 def table(rows: list[Row]) -> str:
