@@ -1,13 +1,13 @@
 """spark/watch.py over a history that grows by 5,000 records a second: alarms within seconds, and
 memory that stays as it is.
 
-usage: python -m tests.long.watch [SECONDS] [RATE]
+usage: python -m tests.long.watch [SECONDS [RATE [PLANT_EVERY_S]]]
 
 Each record has three lines: its send, its acknowledgement, and the poll that read it.  Every
 PLANT_EVERY_S one line breaks a promise, each of four in turn.  Each of them must be named, within
-ALARM_S of its line in nine of ten; after the first fifth, the memory of the watch's processes may
-grow by a fifth at most.  Each plant and each
-measurement of memory is a line of output.
+ALARM_S of its line; after the first fifth, the memory of the watch's processes may
+grow by a fifth at most.  Each plant, each measurement of memory, and where the seconds of a batch
+went is a line of output.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,17 @@ def memory_mib(process: psutil.Process) -> float:
     return total / (1 << 20)
 
 
+def cpu_s(process: psutil.Process) -> tuple[float, float]:
+    """CPU seconds of Java, and of the Python beside it."""
+    java = sum(process.cpu_times()[:2])
+    return java, sum(sum(child.cpu_times()[:2]) for child in process.children(recursive=True))
+
+
 def start(folder: Path) -> subprocess.Popen[bytes]:
     spark = spark_submit.find()
     command = [str(spark.home / "bin" / "spark-submit"), "--master", "local[2]"]
     command += ["--driver-memory", "512m", "--conf", "spark.ui.enabled=false"]
+    command += ["--driver-java-options", "-XX:TieredStopAtLevel=1"]  # as highwater chaos --watch
     command += [str(spark_folder() / "watch.py"), str(folder), "--go-on"]
     log = folder / "watch.log"
     with log.open("wb") as output:
@@ -137,14 +145,43 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     return process
 
 
+@dataclass(slots=True)
+class Measured:
+    """What came of it: the rules that were broken and the alarms, each in their order."""
+
+    planted: list[str] = field(default_factory=list)
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[tuple[float, float]] = field(default_factory=list)
+    """(Seconds, MiB)."""
+    rate: float = 0.0
+    """Records a second that were reached."""
+    java_s: float = 0.0
+    python_s: float = 0.0
+    """CPU seconds of the watch, while lines came."""
+    share: float = 1.0
+    """Of a core, what this machine gave to the generator while it had work: below 1 on a busy one.
+    """
+    code: int = 0
+
+    @property
+    def all_named(self) -> bool:
+        named = sorted(alarm["rule"] for alarm in self.alarms)
+        return self.code == 1 and named == sorted(self.planted)
+
+    @property
+    def delays(self) -> list[float]:
+        """Seconds from a line to its alarm."""
+        return [alarm["seconds"] for alarm in self.alarms] or [float("inf")]
+
+
 def generate(
-    folder: Path, process: subprocess.Popen[bytes], seconds: float, rate: float
-) -> tuple[list[str], list[tuple[float, float]], float]:
-    """The rules that were broken, the memory (seconds, MiB), and records a second."""
-    generator, planted, memory = Generator(), list[str](), list[tuple[float, float]]()
+    folder: Path, process: subprocess.Popen[bytes], seconds: float, rate: float, every: float
+) -> Measured:
+    generator, found = Generator(), Measured()
     watched = psutil.Process(process.pid)
-    began = time.monotonic()
-    next_plant, next_look = PLANT_EVERY_S / 3, 0.0
+    before = cpu_s(watched)
+    began, busy, worked = time.monotonic(), 0.0, time.process_time()
+    next_plant, next_look = every / 3, 0.0
     with (folder / "history.jsonl").open("ab", buffering=0) as history:
         while (now := time.monotonic() - began) < seconds:
             if process.poll() is not None:
@@ -154,45 +191,59 @@ def generate(
                 lines += generator.record()
             if now >= next_plant:
                 plants = generator.plants()
-                rule, plant = plants[len(planted) % len(plants)]
+                rule, plant = plants[len(found.planted) % len(plants)]
                 lines += plant()
-                planted.append(rule)
-                next_plant += PLANT_EVERY_S
+                found.planted.append(rule)
+                next_plant += every
             history.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             if now >= next_look:
-                memory.append((now, memory_mib(watched)))
+                found.memory.append((now, memory_mib(watched)))
                 next_look += 5
+            busy += time.monotonic() - began - now
             time.sleep(max(0.0, TICK_S - (time.monotonic() - began - now)))
-    return planted, memory, generator.number / (time.monotonic() - began)
+    found.share = min(1.0, (time.process_time() - worked) / busy)
+    found.rate = generator.number / (time.monotonic() - began)
+    found.java_s, found.python_s = (
+        after - b for after, b in zip(cpu_s(watched), before, strict=True)
+    )
+    return found
 
 
-def main(folder: Path, seconds: float, rate: float) -> int:
+def measure(folder: Path, seconds: float, rate: float, every: float) -> Measured:
     (folder / "history.jsonl").touch()
     process = start(folder)
     try:
-        planted, memory, reached = generate(folder, process, seconds, rate)
+        found = generate(folder, process, seconds, rate, every)
         (folder / "watch" / "stop").touch()
-        code = process.wait(START_S)
+        found.code = process.wait(START_S)
     finally:
         if process.poll() is None:
             process.kill()
-    alarms = read_alarms(folder / "watch" / "alarms.jsonl")
-    named = sorted(alarm["rule"] for alarm in alarms) == sorted(planted)
-    delays = [alarm["seconds"] for alarm in alarms]
-    steady = [mib for at, mib in memory if at > seconds / 5]
+    found.alarms = read_alarms(folder / "watch" / "alarms.jsonl")
+    return found
+
+
+def main(folder: Path, seconds: float, rate: float, every: float = PLANT_EVERY_S) -> int:
+    found = measure(folder, seconds, rate, every)
+    steady = [mib for at, mib in found.memory if at > seconds / 5]
     growth = statistics.mean(steady[-5:]) / statistics.mean(steady[:5])
-    for alarm in alarms:
+    for alarm in found.alarms:
         print(told(alarm))
-    for at, mib in memory:
+    for at, mib in found.memory:
         print(f"after {at:.0f} s {mib:.0f} MiB")
-    slow = sum(delay > ALARM_S for delay in delays)
-    good = named and code == 1 and growth < GROWTH and slow <= len(delays) // 10
-    delays = delays or [float("inf")]
+    for line in (folder / "watch.log").read_text().splitlines():
+        if "a batch takes" in line:
+            print(line)
     print(
-        f"{seconds:.0f} s at {reached:,.0f} records a second: {len(alarms)} alarms for"
-        f" {len(planted)} plants, median {statistics.median(delays):.1f} s and worst"
-        f" {max(delays):.1f} s after their lines; memory {steady[0]:.0f} MiB after a fifth of the"
-        f" time and {steady[-1]:.0f} MiB at the end"
+        f"CPU seconds in {seconds:.0f} s: Java {found.java_s:.1f}, Python {found.python_s:.1f};"
+        f" the machine gave {found.share:.0%} of a core to what asked for one"
+    )
+    good = found.all_named and growth < GROWTH and max(found.delays) <= ALARM_S
+    print(
+        f"{seconds:.0f} s at {found.rate:,.0f} records a second: {len(found.alarms)} alarms for"
+        f" {len(found.planted)} plants, median {statistics.median(found.delays):.1f} s and worst"
+        f" {max(found.delays):.1f} s after their lines; memory {steady[0]:.0f} MiB after a fifth of"
+        f" the time and {steady[-1]:.0f} MiB at the end"
     )
     return 0 if good else 1
 
@@ -200,4 +251,4 @@ def main(folder: Path, seconds: float, rate: float) -> int:
 if __name__ == "__main__":
     given = [float(number) for number in sys.argv[1:]]
     with tempfile.TemporaryDirectory(prefix="highwater-watch-") as work:
-        sys.exit(main(Path(work), *(given + [1800.0, 5000.0][len(given) :])))
+        sys.exit(main(Path(work), *(given + [1800.0, 5000.0, PLANT_EVERY_S][len(given) :])))

@@ -154,6 +154,8 @@ class Watch:
         """Of the history, at each of the last looks."""
         self.looked_at = 0.0
         self.bytes = 0
+        self.took: dict[str, float] = {}
+        """Seconds of the history's last batch, by what they went to."""
         self.failing_since: float | None = None
         self.began = self.told_at = time.monotonic()
 
@@ -239,6 +241,7 @@ class Watch:
         return topics
 
     def _take_history(self, batch: DataFrame, number: int) -> None:
+        began = time.monotonic()
         pieces = sorted((row.path, bytes(row.content)) for row in batch.collect())
         end = max((end_of(path) for path, _ in pieces), default=0)
 
@@ -246,6 +249,7 @@ class Watch:
             self.machines.take_lines([content for _, content in pieces], now_ms)
             self.machines.position = max(self.machines.position, end)
 
+        self.took = {"read": time.monotonic() - began}
         self._take(HISTORY, number, take)
 
     def _take_topics(self, batch: DataFrame, number: int) -> None:
@@ -263,7 +267,7 @@ class Watch:
                 self.failing_since = None
             if number <= self.machines.batches.get(stream, -1):
                 return  # it came before the restart, and is in the state
-            bad = self.machines.bad_lines
+            bad, began = self.machines.bad_lines, time.monotonic()
             take(_now_ms())
             if self.machines.bad_lines > bad:
                 more = self.machines.bad_lines - bad
@@ -271,7 +275,10 @@ class Watch:
             self.machines.forget()
             self._report()
             self.machines.batches[stream] = number
+            judged = time.monotonic()
             self.bytes = self.machines.save(self.state / "machines")
+            if stream == HISTORY:
+                self.took |= {"rules": judged - began, "state": time.monotonic() - judged}
 
     def _report(self) -> None:
         for alarm in self.machines.alarms():
@@ -332,21 +339,22 @@ class Watch:
         self._say(
             f"{of.lines:,} lines, {of.records:,} records of topics, {self.broken} alarms,"
             f" {self.bytes / (1 << 20):.1f} MiB of state after {self.told_at - self.began:.0f} s"
-            f"{_of_batch(self.history)}"
+            f"{_of_batch(self.history, self.took)}"
         )
 
     def _say(self, line: str) -> None:
         print(MARK + line, flush=True)
 
 
-def _of_batch(stream: Any) -> str:
-    """What the history's last batch took, and how much of it was not Spark's own housekeeping."""
+def _of_batch(stream: Any, took: dict[str, float]) -> str:
+    """Where the seconds of the history's last batch went; what is Spark's own is all the rest."""
     progress = stream.lastProgress if stream is not None else None
-    took = progress["durationMs"] if progress is not None else {}
-    if "triggerExecution" not in took:
+    whole = progress["durationMs"].get("triggerExecution") if progress is not None else None
+    if whole is None:
         return ""
-    whole, rules = took["triggerExecution"] / 1000, took.get("addBatch", 0) / 1000
-    return f"; a batch takes {whole:.1f} s, {rules:.1f} s of it the rules"
+    parts = [f"{name} {seconds:.1f}" for name, seconds in took.items()]
+    spark = max(0.0, whole / 1000 - sum(took.values()))
+    return f"; a batch takes {whole / 1000:.1f} s: Spark {spark:.1f}, {', '.join(parts)}"
 
 
 def _now_ms() -> int:
