@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.bounded_decoder import bounded_decoder
@@ -27,8 +27,11 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
 _API_VERSIONS = 18
+MAX_CONTROL_ELEMENTS: Final = 2_000_000
+"""In a request of the controller: more than 200,000 partitions of three replicas each, which is as
+many as a cluster with ZooKeeper was ever meant to have."""
 _UNBOUNDED = 1 << 62
-"""The controller's requests, and answers, name what the cluster has."""
+"""Answers name what the cluster has."""
 _NULLABLE = ("string", "bytes", "records")
 
 _Required = tuple[tuple[str, bool, bool, "_Required"], ...]
@@ -93,7 +96,7 @@ def decode_request(api_key: int, version: int, view: Buffer) -> Any:
     decoder = _request_decoders.get((api_key, version))
     if decoder is None:
         cls = request_class(api_key)
-        elements = _UNBOUNDED if api_key in _CONTROL_KEYS else MAX_ELEMENTS
+        elements = MAX_CONTROL_ELEMENTS if api_key in _CONTROL_KEYS else MAX_ELEMENTS
         decoder = _compile(cls, api_key, version, elements)
         _request_decoders[api_key, version] = decoder
         if api_key not in _CONTROL_KEYS:

@@ -132,6 +132,18 @@ def test_produce_and_fetch_count_too() -> None:
             fetch.parse_fetch(memoryview(b"\0" * 17 + count + b"\0" * 3_000_000), version)
 
 
+@pytest.mark.parametrize(
+    ("key", "before"),
+    [(4, 8), (5, 9), (6, 8)],
+    ids=["LeaderAndIsr", "StopReplica", "UpdateMetadata"],
+)
+def test_the_controllers_requests_count_too(key: int, before: int) -> None:
+    """`before`: the bytes in version 0 before its array of partitions."""
+    claimed = (codec.MAX_CONTROL_ELEMENTS + 1).to_bytes(4, "big")
+    with pytest.raises(codec.BadMessage, match="more than 2000000 elements"):
+        codec.decode_request(key, 0, b"\0" * before + claimed + b"\0" * 100_000)
+
+
 def test_a_header_has_few_tags() -> None:
     head = request_header(3, 9, 1, "c")[:-1]
     with pytest.raises(BadHeader, match="tagged fields"):
