@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.doctor.cluster_rules import broker_findings, topic_findings
 from highwater.doctor.dialects import ClientSettings, Dialect, misspelt, roles, settings_of
-from highwater.doctor.findings import Effect, Finding, headline, in_order, serious
+from highwater.doctor.findings import Effect, Finding, Outcome, in_order
 from highwater.doctor.reach import addresses, reach
 from highwater.doctor.rules import findings
 from highwater.doctor.talk import Login
@@ -19,7 +19,7 @@ CLIENT = "client"
 
 
 @dataclass(slots=True)
-class Examination:
+class Examination(Outcome):
     """What was looked at, and what was found: once, where both roles have it."""
 
     dialect: Dialect
@@ -31,17 +31,8 @@ class Examination:
         known = {finding for findings in self.found.values() for finding in findings}
         self.found.setdefault(where, []).extend(f for f in some if f not in known)
 
-    @property
-    def findings(self) -> list[Finding]:
-        return in_order([finding for some in self.found.values() for finding in some])
-
-    @property
-    def headline(self) -> str:
-        return headline(self.findings)
-
-    @property
-    def exit_code(self) -> int:
-        return 1 if serious(self.findings) else 0
+    def all_findings(self) -> Iterable[Finding]:
+        return [finding for some in self.found.values() for finding in some]
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -33,7 +33,7 @@ class Finding:
         return asdict(self)
 
 
-def in_order(findings: Sequence[Finding]) -> list[Finding]:
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first; otherwise as they were found."""
     return sorted(findings, key=lambda finding: list(Effect).index(finding.effect))
 
@@ -71,3 +71,25 @@ def _and(words: Sequence[str]) -> str:
 
 def serious(findings: Sequence[Finding]) -> bool:
     return any(finding.effect is not Effect.REMARK for finding in findings)
+
+
+class Outcome:
+    """What came of looking at clients: its findings, and what follows from them."""
+
+    __slots__ = ()
+
+    def all_findings(self) -> Iterable[Finding]:
+        """Each of them, in any order."""
+        raise NotImplementedError
+
+    @property
+    def findings(self) -> list[Finding]:
+        return in_order(self.all_findings())
+
+    @property
+    def headline(self) -> str:
+        return headline(self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if serious(self.findings) else 0

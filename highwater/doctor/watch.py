@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ import trio
 from highwater.cluster.remote_cluster import Commands, remote_cluster
 from highwater.doctor import rules
 from highwater.doctor.dialects import AIOKAFKA, JAVA, KAFKA_PYTHON, LIBRDKAFKA, ClientSettings
-from highwater.doctor.findings import Effect, Finding, headline, in_order, serious
+from highwater.doctor.findings import Effect, Finding, Outcome, headline, in_order, serious
 from highwater.doctor.reach import reach
 from highwater.doctor.seen import Client, Seen
 from highwater.doctor.talk import SPEAKS_TLS, Login
@@ -54,25 +54,20 @@ _PASSING = frozenset(
 
 
 @dataclass(slots=True)
-class Watched:
+class Watched(Outcome):
     """What was seen of each client, and what was found."""
 
     connection: list[Finding] = field(default_factory=list)
     clients: list[tuple[Client, list[Finding]]] = field(default_factory=list)
 
-    @property
-    def findings(self) -> list[Finding]:
-        return in_order([*self.connection, *(f for _, some in self.clients for f in some)])
+    def all_findings(self) -> Iterable[Finding]:
+        return [*self.connection, *(f for _, some in self.clients for f in some)]
 
     @property
     def headline(self) -> str:
         if not self.clients and not serious(self.connection):
             return "no client was seen"
         return headline(self.findings)
-
-    @property
-    def exit_code(self) -> int:
-        return 1 if serious(self.findings) else 0
 
     def as_json(self) -> dict[str, Any]:
         return {
