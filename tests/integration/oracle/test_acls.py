@@ -167,31 +167,18 @@ def set_up() -> list[Case]:
     ]
 
 
-def bodies() -> dict[int, Any]:
-    """One request for each API; those that would change something are for nothing, or a trial."""
-    partition = [{"partition_index": 0}]
-    config = {"resource_type": TOPIC, "configs": []}
+def offsets(**more: int) -> list[Any]:
+    offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "", **more}
+    return [{"name": name, "partitions": [offset]} for name in THREE]
+
+
+def versioned(since: int, later: Any, before: Any) -> Callable[[int, Any], Any]:
+    return lambda version, _: later if version >= since else before
+
+
+def record_bodies() -> dict[int, Any]:
+    """Of records, metadata, and of the controller's requests."""
     stale = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
-    member = {"group_id": "seen", "generation_id": 1, "member_id": "m"}
-    producer = {"transactional_id": "seen", "producer_id": 77, "producer_epoch": 0}
-    rule = {
-        "resource_type": TOPIC, "resource_name": "made", "principal": "User:x", "host": "h",
-        "operation": 3, "permission_type": ALLOW,
-    }  # fmt: skip
-    rules = {
-        "resource_type_filter": TOPIC, "resource_name_filter": "made", "principal_filter": "User:x",
-        "host_filter": None, "operation": 1, "permission_type": 1,
-    }  # fmt: skip
-
-    def offsets(**more: int) -> list[Any]:
-        offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "", **more}
-        return [{"name": name, "partitions": [offset]} for name in THREE]
-
-    def versioned(since: int, later: Any, before: Any) -> Callable[[int, Any], Any]:
-        return lambda version, _: later if version >= since else before
-
-    topics = [{"name": name, "partitions": [0]} for name in THREE]
-    asked = [{"name": name, "partition_indexes": [0]} for name in THREE]
     return {
         0: {
             "transactional_id": None, "acks": -1, "timeout_ms": 3000,
@@ -220,6 +207,22 @@ def bodies() -> dict[int, Any]:
         5: {**stale, "topic_states": [], "topics": [], "ungrouped_partitions": []},
         6: {**stale, "ungrouped_partition_states": [], "topic_states": [], "live_brokers": []},
         7: {"broker_id": 99, "broker_epoch": -1},
+        21: {"topics": [
+            {"name": t, "partitions": [{"partition_index": 0, "offset": 0}]} for t in THREE],
+            "timeout_ms": 3000},
+        23: {"replica_id": -1, "topics": [
+            {"topic": t, "partitions": [
+                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
+            for t in THREE
+        ]},
+    }  # fmt: skip
+
+
+def group_bodies() -> dict[int, Any]:
+    """Of groups, their coordinators and their offsets."""
+    member = {"group_id": "seen", "generation_id": 1, "member_id": "m"}
+    asked = [{"name": name, "partition_indexes": [0]} for name in THREE]
+    return {
         8: {"group_id": "seen", "generation_id_or_member_epoch": -1, "member_id": "",
             "topics": offsets()},
         9: versioned(
@@ -240,22 +243,18 @@ def bodies() -> dict[int, Any]:
         ),
         14: {**member, "assignments": [], "protocol_type": "consumer", "protocol_name": "range"},
         15: {"groups": list(THREE), "include_authorized_operations": True},
-        16: {},
-        19: {"topics": [script_admin.new_topic(name) for name in ("seen", "seethrough", "nowhere")],
-             "timeout_ms": 3000, "validate_only": True},
-        20: versioned(
-            6, {"topics": [{"name": "nowhere"}, {"name": "seethrough"}], "timeout_ms": 100},
-            {"topic_names": ["nowhere", "seethrough"], "timeout_ms": 100},
-        ),
-        21: {"topics": [
-            {"name": t, "partitions": [{"partition_index": 0, "offset": 0}]} for t in THREE],
-            "timeout_ms": 3000},
+        42: {"groups_names": ["hidden", "nowhere"]},
+        47: {"group_id": "seen", "topics": [
+            {"name": t, "partitions": [{"partition_index": 0}]} for t in THREE]},
+    }  # fmt: skip
+
+
+def transaction_bodies() -> dict[int, Any]:
+    """Of producer ids and transactions."""
+    producer = {"transactional_id": "seen", "producer_id": 77, "producer_epoch": 0}
+    topics = [{"name": name, "partitions": [0]} for name in THREE]
+    return {
         22: {"transactional_id": "seen", "transaction_timeout_ms": 5000},
-        23: {"replica_id": -1, "topics": [
-            {"topic": t, "partitions": [
-                {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
-            for t in THREE
-        ]},
         24: versioned(
             4,
             {"transactions": [{**producer, "verify_only": True, "topics": topics}]},
@@ -269,6 +268,32 @@ def bodies() -> dict[int, Any]:
                           "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]},
         28: {**producer, "group_id": "seen", "generation_id": -1, "member_id": "",
              "group_instance_id": None, "topics": offsets()},
+        65: {"transactional_ids": list(THREE)},
+        66: {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
+    }  # fmt: skip
+
+
+def admin_bodies() -> dict[int, Any]:
+    """Of topics, configurations, quotas, rules and users."""
+    config = {"resource_type": TOPIC, "configs": []}
+    rule = {
+        "resource_type": TOPIC, "resource_name": "made", "principal": "User:x", "host": "h",
+        "operation": 3, "permission_type": ALLOW,
+    }  # fmt: skip
+    rules = {
+        "resource_type_filter": TOPIC, "resource_name_filter": "made", "principal_filter": "User:x",
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
+
+    asked = [{"name": name, "partition_indexes": [0]} for name in THREE]
+    return {
+        16: {},
+        19: {"topics": [script_admin.new_topic(name) for name in ("seen", "seethrough", "nowhere")],
+             "timeout_ms": 3000, "validate_only": True},
+        20: versioned(
+            6, {"topics": [{"name": "nowhere"}, {"name": "seethrough"}], "timeout_ms": 100},
+            {"topic_names": ["nowhere", "seethrough"], "timeout_ms": 100},
+        ),
         29: {**rules, "resource_name_filter": "seen", "principal_filter": "User:read"},
         30: {"creations": [rule]},
         31: {"filters": [rules]},
@@ -282,14 +307,12 @@ def bodies() -> dict[int, Any]:
         35: {"topics": [{"topic": "nowhere", "partitions": [0]}]},
         37: {"topics": [{"name": t, "count": 1, "assignments": None} for t in THREE],
              "timeout_ms": 3000, "validate_only": True},
-        42: {"groups_names": ["hidden", "nowhere"]},
         43: {"election_type": 0, "timeout_ms": 3000,
              "topic_partitions": [{"topic": "seen", "partitions": [0]}]},
         44: {"resources": [{**config, "resource_name": t} for t in THREE], "validate_only": True},
         45: {"timeout_ms": 3000, "topics": [
-            {"name": "nowhere", "partitions": [{**partition[0], "replicas": [1]}]}]},
+            {"name": "nowhere", "partitions": [{"partition_index": 0, "replicas": [1]}]}]},
         46: {"timeout_ms": 3000, "topics": None},
-        47: {"group_id": "seen", "topics": [{"name": t, "partitions": partition} for t in THREE]},
         48: {"components": [], "strict": False},
         49: {
             "entries": [{"entity": [{"entity_type": "user", "entity_name": "x"}],
@@ -299,9 +322,13 @@ def bodies() -> dict[int, Any]:
         51: {"deletions": [{"name": "x", "mechanism": 1}], "upsertions": []},
         60: {"include_cluster_authorized_operations": True, "endpoint_type": 1},
         61: {"topics": asked},
-        65: {"transactional_ids": list(THREE)},
-        66: {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
     }  # fmt: skip
+
+
+def bodies() -> dict[int, Any]:
+    """One request for each API; those that would change something are for nothing, or a trial."""
+    every = record_bodies() | group_bodies() | transaction_bodies() | admin_bodies()
+    return dict(sorted(every.items()))
 
 
 def cases(offered: Offered) -> Iterator[Case]:
