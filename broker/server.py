@@ -48,6 +48,7 @@ from highwater.broker.membership.registration import (
 )
 from highwater.broker.membership.session_watch import SessionWatch
 from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.network.network_metrics import register_network_metrics
 from highwater.broker.network.socket_server import SocketServer
 from highwater.broker.network.tracing import trace
 from highwater.broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
@@ -151,6 +152,7 @@ class Broker:
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
+        register_network_metrics(self.server)
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self._tell_of_changes()
         self.dir_failures = DirFailures(

@@ -26,7 +26,6 @@ from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Plane
 from highwater.broker.network.connection import BrokerConnection, ListenerInfo
 from highwater.broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
-from highwater.broker.network.network_metrics import register_network_metrics
 from highwater.broker.network.processor import Processor
 from highwater.broker.network.request import Request
 from highwater.broker.network.request_channel import RequestChannel
@@ -201,7 +200,6 @@ class SocketServer:
         if listeners.control_plane is not None:
             control = tuple(e for e in listeners.bound if e.listener == listeners.control_plane)
             self.planes[Plane.CONTROL] = PlaneServer(Plane.CONTROL, self, control)
-        register_network_metrics(self)
 
     async def bind(self) -> dict[str, tuple[str, int]]:
         """Opens every listener, and returns their addresses by name; raises BindError."""
@@ -454,7 +452,7 @@ class SocketServer:
         """Has pools report each request while a trace listens."""
         for plane in self.planes.values():
             if self.tracers:
-                plane.pool.start = tracing(self, plane.pool.handle)
+                plane.pool.start = tracing(self.tracers, plane.pool.handle)
             else:
                 plane.pool.start = plane.pool.handle
 

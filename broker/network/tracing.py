@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -27,9 +27,11 @@ from highwater.kafka.wire.header import api_name
 from highwater.kafka.wire.produce import parse_produce
 
 if TYPE_CHECKING:
+    from highwater.broker.context import Plane
     from highwater.broker.network.connection import BrokerConnection
     from highwater.broker.network.request import Request
-    from highwater.broker.network.socket_server import SocketServer
+    from highwater.broker.network.request_channel import RequestChannel
+    from highwater.broker.services import Services
 
 _PRODUCE, _FETCH = 0, 1
 _LISTENERS = 4
@@ -39,10 +41,30 @@ _MALFORMED = (struct.error, IndexError, ValueError)
 Line = dict[str, Any]
 
 
+class TracedPlane(Protocol):
+    plane: Plane
+    channel: RequestChannel
+
+
+class Traced(Protocol):
+    """The socket server, as a trace sees it."""
+
+    services: Services
+    tracers: dict[Tracer, None]
+
+    @property
+    def perf_ns(self) -> Callable[[], int]: ...
+
+    def plane_of(self, connection: BrokerConnection) -> TracedPlane: ...
+
+    def trace_changed(self) -> None:
+        """Is called when tracers come or go."""
+
+
 class Tracer:
     """The tracer of one listener; `lines` yields its events until the trace is complete."""
 
-    def __init__(self, server: SocketServer, *, api: str = "Produce", connections: bool) -> None:
+    def __init__(self, server: Traced, *, api: str = "Produce", connections: bool) -> None:
         self._server = server
         self._api = api
         self.connections = connections
@@ -216,11 +238,13 @@ def _who(connection: BrokerConnection) -> dict[str, object]:
     }
 
 
-def tracing(server: SocketServer, start: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """Wraps a pool's way to start requests, so that tracers see them."""
+def tracing(
+    listening: Iterable[Tracer], start: Callable[[Request], Any]
+) -> Callable[[Request], Any]:
+    """Wraps a pool's way to start requests, so that the tracers that listen see them."""
 
     def traced(request: Request) -> Any:
-        tracers = [tracer for tracer in server.tracers if not tracer.connections]
+        tracers = [tracer for tracer in listening if not tracer.connections]
         for tracer in tracers:
             tracer.before(request)
         body = request.body
@@ -239,7 +263,7 @@ def tracing(server: SocketServer, start: Callable[[Request], Any]) -> Callable[[
 
 
 @asynccontextmanager
-async def trace(server: SocketServer, query: str) -> AsyncIterator[AsyncIterator[str]]:
+async def trace(server: Traced, query: str) -> AsyncIterator[AsyncIterator[str]]:
     """Lines for a query such as "connections" or "api=Fetch"."""
     if len(server.tracers) >= _LISTENERS:
         yield _busy()

@@ -25,12 +25,11 @@ import trio
 from highwater.world.api import ColdRead
 from highwater.world.sim.disk_steps import SimSteps
 from highwater.world.sim.inode import Inode
-from highwater.world.sim.kernel import Kernel
+from highwater.world.sim.kernel import Kernel, Life
 
 if TYPE_CHECKING:
     from highwater.world.api import Buffer, Disk, Pace
     from highwater.world.sim.failing_call import FailingCall
-    from highwater.world.sim.process import Process
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ class SimDisk:
         """Calls that found the disk full."""
         self.next_sync: trio.Event | None = None
         """Set when the next sync of a file begins."""
-        self.locks: dict[str, Process] = {}
+        self.locks: dict[str, Life] = {}
         self.touched: dict[str, dict[str, None]] = {}
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
         means that a folder itself was made, removed or renamed.
@@ -221,14 +220,14 @@ class SimDisk:
         walk(self.root, "")
         return found
 
-    def view(self, process: Process) -> ProcessDisk:
+    def view(self, process: Life) -> ProcessDisk:
         return ProcessDisk(self, process)
 
 
 class SimFile:
     """`world.api.File`."""
 
-    def __init__(self, disk: SimDisk, process: Process, path: str, inode: Inode) -> None:
+    def __init__(self, disk: SimDisk, process: Life, path: str, inode: Inode) -> None:
         self._disk = disk
         self._process = process
         self._inode = inode
@@ -261,7 +260,7 @@ class SimFile:
             raise self._disk.full(self.path)
 
     def read_to_send(self, position: int, n: int) -> bytes:
-        """What sendfile takes to a connection."""
+        """The bytes that sendfile takes to a connection."""
         self._check()
         self._disk.perhaps_fail("send", self.path)
         return bytes(self._inode.data[position : position + n])
@@ -328,7 +327,7 @@ class SimFile:
 class ProcessDisk:
     """`world.api.Disk` as one process sees its machine's disk."""
 
-    def __init__(self, disk: SimDisk, process: Process) -> None:
+    def __init__(self, disk: SimDisk, process: Life) -> None:
         self._disk = disk
         self._process = process
 
@@ -487,7 +486,7 @@ class ProcessDisk:
 class SimLock:
     """`world.api.Lock`."""
 
-    def __init__(self, disk: SimDisk, process: Process, path: str) -> None:
+    def __init__(self, disk: SimDisk, process: Life, path: str) -> None:
         self._disk = disk
         self._process = process
         self._path = path

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 from trio._core import _run as trio_run
@@ -36,12 +36,20 @@ from trio._core import _run as trio_run
 from highwater.world.chance import Random, seeded
 from highwater.world.sim.loop import simulation_loop
 
-if TYPE_CHECKING:
-    from highwater.world.sim.process import Process
-
 T = TypeVar("T")
 
-PROCESS: ContextVar[Process | None] = ContextVar("simulated process", default=None)
+
+class Life(Protocol):
+    """A simulated process (`process.Process`), as its kernel and its disk see it."""
+
+    alive: bool
+    after_step: Callable[[], None] | None
+
+    def check(self) -> None:
+        """Raises ProcessCrashed if it was killed."""
+
+
+PROCESS: ContextVar[Life | None] = ContextVar("simulated process", default=None)
 """The simulated process of a task, which inherits it from the task that started it."""
 
 _MAX_PASSES_IN_ONE_INSTANT = 100_000
@@ -155,7 +163,7 @@ class _RunQueue(deque[Any]):
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()
         self._timeline = timeline
-        self.frozen: dict[Process, list[Any]] = {}
+        self.frozen: dict[Life, list[Any]] = {}
         self.passes = 0
         self._passes_at = -1.0
         self.on_spin: Callable[[], None] = lambda: None
@@ -178,14 +186,14 @@ class _RunQueue(deque[Any]):
         elif self.passes == _MAX_PASSES_IN_ONE_INSTANT:
             self.on_spin()
 
-    def freeze(self, process: Process) -> None:
+    def freeze(self, process: Life) -> None:
         self.frozen.setdefault(process, [])
         mine = [task for task in self if task.context.get(PROCESS) is process]
         for task in mine:
             self.remove(task)
             self.frozen[process].append(task)
 
-    def thaw(self, process: Process) -> None:
+    def thaw(self, process: Life) -> None:
         for task in self.frozen.pop(process, []):
             self.append(task)
 

@@ -61,7 +61,7 @@ class SimConnection:
         self.local = local
         self.peer = peer
         self.small_bytes = fabric.small_bytes
-        self.out: Pipe
+        self.out: Pipe[SimConnection]
         self._inbox: deque[memoryview] = deque()
         self._unread = 0
         self._ended = False
@@ -278,7 +278,7 @@ class Fabric:
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.connections: dict[str, SimConnection] = {}
         self.small_bytes = 0
-        self.waiting: list[Pipe] = []
+        self.waiting: list[Pipe[Any]] = []
         self._links: dict[tuple[str, str], Link] = {}
         self._healed = trio.lowlevel.ParkingLot()
         self._made = 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from highwater.world.sim.kernel import Timer
-    from highwater.world.sim.network import Fabric, SimConnection
+    from highwater.world.chance import Random
+    from highwater.world.sim.kernel import Kernel, Timer
+    from highwater.world.sim.process import Host
 
 RETRANSMIT_SECONDS = 15.0
 CORK_SECONDS = 0.2
@@ -25,7 +26,33 @@ class Link:
     cut: bool = False
 
 
-class Pipe:
+class End(Protocol):
+    """An end of a connection (`network.SimConnection`)."""
+
+    host: Host
+    label: str
+
+    def arrived(self, kind: str, data: bytes) -> None: ...
+
+    def broken(self, number: int) -> None:
+        """Ends with this errno."""
+
+
+class Wires(Protocol):
+    """All links (`network.Fabric`)."""
+
+    kernel: Kernel
+    random: Random
+    waiting: list[Pipe[Any]]
+    """Those that hold bytes back, because the link is cut or the machine is down."""
+
+    def link(self, source: Host, target: Host) -> Link: ...
+
+
+Ends = TypeVar("Ends", bound="End")
+
+
+class Pipe(Generic[Ends]):
     """One direction of a connection: bytes in flight, in order."""
 
     __slots__ = (
@@ -41,7 +68,7 @@ class Pipe:
         "source",
     )
 
-    def __init__(self, fabric: Fabric, source: SimConnection, sink: SimConnection) -> None:
+    def __init__(self, fabric: Wires, source: Ends, sink: Ends) -> None:
         self.fabric = fabric
         self.link = fabric.link(source.host, sink.host)
         self.source = source

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import trio
 
 from highwater.world.sim.parking import Waiters
 
-if TYPE_CHECKING:
-    from highwater.world.sim.network import SimConnection
+
+class Watchable(Protocol):
+    """An end of a connection (`network.SimConnection`)."""
+
+    def watched_by(self, poller: SimPoller | None, token: Any) -> None:
+        """Reports its news to the poller from now on."""
 
 
 class SimPoller:
@@ -20,17 +24,17 @@ class SimPoller:
         self._sleeping = Waiters()
         self._woken = False
 
-    def add(self, connection: SimConnection, token: Any) -> None:
+    def add(self, connection: Watchable, token: Any) -> None:
         connection.watched_by(self, token)
 
-    def remove(self, connection: SimConnection, token: Any) -> None:
+    def remove(self, connection: Watchable, token: Any) -> None:
         connection.watched_by(None, None)
         self._events.pop(token, None)
 
-    def want_read(self, connection: SimConnection, token: Any) -> None:
+    def want_read(self, connection: Watchable, token: Any) -> None:
         """Does nothing: it is edge-triggered."""
 
-    def want_write(self, connection: SimConnection, token: Any) -> None:
+    def want_write(self, connection: Watchable, token: Any) -> None:
         """Does nothing: it is edge-triggered."""
 
     def news(self, token: Any, bits: int) -> None:

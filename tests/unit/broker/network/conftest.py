@@ -13,6 +13,7 @@ import trio
 
 from highwater.broker.context import OPEN, Api, Context, Handler
 from highwater.broker.network.handler_pool import ErrorResponse, HandlerEntry
+from highwater.broker.network.network_metrics import register_network_metrics
 from highwater.broker.network.socket_server import SocketServer
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.request.purgatory import CompletionSink, DelayedOperation, Purgatories
@@ -161,6 +162,7 @@ async def serving(
         given, cast("Any", world), {e.api.key: e for e in entries}, cast("Any", services),
         tls or {}, sasl or {},
     )  # fmt: skip
+    register_network_metrics(server)
     running = Serving(server, await server.bind())
     services.completions.hold, services.completions.go = server.hold, server.go
     async with trio.open_nursery() as nursery:
