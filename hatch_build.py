@@ -1,4 +1,4 @@
-"""What the wheel carries beside the project's own files; each part is fixed by SHA-256.
+"""The parts of the wheel beside the project's own files; each is fixed by SHA-256.
 
 highwater/_vendor/python    kafka-python with its licence.  As a build requirement it comes from the
                             index or mirror of the user's own settings
@@ -24,7 +24,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 KAFKA_PYTHON = "3.0.12"
 KAFKA_PYTHON_SHA256 = "bb3344bf239a9fbfc2fbff83aa66f6feb872185746487d8c3f9c0ade375abadd"
-"""Over the lines `SHA-256 path` of its files, in order; a new version needs both values anew."""
+"""Over the lines `SHA-256 path` of its files, in order; a new version needs new values of both."""
 ROOMS = ("broker", "controller", "spark")
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
 

@@ -64,7 +64,7 @@ def either(first: Needs, second: Needs) -> Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a client must be allowed, where there is an authorizer; a denial has its type's code.
+    """The rights that a client needs, where there is an authorizer; a denial has its type's code.
 
     `whole`: without one of them the whole request is refused.  `each` is needed for each item of
     the request's list `items`: those that are refused are answered by the handler's `refused` (or

@@ -51,7 +51,7 @@ class ResourceType(IntEnum):
 
 
 def needs(operation: acls.Operation) -> Callable[[Any, Any], Sequence[Need]]:
-    """What is needed of a resource: the operation on the topic, or on the cluster."""
+    """The operation that the resource needs: on the topic, or on the cluster."""
 
     def of_resource(resource: Any, _: Any) -> Sequence[Need]:
         if resource.resource_type == ResourceType.TOPIC:

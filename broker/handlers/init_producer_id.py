@@ -22,7 +22,7 @@ from highwater.kafka.wire.messages import InitProducerIdResponse
 
 
 def _needs(request: Any, _: Any) -> tuple[Need, ...]:
-    """Whoever may write anywhere may have a producer id (KIP-679)."""
+    """A client that may write anywhere may have a producer id (KIP-679)."""
     name = request.transactional_id
     if name is not None:
         return (Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name),)

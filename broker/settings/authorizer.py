@@ -91,7 +91,7 @@ async def add(zk: ZooKeeper, acls: Acls, resource: Resource, entries: Iterable[E
 async def remove(
     zk: ZooKeeper, acls: Acls, filters: Sequence[Filter]
 ) -> list[list[tuple[Resource, Entry]]]:
-    """What was removed, each under the first filter that means it; raises ApiError."""
+    """The removed rules, each under the first filter that matches it; raises ApiError."""
     removed: list[list[tuple[Resource, Entry]]] = [[] for _ in filters]
     named = [resource for asked in filters for resource in asked.named()]
     for resource in dict.fromkeys([*acls.resources(), *named]):

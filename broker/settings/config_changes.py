@@ -113,7 +113,7 @@ class Changes:
         self._changed = trio.Event()
 
     async def skip_old(self) -> None:
-        """What is announced by now will be read anyway."""
+        """Skips the announcements so far: they will be read anyway."""
         names = await self._names(watched=False)
         self._last_executed = max(map(self._sequence, names), default=-1)
 

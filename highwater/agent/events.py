@@ -1,4 +1,4 @@
-"""What happened to the cluster, in order: each fault, its end, each unexpected end of a member."""
+"""The cluster's events, in order: each fault, its end, each unexpected end of a member."""
 
 from __future__ import annotations
 

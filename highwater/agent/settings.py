@@ -1,4 +1,4 @@
-"""What an agent is told at its start: a JSON object of which only `folder` has no default."""
+"""An agent's settings at its start: a JSON object in which only `folder` has no default."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Agent:
     histories: Histories | None = None
     """From the first call about one on."""
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """What has to be done before the cluster ends."""
+    """Calls that the supervisor makes before the cluster ends."""
 
     def status(self) -> dict[str, Any]:
         cluster, settings = self.cluster, self.settings

@@ -46,7 +46,7 @@ class Wait:
         self._stage = stage
         self._desk = desk
         self._seen: list[str] = []
-        """What the condition saw last, where it is not about partitions."""
+        """The condition's last view, where it is not about partitions."""
 
     async def until(self, text: str, within_s: float) -> float:
         """Waits; gives the seconds that it took.  ControlError: not understood, or too late."""

@@ -52,7 +52,7 @@ def _names(_context: click.Context, _option: click.Parameter, given: tuple[str, 
     show_default=True,
     help="Each row's figures, as soon as they are there: the same command again goes on.",
 )
-@click.option("--again", is_flag=True, help="Measure anew what the file has already.")
+@click.option("--again", is_flag=True, help="Measure again the rows that the file has already.")
 @click.option(
     "--page",
     "page_file",

@@ -47,7 +47,7 @@ log4j.appender.E.layout=org.apache.log4j.SimpleLayout
 
 
 def artifacts(version: str) -> tuple[Artifact, ...]:
-    """What runs a broker of this release; of the default one its tools, too."""
+    """The jars that run a broker of this release; of the default one its tools, too."""
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     if version == VERSION:
         return (broker, Artifact("org.apache.kafka", "kafka-tools", version), _LOGGING)

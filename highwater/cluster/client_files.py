@@ -1,4 +1,4 @@
-"""What clients of a secured cluster are told: properties for each common library.
+"""The settings of a secured cluster's clients: properties for each common library.
 
 The folder `secure` of the cluster has users.json (passwords), authority.pem, and USER.pem (key and
 certificate).  The standard library alone, as tests' own processes read it.

@@ -49,7 +49,7 @@ class Container:
     """Port of this machine -> the container's own."""
     addresses: tuple[str, ...] = ()
     names: frozenset[str] = frozenset()
-    """What other containers call it."""
+    """Its names among other containers."""
     ports: tuple[int, ...] = ()
     """Those that the image or the file exposes."""
 

@@ -1,4 +1,4 @@
-"""What is wrong with the machines of a cluster's brokers: their disks and wall clocks.
+"""Faults of the machines of a cluster's brokers: their disks and wall clocks.
 
 A full disk is Linux's own doing: the process may let no file grow any more (RLIMIT_FSIZE), so each
 of its writes fails (EFBIG), that of its own output, too.  A slow disk and a clock that jumps need a
@@ -71,7 +71,7 @@ class Machines:
         return self._folder / f"broker-{number}" / "fault-door"
 
     def environment(self, number: int) -> dict[str, str]:
-        """What a broker is given beside its own environment."""
+        """Variables that are added to a broker's environment."""
         return {VARIABLE: str(self._path(number))} if number in self._doors else {}
 
     def door(self, number: int) -> FaultDoor | None:

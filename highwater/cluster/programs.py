@@ -30,7 +30,7 @@ class Program(Protocol):
         """Whether it runs without ZooKeeper."""
 
     def format_command(self, properties: Path, cluster_id: str) -> list[str]:
-        """What makes a KRaft broker's storage before its first start."""
+        """The command that makes a KRaft broker's storage before its first start."""
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
         """Writes its own files into the broker's folder; returns further properties."""

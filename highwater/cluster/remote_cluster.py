@@ -77,7 +77,7 @@ class Commands:
 
 
 def lacks(commands: Commands) -> dict[str, str]:
-    """What such a cluster cannot be put through, or does not show."""
+    """Faults that such a cluster cannot suffer, and effects that it does not show."""
     found = {**WITHOUT_ZOOKEEPER, **ELSEWHERE}
     found["zookeeper"] = found["expire_session"] = "its ZooKeeper, if any, is not at hand"
     found["move_controller"] = "the controller moves as the cluster wants; kill it by its role"

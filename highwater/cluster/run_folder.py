@@ -54,9 +54,9 @@ class RunInfo:
     runtime: str
     duration_s: float
     target: str = ""
-    """What was broken, where it was not Highwater."""
+    """The target of the faults, where it was not Highwater."""
     lacks: dict[str, str] = field(default_factory=dict)
-    """What this target could not be put through, or could not show, with the reason."""
+    """Faults that this target cannot suffer, and effects that it does not show, with the reason."""
     started: str = ""
     """Wall clock, ISO 8601, for people; comparisons use t_ns."""
     bootstrap: str = ""

@@ -1,4 +1,4 @@
-"""What a chaos run breaks, as `--target` names it.
+"""The cluster that a chaos run breaks, as `--target` names it.
 
     apache:3.9.2          that release of Apache Kafka, from Maven, with ZooKeeper
     apache:2.4.0          the same; each release from 2.4.0 to 3.9
@@ -50,7 +50,7 @@ class Target(Protocol):
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        """What it cannot be put through, and does not show: `Cluster.lacks`."""
+        """Faults that it cannot suffer, and effects that it does not show: `Cluster.lacks`."""
 
     @property
     def shared(self) -> bool:

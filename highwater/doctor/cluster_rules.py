@@ -25,7 +25,7 @@ def topics_of(talk: Talk, names: Sequence[str]) -> dict[str, Any]:
 
 
 def configs_of(talk: Talk, kind: int, name: str) -> Configs:
-    """What the cluster tells; nothing where it may not be asked."""
+    """The cluster's answer; nothing where the client may not ask."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )

@@ -134,7 +134,7 @@ def guess(names: Mapping[str, str]) -> tuple[Dialect, bool]:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a file gives, under Java's names, with the defaults behind it."""
+    """A file's settings under Java's names, with the defaults behind them."""
 
     dialect: Dialect
     role: str

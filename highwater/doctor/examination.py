@@ -20,7 +20,7 @@ CLIENT = "client"
 
 @dataclass(slots=True)
 class Examination(Outcome):
-    """What was looked at, and what was found: once, where both roles have it."""
+    """The settings that were read, and the findings: once, where both roles have them."""
 
     dialect: Dialect
     clients: list[ClientSettings] = field(default_factory=list)

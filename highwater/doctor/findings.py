@@ -74,7 +74,7 @@ def serious(findings: Sequence[Finding]) -> bool:
 
 
 class Outcome:
-    """What came of looking at clients: its findings, and what follows from them."""
+    """The findings about clients, and the headline and exit code that follow from them."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What settings do to records.  Pure: each rule looks at one client's settings.
+"""The effects of settings on records.  Pure: each rule looks at one client's settings.
 
 A rule tells the worst that its setting allows while brokers fail and applications die, not what
 happens each time.

@@ -1,4 +1,4 @@
-"""What a client's own requests tell of it: its library, its settings, and what goes wrong.
+"""A client as its own requests show it: its library, its settings, and its errors.
 
     ApiVersions           the library and its version (KIP-511, from v3 on)
     Produce               acks; and by the header of the first batch idempotence, transactions,

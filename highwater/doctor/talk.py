@@ -50,7 +50,7 @@ def _jaas_options(text: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What the client shows at the door, of its settings under Java's names."""
+    """The client's credentials, from its settings under Java's names."""
 
     protocol: str
     mechanism: str
@@ -159,7 +159,7 @@ class Talk:
 
 
 def _strange(data: bytes) -> Unreachable:
-    """What it is that does not speak Kafka's protocol."""
+    """The protocol of a peer that does not speak Kafka's."""
     if data.startswith(b"HTTP"):
         return Unreachable("a web server answers there", "the port of Kafka, not of its console")
     if data[:2] in (b"\x15\x03", b"\x16\x03"):

@@ -55,7 +55,7 @@ _PASSING = frozenset(
 
 @dataclass(slots=True)
 class Watched(Outcome):
-    """What was seen of each client, and what was found."""
+    """The clients that came by, each with its findings."""
 
     connection: list[Finding] = field(default_factory=list)
     clients: list[tuple[Client, list[Finding]]] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Watched(Outcome):
 
 
 def findings_of(client: Client) -> list[Finding]:
-    """What the rules say of the values that were seen, of each where there are several."""
+    """The rules' findings about the values that were seen, about each where there are several."""
     dialect = next((d for name, d in _LIBRARIES if client.software.startswith(name)), JAVA)
     found: list[Finding] = []
     values = [[(name, value) for value in some] for name, some in client.settings.items()]

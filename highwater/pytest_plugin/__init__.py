@@ -156,7 +156,7 @@ TEST = pytest.StashKey["OneTest"]()
 def _highwater(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OneTest]:
-    """What the fixtures of one test share."""
+    """The state that the fixtures of one test share."""
     from highwater.pytest_plugin.one_test import one_test
 
     with one_test(request.node, request.config.stash[MARKER], tmp_path_factory) as test:

@@ -31,7 +31,7 @@ class Fault(Ending):
         self.target: str = told["target"]
         """The members that the target named when the fault fired."""
         self.effect: str | None = told["effect"]
-        """What was seen of it; None for one that is seen only when it ends."""
+        """Its effect as it was seen; None for a fault whose effect shows only when it ends."""
         self.ended = "ended" in told
         """Whether it is over; verbs as `restart` are over at once."""
 
@@ -158,7 +158,7 @@ class Chaos:
         jitter_ms: float = 0,
         one_way: bool = False,
     ) -> Fault:
-        """What goes between two members takes so much longer, give or take the jitter."""
+        """Delays the traffic between two members by so much, give or take the jitter."""
         __tracebackhide__ = True
         return self._between(
             "latency", target, other, one_way=one_way, latency=latency_ms, jitter=jitter_ms

@@ -13,7 +13,7 @@ class FixtureError(Exception):
 
 
 class NotInTime(FixtureError, AssertionError):
-    """What was waited for did not come; the cluster's state is in the message."""
+    """The condition did not hold in time; the message has the cluster's state."""
 
 
 class SettingsWarning(UserWarning):
@@ -62,7 +62,7 @@ class Plainly:
 
 
 def told(state: dict[str, Any]) -> list[str]:
-    """What a time-out's message leaves out of the cluster's state."""
+    """The parts of the cluster's state that a time-out's message leaves out."""
     members = state.get("members", {})
     lines = [", ".join(f"{name} {member['state']}" for name, member in members.items())]
     lines += [f"{one} is cut off from {other}" for one, other in state.get("cuts", [])]

@@ -27,7 +27,7 @@ _MOST_BYTES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check rests on."""
+    """The records that a check rests on."""
 
     acknowledged: int
     read: int
@@ -151,7 +151,7 @@ class History:
         return Checked(told["acknowledged"], told["read"], told["checks"], Path(told["folder"]))
 
     def _why(self, topic: str, told: dict[str, Any]) -> list[str]:
-        """What the cluster knows about the violation; nothing where it does not answer."""
+        """The cluster's events about the violation; nothing where it does not answer."""
         try:
             if told["missed"] is None:
                 events = self._control.events(self._first_event)

@@ -36,7 +36,7 @@ class OneTest:
         self._story = ""
 
     def story(self) -> str:
-        """What a reader of the failure needs; the folder stays from here on."""
+        """The report for a reader of the failure; the folder stays from here on."""
         if not self._story:
             self.cluster.keep = True
             lines = [

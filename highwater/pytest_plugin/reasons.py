@@ -1,4 +1,4 @@
-"""What the cluster has to say about an anomaly: why the application may have lost a record."""
+"""Reasons for an anomaly, from the cluster: why the application may have lost a record."""
 
 from __future__ import annotations
 

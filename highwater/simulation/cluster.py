@@ -178,7 +178,7 @@ class SimCluster:
         self.nursery.start_soon(self._live, node, world)
 
     def _checkpoint(self, node: BrokerNode) -> dict[TopicPartition, int]:
-        """What is on the disk, which does not fail for an observer."""
+        """High watermarks on the disk, which does not fail for an observer."""
         file = node.host.disk.find(f"{DATA}/replication-offset-checkpoint")
         if node.host.disk.broken or not isinstance(file, Inode):
             return {}

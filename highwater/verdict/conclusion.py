@@ -10,7 +10,7 @@ from highwater.verdict.results import Results
 from highwater.verdict.verdict import Verdict
 
 KEPT: Final = ("version", "master", "ingest", "ingest_error", "seconds", "phases")
-"""What verdict.json tells of Spark."""
+"""The fields that verdict.json has of Spark."""
 
 
 def conclude(
@@ -56,7 +56,7 @@ def _who_read(found: Results, consumed: int) -> list[str]:
 
 
 def compare(one: Results, other: Results) -> list[str]:
-    """What two engines say differently of the same tables: one line each."""
+    """The differences between two engines on the same tables: one line each."""
     lines = []
     for id_ in sorted(one["checks"].keys() | other["checks"].keys()):
         a, b = dict(one["checks"].get(id_, {})), dict(other["checks"].get(id_, {}))

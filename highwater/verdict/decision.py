@@ -187,7 +187,7 @@ def _vacuities(
 
 
 def _unclaimed(claims: dict[str, Any], read_by_others: bool) -> list[str]:
-    """What any history of one's own has to hold, and this one does not."""
+    """The parts that each history of a user's own needs, and that this one lacks."""
     if not claims:
         return []
     found = [

@@ -43,7 +43,7 @@ def build_views(db: duckdb.DuckDBPyConnection, folder: Folder | None) -> None:
 def look(
     db: duckdb.DuckDBPyConnection, selected: list[catalog.Check], examples: int
 ) -> dict[str, Found]:
-    """What each of these checks finds; `examples` rows of each kind."""
+    """The findings of each of these checks; `examples` rows of each kind."""
     checks = none_yet([c.id for c in selected])
     for id_, examined in db.execute(catalog.examined_query(selected)).fetchall():
         checks[id_]["examined"] = examined

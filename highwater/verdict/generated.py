@@ -40,7 +40,7 @@ class TooSmall(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is generated."""
+    """The size and the faults of a generated history."""
 
     operations: int
     partitions: int = 12
@@ -77,7 +77,7 @@ class Shape:
             yield kind, plain[nth % len(plain)], step * (nth + 1) + 5
 
     def findings(self) -> set[Finding]:
-        """What the checks have to find, and nothing else."""
+        """The findings that the checks must have, and no others."""
         return {
             (check, topic_of(p), p, offset + behind)
             for kind, p, offset in self.places()

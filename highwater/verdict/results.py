@@ -1,4 +1,4 @@
-"""What an engine found: the same form from Spark and from DuckDB, in memory and as JSON."""
+"""An engine's findings: the same form from Spark and from DuckDB, in memory and as JSON."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _confirmed(by_spark: Results, by_duckdb: Results) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What the verdict rests on beside the checks."""
+    """The facts beside the checks that the verdict rests on."""
 
     run_dir: Path
     info: dict[str, Any]

@@ -34,7 +34,7 @@ QUIET: Final = (
     "org.apache.spark.sql.execution.window.WindowExec",  # a constant kind is no partition to it
     "org.apache.kafka.clients",  # the source asks for offsets with defaults, and says so at length
 )
-"""Loggers whose warnings tell nobody anything."""
+"""Loggers whose warnings help no reader."""
 SMALL: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",

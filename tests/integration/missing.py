@@ -1,4 +1,4 @@
-"""What a test needs and this machine lacks."""
+"""Tools that a test needs and this machine lacks."""
 
 from __future__ import annotations
 

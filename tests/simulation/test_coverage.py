@@ -1,4 +1,4 @@
-"""What seeds reach: the marks change nothing, and counts are added up."""
+"""The reach of seeds: the marks change nothing, and counts are added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of `highwater bench all` is: lines of the table, and the measure behind them.
+"""The rows of `highwater bench all`: lines of the table, and the measure behind them.
 
 A measure gives samples of each of its lines for both sides.  One that is not built stands in the
 list too, with the reason: no line of the table is ever left out.

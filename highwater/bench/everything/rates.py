@@ -23,7 +23,7 @@ KIB = 1024
 
 
 async def output(command: Sequence[str]) -> str:
-    """What a load prints; raises BenchFailed with its last line of errors."""
+    """A load's output; raises BenchFailed with its last line of errors."""
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()

@@ -71,7 +71,7 @@ class Kept:
 
 
 def about(size: str, sides: Sequence[Side]) -> dict[str, Any]:
-    """What has to be the same for results to stand in one table."""
+    """The settings that all results of one table share."""
     return {
         "size": size,
         "sides": [side.name for side in sides],

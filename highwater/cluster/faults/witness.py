@@ -1,4 +1,4 @@
-"""What a witness knows of a cluster: leaders, ISRs, controllers and brokers, as they come and go.
+"""A witness's view of a cluster: leaders, ISRs, controllers and brokers, as they come and go.
 
 Two kinds see it: `znode_watch` by ZooKeeper's watches, `admin_watch` by the brokers' own answers.
 Both may miss one of two quick changes, so the counts are lower bounds.  A witness works in a

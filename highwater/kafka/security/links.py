@@ -83,7 +83,7 @@ class Security:
     brokers: World
     controller: World
     reloading: Mapping[str, Sequence[Reloading]] = field(default_factory=dict)
-    """What reads stores again, by listener."""
+    """The functions that read stores again, by listener."""
 
     def prepared(self, changes: Mapping[str, str]) -> Callable[[], None]:
         """Reads all stores again, with these properties in place of those at the start; gives what

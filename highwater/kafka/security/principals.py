@@ -77,7 +77,7 @@ def _rule(pattern: re.Pattern[str], replacement: str, case: str) -> Callable[[st
 
 
 def _part(part: re.Match[str], match: re.Match[str]) -> str:
-    """What stands for `$1`, or for a character after a backslash, in the replacement."""
+    """The text for `$1`, or for a character after a backslash, in the replacement."""
     if part[1] is not None:
         return part[1]
     number, rest = part[2], ""

@@ -60,7 +60,7 @@ def decode_credential(text: str) -> Credential:
 
 
 class ScramUsers:
-    """What this broker knows of the users' credentials; follows /config/changes."""
+    """The users' credentials as this broker knows them; follows /config/changes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Credential] = {}

@@ -67,7 +67,7 @@ class _Reloading:
 
 
 class ServerTls(_Reloading):
-    """What a listener needs to accept TLS; raises ConfigError."""
+    """The settings by which a listener accepts TLS; raises ConfigError."""
 
     def __init__(self, settings: ListenerSettings, disk: Disk) -> None:
         super().__init__(settings, disk)
@@ -103,7 +103,7 @@ class ServerTls(_Reloading):
 
 
 class ClientTls(_Reloading):
-    """What this broker needs to connect to others; raises ConfigError."""
+    """The settings by which this broker connects to others; raises ConfigError."""
 
     def _made(self, settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
         identity = _identity(settings, disk)

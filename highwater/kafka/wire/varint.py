@@ -14,7 +14,7 @@ MAX_TAGS = 1000
 
 
 def within(left: int, count: int) -> int:
-    """What is left of a request's elements after an array of `count`; raises ValueError."""
+    """The elements that a request has left after an array of `count`; raises ValueError."""
     if count > left:
         raise ValueError(f"more than {MAX_ELEMENTS} elements in its arrays")
     return left - max(count, 0)

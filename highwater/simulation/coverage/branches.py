@@ -140,7 +140,7 @@ def marked(source: str, module: str) -> tuple[ast.Module, list[str]]:
 
 class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
-        """Compiled anew: a cached file would be imported without the hook, too."""
+        """Compiled again: a cached file would be imported without the hook, too."""
         source = self.get_data(self.path).decode()
         tree, arms = marked(source, fullname)
         _tables[fullname] = (bytearray(len(arms)), arms)
@@ -171,7 +171,7 @@ def install() -> None:
 
 
 def forget() -> None:
-    """Begins anew."""
+    """Begins again."""
     for table, _ in _tables.values():
         table[:] = bytes(len(table))
 

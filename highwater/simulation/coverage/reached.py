@@ -1,4 +1,4 @@
-"""What many seeds reached together: counted, kept as JSON, shown beside what there is to reach.
+"""The reach of many seeds together: counted, kept as JSON, shown beside all there is to reach.
 
 What there is to reach is taken from the product: the error codes that a handler's file names, the
 state machines' steps, the controller's events, the arms of the marked modules, the square of the

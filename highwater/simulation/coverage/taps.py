@@ -28,7 +28,7 @@ GONE = "NonExistent"
 
 
 class Collector:
-    """What one seed reaches."""
+    """The reach of one seed."""
 
     def __init__(self) -> None:
         self.transitions: dict[str, None] = {}

@@ -45,7 +45,7 @@ RULES = (
     Rule(
         "R4",
         "leader completeness",
-        "Whoever is elected holds every record that was acknowledged with acks=all. Unclean "
+        "Each elected leader holds every record that was acknowledged with acks=all. Unclean "
         "elections, and a leader that was alone when it lost its power, are set apart.",
         "KIP-101; Election",
     ),
@@ -67,7 +67,7 @@ RULES = (
         "R7",
         "epochs and cuts",
         "One broker leads in a leader epoch, and epochs never fall. A replica's high "
-        "watermark falls by a restart alone, or where it begins to follow; and nobody cuts away "
+        "watermark falls by a restart alone, or where it begins to follow; and no replica cuts off "
         "what was committed.",
         "KIP-101, KIP-279",
     ),

@@ -31,7 +31,7 @@ class RecordsUnreadable(Exception):
 def check(
     contract: Contract, records: Iterable[Record], read_ms: int, examples: int = EXAMPLES
 ) -> Results:
-    """What the rules found; `read_ms` is the wall clock before the first record was read."""
+    """The rules' findings; `read_ms` is the wall clock before the first record was read."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="highwater-contract-") as tmp, duckdb.connect() as db:
         db.execute("SET threads = 2")

@@ -23,7 +23,7 @@ FIELDS: Final[dict[str, str]] = {
     "amount": "DECIMAL(38, 9)",
     "transaction": "STRING",
 }
-"""What a contract can place, and its SQL type; `time` is in ms."""
+"""The fields that a contract can place, with their SQL types; `time` is in ms."""
 PLACES: Final = ("column", "header", "json", "avro")
 UNITS_IN_MS: Final = {
     "s": Decimal(1000),

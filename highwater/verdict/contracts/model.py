@@ -33,7 +33,7 @@ TOPIC_RULES: Final = {
     "order per key": ("key", "sequence"),
     "monotonic time": ("time",),
 }
-"""What a topic must keep -> the fields that this needs."""
+"""A topic's promise -> the fields that it needs."""
 PIPELINE_RULES: Final = (
     "at least once",
     "at most once",
@@ -43,7 +43,7 @@ PIPELINE_RULES: Final = (
 )
 COLUMNS: Final = ("key", "value", "timestamp", "partition", "offset")
 SCOPES: Final = {"sequence": ("key", "partition", "topic"), "time": ("partition", "key")}
-"""What a field counts in, the default first."""
+"""The scopes in which a field counts, the default first."""
 DEFAULTS: Final = {"key": {"column": "key"}, "time": {"column": "timestamp"}}
 ISOLATION: Final = ("read_committed", "read_uncommitted")
 ROOT: Final = "the contract"
@@ -94,7 +94,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a user demands of their topics."""
+    """A user's demands on their topics."""
 
     file: str
     isolation: str

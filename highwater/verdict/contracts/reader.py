@@ -77,7 +77,7 @@ class Reader:
     progress: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     _told: str = ""
-    """What librdkafka last complained of."""
+    """The last complaint of librdkafka."""
 
     def records(self) -> Iterator[Record]:
         """Raises RecordsUnreadable."""

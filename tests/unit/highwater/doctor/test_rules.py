@@ -1,4 +1,4 @@
-"""What each setting is said to do, with the clients' own names and defaults."""
+"""The effect that each setting is said to have, with the clients' own names and defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests tell of a client, without a network."""
+"""A client as its requests show it, without a network."""
 
 from __future__ import annotations
 

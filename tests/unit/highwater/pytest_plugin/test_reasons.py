@@ -1,4 +1,4 @@
-"""What a failed check says of the cause, by the cluster's events and the groups' offsets."""
+"""The cause that a failed check names, by the cluster's events and the groups' offsets."""
 
 from __future__ import annotations
 
