@@ -32,7 +32,7 @@ def test_no_rule_is_broken() -> None:
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_with_power_where_every_batch_is_flushed() -> None:
     options = Options(seconds=SECONDS, flush=True)
-    summary = run_seeds(range(20), options, jobs=usual_jobs())
+    summary = run_seeds(range(12), options, jobs=usual_jobs())
     for outcome in summary.broken:
         pytest.fail("\n".join([f"seed {outcome.seed}: {outcome.violation}", *outcome.last_events]))
     assert summary.faults["power loss"] > 5

@@ -1,4 +1,5 @@
-"""Each mutant is flagged on its schedule, and the clean build is valid there: one run of each.
+"""Each mutant is flagged on its schedule, and the clean build is valid there: one run of each, some
+of them `rare`.
 
 A schedule takes some ten seconds.  If the machine stands still for one of them, the connection that
 the schedule depends on ends.  The run then reports itself void: it has shown nothing of any build,
@@ -15,13 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.integration.mutants.runs import CASES, Case, Outcome, run
 from tests.simulation.mutation import mutated_tree
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id}-{case.schedule}")
+
+def each_case(is_rare: Callable[[Case], bool]) -> pytest.MarkDecorator:
+    def one(case: Case) -> ParameterSet:
+        marks = pytest.mark.rare if is_rare(case) else ()
+        return pytest.param(case, id=f"{case.id}-{case.schedule}", marks=marks)
+
+    return pytest.mark.parametrize("case", [one(case) for case in CASES])
 
 
 ATTEMPTS = 3
@@ -43,7 +51,7 @@ def arranged(
     return outcome
 
 
-@each_case
+@each_case(lambda case: case.rare)
 def test_the_mutant_is_flagged_by_what_clients_see(case: Case, tmp_path: Path) -> None:
     with mutated_tree(case.mutant) as source:
         outcome = arranged(case, source, tmp_path)
@@ -51,7 +59,7 @@ def test_the_mutant_is_flagged_by_what_clients_see(case: Case, tmp_path: Path) -
     assert outcome.flagged_by(case.checks), outcome
 
 
-@each_case
+@each_case(lambda case: case.clean_is_rare)
 def test_the_clean_build_is_valid_on_the_same_schedule(case: Case, tmp_path: Path) -> None:
     with mutated_tree(None) as source:
         outcome = arranged(case, source, tmp_path)

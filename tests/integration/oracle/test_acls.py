@@ -1,4 +1,4 @@
-"""What each API answers to clients who may do one thing each: equal to Apache Kafka's answers.
+"""The answers of each API to clients who may do one thing each: equal to Apache Kafka's.
 
 One broker of each kind, with AclAuthorizer and the same rules.  Each request names a resource on
 which its user may be allowed something (`seen`), one on which nobody is (`hidden`), and one that

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def run(*command: str | Path, cwd: Path, **more: str) -> str:
-    """What the command prints; it knows nothing of this process's environment for Python."""
+    """The command's output; it gets none of this process's variables for Python."""
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, env=clean | more, capture_output=True, text=True)

@@ -23,6 +23,10 @@ SEEN = (
 )
 
 
+OF_TRANSACTIONS = ("T3", "T4", "T5", "T7")
+OF_GROUPS = ("G2", "G3", "G4")
+
+
 def demo(out: Path, *options: str) -> dict[str, Any]:
     """The verdict of a demo that exited with 0."""
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "demo", f"--out={out}"]
@@ -44,10 +48,16 @@ def check(verdict: dict[str, Any], runtime: str) -> None:
 
 
 def test_demo_on_processes(tmp_path: Path) -> None:
+    """With transactions and consumer groups beside the writers."""
     out = tmp_path / "run"
-    verdict = demo(out, "--seed=7", "--duration=40", "--runtime=process", "--engine=duckdb")
+    options = ("--seed=7", "--duration=40", "--runtime=process", "--engine=duckdb")
+    verdict = demo(out, *options, "--workload=transactions", "--workload=groups")
     check(verdict, "process")
     assert verdict["operations"]["acked"] >= 5000
+    for name in (*OF_TRANSACTIONS, *OF_GROUPS):
+        found = verdict["checks"][name]
+        assert found["status"] == "passed", found
+        assert found["examined"] > 0, f"{name} had nothing to look at"
     assert (out / "report.html").stat().st_size > 10_000
     assert not list(out.glob("cluster/broker-*/data")), "a valid run keeps no data without --keep"
 
@@ -66,6 +76,7 @@ def test_demo_on_containers(tmp_path: Path) -> None:
 
 
 @pytest.mark.apache
+@pytest.mark.rare  # as `scripts/long targets`; test_targets has a run on Apache Kafka for CI
 def test_apache_kafka_passes_the_same_checks(tmp_path: Path) -> None:
     """The oracle: a check that Apache Kafka does not pass is wrong, or a finding."""
     from highwater.cluster import apache

@@ -103,6 +103,7 @@ def test_up_status_and_down(installed: Path) -> None:
 
 @pytest.mark.compose
 @pytest.mark.slow
+@pytest.mark.rare  # test_package compares each file with the clone, whose containers have tests
 def test_containers_run_from_the_package(installed: Path, tmp_path: Path) -> None:
     stand_ins = (ROOT / ".env").read_text() if (ROOT / ".env").exists() else ""
     settings = dict(re.findall(r"^(\w+)=(.*)$", stand_ins, re.MULTILINE))
@@ -126,8 +127,21 @@ def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:
         assert name in found.split()
 
 
+def test_the_package_finds_its_checks(installed: Path) -> None:
+    """Beside its jobs' modules; test_spark_alone has a whole job of the same files."""
+    python = installed / "venv" / "bin" / "python"
+    counted = "from highwater.verdict import catalog, spark_job; "
+    counted += "print(len(catalog.checks()), bool(catalog.views()), spark_job.__file__)"
+    *told, place = run(python, "-I", "-c", counted, cwd=installed).split()
+    assert told == ["26", "True"]
+    assert str(installed) in place
+    (job,) = installed.glob("venv/lib/python3*/site-packages/highwater/spark/verify.py")
+    assert "spark-submit spark/verify.py runs/7" in run(python, job, "--help", cwd=installed)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.rare
 def test_spark_submit_runs_the_job_of_the_package(installed: Path, tmp_path: Path) -> None:
     write(tmp_path / "run", [plant for plant in PLANTS if plant.name == "clean"])
     spark = spark_submit.find()
@@ -149,22 +163,3 @@ def test_pytest_knows_the_fixture(installed: Path) -> None:
     python = installed / "venv" / "bin" / "python"
     told = run(python, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", cwd=installed)
     assert re.search(r"^kafka -- .*highwater/pytest_plugin", told, re.MULTILINE)
-
-
-FAILOVER = """
-from pathlib import Path
-
-
-def test_a_leader_dies(kafka, topic, chaos):
-    assert Path("broker").is_dir()
-    orders = topic("orders")
-    with chaos.kill(kafka.leader(orders)):
-        kafka.wait.leader_changed(orders)
-"""
-
-
-def test_a_project_with_packages_of_these_names_uses_the_fixture(installed: Path) -> None:
-    (installed / "test_failover.py").write_text(FAILOVER)
-    python = installed / "venv" / "bin" / "python"
-    told = run(python, "-m", "pytest", "-p", "no:cacheprovider", "test_failover.py", cwd=installed)
-    assert "1 passed" in told

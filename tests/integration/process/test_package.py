@@ -1,4 +1,4 @@
-"""What is published: two files that hold the same package, with all that it needs at run time."""
+"""The published package: two files of one content, with all that it needs at run time."""
 
 from __future__ import annotations
 

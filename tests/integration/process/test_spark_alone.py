@@ -88,7 +88,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """What `git clone` brings of these two folders."""
+    """These two folders as `git clone` brings them."""
     for name in ("highwater", "spark"):
         shutil.copytree(ROOT / name, tmp_path / "clone" / name, ignore=SKIPPED)
     return tmp_path / "clone"
@@ -113,11 +113,14 @@ def test_a_bare_clone_finds_a_planted_loss_and_ends_with_1(
     assert len(done.stderr.splitlines()) < 10, done.stderr
     assert "26 of 26" in done.stdout
     assert "invalid  (checked by spark)" in done.stdout
+    assert "C4: " in done.stdout
+    assert "is in no read" in done.stdout
     by_spark = json.loads((run / "verdict.json").read_text())
     by_duckdb = runner.run(run, "duckdb", lambda line: None)
     for id_, check in by_duckdb.checks.items():
         assert by_spark["checks"][id_]["violations"] == check.violations, id_
         assert by_spark["checks"][id_]["examined"] == check.examined, id_
+        assert by_spark["checks"][id_]["examples"] == check.examples, id_
 
 
 @pytest.mark.rare

@@ -233,6 +233,7 @@ def test_whole_transactions_while_coordinators_and_leaders_die(
 
 @pytest.mark.slow
 @pytest.mark.apache
+@pytest.mark.rare  # test_streams has Java's transactions while brokers die
 @pytest.mark.timeout(400)
 def test_javas_copier_copies_exactly_once_while_brokers_die(
     cluster: BackgroundCluster, apache_tool: Run

@@ -15,6 +15,7 @@ from highwater.verdict.conclusion import compare
 from highwater.verdict.plain_table import lines
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
+from tests.unit.highwater.verdict.test_own_history import as_it_should_be, write_own
 
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
@@ -35,6 +36,13 @@ def planted(tmp_path: Path) -> Callable[..., Path]:
     return plant
 
 
+def older(table: Path) -> None:
+    """The table as a version wrote it that had no max_in_flight."""
+    old = table.with_name("old.parquet")
+    duckdb.sql(f"COPY (SELECT * EXCLUDE (max_in_flight) FROM read_parquet('{table}')) TO '{old}'")
+    old.replace(table)
+
+
 def job(*arguments: str | Path) -> int:
     return spark_job.main([str(a) for a in arguments])
 
@@ -42,9 +50,12 @@ def job(*arguments: str | Path) -> int:
 def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     planted: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Its table has an older schema, so the lines are read, of which the last one is torn."""
     run = planted("clean")
     by_duckdb = runner.run(run, "duckdb", lambda line: None)
-    shutil.rmtree(run / "tables")
+    history = run / "history.jsonl"
+    history.write_bytes((whole := history.read_bytes()) + whole.splitlines()[-1][:-30])
+    older(run / "tables" / "history.parquet")
     out = run / "by-spark.json"
     assert job(run, "--out", out) == 0
     told = capfd.readouterr()
@@ -56,6 +67,7 @@ def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     table = ["valid  (checked by spark)", *lines(by_duckdb)[1:]]
     begin = said.index(table[0])
     assert said[begin : begin + len(table)] == table
+    assert any("of another schema, without max_in_flight" in note for note in verdict["notes"])
     assert " INFO " not in told.err
     assert not list(run.glob(".*.crc"))
 
@@ -74,19 +86,18 @@ def test_the_layout_of_a_large_run_finds_the_same(
     assert by_spark["facts"] == by_duckdb["facts"]
 
 
-def test_a_planted_loss_ends_with_1(
-    planted: Callable[..., Path], capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = planted("clean", "lost-at-the-end")
-    assert job(run, "--out", run / "verdict.json") == 1
-    said = capfd.readouterr().out
-    assert "C4: " in said
-    assert "is in no read" in said
-    by_spark = json.loads((run / "verdict.json").read_text())
-    by_duckdb = runner.run(run, "duckdb", lambda line: None)
-    assert by_spark["checks"]["C4"]["examples"] == by_duckdb.checks["C4"].examples
+def test_a_history_of_ones_own_is_valid(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither run.json nor consumed/ is there: required is what the history claims to hold."""
+    write_own(tmp_path, as_it_should_be)
+    by_duckdb = runner.run(tmp_path, "duckdb", lambda line: None, ingest=False)
+    assert job(tmp_path) == 0, capfd.readouterr().out
+    by_spark = json.loads((tmp_path / "verdict.json").read_text())
+    assert by_spark["verdict"] == by_duckdb.verdict == "valid"
+    (told,) = (note for note in by_duckdb.notes if "required are" in note)
+    assert told in by_spark["notes"]
 
 
+@pytest.mark.rare
 def test_an_interrupted_run_is_void_and_never_invalid(planted: Callable[..., Path]) -> None:
     run = planted("lost-at-the-end", "vanished")
     file = run / "run.json"
@@ -97,13 +108,8 @@ def test_an_interrupted_run_is_void_and_never_invalid(planted: Callable[..., Pat
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "void"
 
 
-@pytest.mark.parametrize(
-    "cut",
-    [
-        pytest.param(1, id="the end of the line", marks=pytest.mark.rare),
-        pytest.param(30, id="half a line"),
-    ],
-)
+@pytest.mark.rare
+@pytest.mark.parametrize("cut", [1, 30], ids=["the end of the line", "half a line"])
 def test_a_torn_last_line_is_left_out(planted: Callable[..., Path], cut: int) -> None:
     run = planted("clean")
     history = run / "history.jsonl"
@@ -128,6 +134,12 @@ def no_history(run: Path) -> None:
     (run / "history.jsonl").unlink()
 
 
+def only_an_older_table(run: Path) -> None:
+    tables.build(run)
+    older(run / "tables" / "history.parquet")
+    no_history(run)
+
+
 def no_json(run: Path) -> None:
     (run / "run.json").write_text("{")
 
@@ -139,6 +151,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         first_line('{"f":"poll","partition":"first"}'),
         "history.jsonl: 1 line is not as it should be: {",
     ),
+    "a table of an older schema": (only_an_older_table, "another version of Highwater wrote it"),
     "run.json": (no_json, "run.json is not JSON"),
 }
 
@@ -155,20 +168,3 @@ def test_what_cannot_be_checked_is_one_line_and_3(
     assert len(said) == 1
     assert str(run) in said[0]
     assert told in said[0]
-
-
-def test_a_table_of_an_older_schema_is_read_from_the_lines_or_refused(
-    planted: Callable[..., Path], capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = planted("clean")
-    tables.build(run)
-    table = run / "tables" / "history.parquet"
-    old = run / "old.parquet"
-    duckdb.sql(f"COPY (SELECT * EXCLUDE (max_in_flight) FROM read_parquet('{table}')) TO '{old}'")
-    old.replace(table)
-    assert job(run) == 0
-    notes = json.loads((run / "verdict.json").read_text())["notes"]
-    assert any("of another schema, without max_in_flight" in note for note in notes)
-    (run / "history.jsonl").unlink()
-    assert job(run) == 3
-    assert "another version of Highwater wrote it" in capfd.readouterr().err

@@ -45,6 +45,7 @@ def test_spark_finds_in_all_plants_what_duckdb_finds(
     assert "K3: repeat-0 offset 3: has number 2 of key k" in said
 
 
+@pytest.mark.rare
 def test_the_layout_of_large_topics_and_a_topic_without_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
