@@ -44,7 +44,7 @@ class ReplicationProperties:
     )  # fmt: skip
     num_replica_fetchers: Int = prop(
         1, at_least=1, update=Update.CLUSTER_WIDE, doubles=True,
-        read_by="highwater.broker.replica.fetcher",
+        read_by="highwater.broker.replica.fetcher_manager",
         test="test_fetcher::test_more_fetchers_share_the_partitions_anew_and_each_has_one",
         differs={"range": "nothing would be replicated"},
         doc="How many fetchers a broker has for each leader's broker.",
