@@ -25,7 +25,7 @@ from highwater.cluster.links.link_rules import CLIENTS, Links
 from highwater.cluster.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.process_settings import Settings
 from highwater.cluster.run_folder import TopicInfo
-from highwater.cluster.run_topics import create_topics
+from highwater.cluster.run_topics import create_topics, delete_topic
 
 T = TypeVar("T")
 
@@ -193,6 +193,10 @@ class BackgroundCluster:
         in_sync = min(2, factor) if min_insync is None else min_insync
         topic = TopicInfo(name, partitions, factor, in_sync)
         self._call(create_topics, self.cluster, [topic])
+
+    def delete_topic(self, name: str) -> None:
+        """Returns when no running broker knows the topic."""
+        self._call(delete_topic, self.cluster, name)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The leader in the controller's metadata (or else in a live broker's); -1 for none."""

@@ -20,6 +20,7 @@ from highwater.kafka.client.retries import RETRIABLE, code_of
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 
+_NEW = {ErrorCode.NONE}
 _DONE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
@@ -63,21 +64,30 @@ async def create_new(
     where the controller's error is one that no retry mends."""
     request = _creation(topics)
     last = "no answer"
+    made: set[str] = set()
     with trio.move_on_after(timeout_s):
         while True:
             try:
                 answer = await ask(await controller_address(cluster), request, 4, 12)
-                done = _DONE if exists_ok else {ErrorCode.NONE}
-                bad = [t for t in answer.topics if t.error_code not in done]
+                made |= {t.name for t in answer.topics if t.error_code == ErrorCode.NONE}
+                bad = [
+                    t
+                    for t in answer.topics
+                    if t.error_code not in (_DONE if exists_ok or t.name in made else _NEW)
+                ]
                 if bad:
                     code = code_of(bad[0].error_code)
                     last = f"{bad[0].name}: {code.name}"
-                    if code not in RETRIABLE and not _may_yet(cluster, code, topics):
+                    may_pass = code in RETRIABLE or _may_yet(cluster, code, topics)
+                    if not may_pass and not await _leaving(cluster, bad[0]):
                         raise _Refused(f"{last} ({bad[0].error_message or 'no further word'})")
                 else:
-                    while last := await _unknown(cluster, topics):
+                    leaving = [t for t in answer.topics if await _leaving(cluster, t)]
+                    while not leaving and (last := await _unknown(cluster, topics)):
                         await trio.sleep(0.02)
-                    return
+                    if not leaving:
+                        return
+                    last = f"{leaving[0].name} is still being deleted"
             except _Refused:
                 raise
             except (OSError, ClusterError) as error:
@@ -147,6 +157,14 @@ def _may_yet(cluster: Cluster, code: ErrorCode, topics: list[NewTopic]) -> bool:
     running = sum(cluster.running(broker(number)) for number in cluster.brokers)
     enough = max(topic.replication_factor for topic in topics) <= running
     return code is ErrorCode.INVALID_REPLICATION_FACTOR and enough
+
+
+async def _leaving(cluster: Cluster, answer: Any) -> bool:
+    """Whether a topic exists that no broker knows: its znode outlives a deletion's answer, and it
+    can be made once the replicas are gone."""
+    if answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+        return False
+    return not await _known(cluster, answer.name)
 
 
 async def _unknown(cluster: Cluster, topics: list[NewTopic]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
 
 from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
@@ -30,9 +31,15 @@ def background_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bac
 
 @pytest.fixture
 def background(background_session: BackgroundCluster) -> Iterator[BackgroundCluster]:
-    """A cluster inside this process, for tests that look into it; whole after each test."""
+    """A cluster inside this process, for tests that look into it; whole and without topics after
+    each test, since the next one may use the same names."""
     yield background_session
     background_session.mend()
+    admin = KafkaAdminClient(bootstrap_servers=background_session.bootstrap_servers)
+    try:
+        admin.delete_topics([n for n in admin.list_topics() if not n.startswith("__")], 30_000)
+    finally:
+        admin.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,13 @@ def test_a_topic_that_exists_otherwise_is_refused(background: BackgroundCluster)
         background.create_topic("three", partitions=2)
 
 
+def test_a_topic_is_made_again_at_once(background: BackgroundCluster) -> None:
+    """Its znode outlives the deletion's answer by a moment."""
+    for partitions in (3, 6, 2, 9, 1):
+        background.create_topic("again", partitions=partitions)
+        background.delete_topic("again")
+
+
 def test_when_a_process_was_down_or_stood_still_is_written_down(
     background: BackgroundCluster, tmp_path: Path
 ) -> None:
