@@ -122,9 +122,16 @@ class AgentSettings:
     def open_cluster(self) -> AbstractAsyncContextManager[Cluster]:
         _check_program(self)
         if self.runtime == "compose":
-            from highwater.cluster.compose_cluster import compose_cluster
+            from highwater.cluster.compose_cluster import ComposeSettings, compose_cluster
 
-            return _with_internal_topics(compose_cluster(self.folder, self.properties))
+            settings = ComposeSettings(
+                self.folder,
+                self.properties,
+                self.profile,
+                self.external_ports,
+                keep=not self.quick_end,
+            )
+            return _with_internal_topics(compose_cluster(settings))
         return self._processes()
 
     @asynccontextmanager

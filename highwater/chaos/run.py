@@ -93,9 +93,9 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
     if options.target is not None:
         return options.target.open(folder.cluster, properties)
     if options.runtime == "compose":
-        from highwater.cluster.compose_cluster import compose_cluster
+        from highwater.cluster.compose_cluster import ComposeSettings, compose_cluster
 
-        return compose_cluster(folder.cluster, properties)
+        return compose_cluster(ComposeSettings(folder.cluster, properties))
     settings = Settings(
         folder.cluster,
         proxies=True,

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from highwater.cli.cluster_folder import control_url, default_folder, dir_option
 from highwater.cli.error_lines import complain
-from highwater.cli.up import control_url, default_folder, dir_option
 
 _FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("from", {"help": "cut, hold, drop, latency, ...: where the messages come from."}),

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, the text of `highwater --help`)
     "up": ("highwater.cli.up:up", "Start a cluster on 127.0.0.1:9092, 9093, 9094."),
     "down": ("highwater.cli.up:down", "Stop the cluster that `up` started."),
-    "status": ("highwater.cli.up:status", "Show the running cluster."),
+    "status": ("highwater.cli.status:status", "Show the running cluster."),
     "fault": ("highwater.cli.fault:fault", "Break the running cluster, and mend it."),
     "demo": ("highwater.cli.chaos:demo", "The whole story in two minutes: run, break, verify."),
     "chaos": ("highwater.cli.chaos:chaos", "Run a workload, inject faults, give a verdict."),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
+from highwater.cli.cluster_folder import default_folder, listens
 from highwater.cli.error_lines import clear_errors, leaves
-from highwater.cli.up import default_folder, listens
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`highwater up`, `down` and `status`: a cluster to use, on fixed ports, that keeps its data.
+"""`highwater up` and `down`: a cluster to use, on fixed ports, that keeps its data.
 
 `up` is itself the agent (`highwater.agent`): it stays in the foreground, and Ctrl-C stops the
 cluster in order.  `--detach` starts the same agent in the background and waits until the cluster
@@ -7,51 +7,32 @@ serves.  `up` for a cluster that runs mends it.
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from highwater.cli.cluster_folder import (
+    control_url,
+    default_folder,
+    dir_option,
+    folder_option,
+    read_state,
+)
 from highwater.cli.error_lines import clear_errors, complain
-from highwater.cli.places import OutputFile, OutputFolder
+from highwater.cli.places import OutputFolder
 from highwater.cli.properties import named_values
 from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
 
-F = TypeVar("F", bound=Callable[..., Any])
 FIRST_PORT = 9092
 LAST_PORT = 65535
 ZOOKEEPER_PORT = 2181
 """ZooKeeper's port for the cluster on FIRST_PORT, where it is free."""
-_COMPOSE_MISSING = (
-    "--runtime compose runs from a clone of the project: `docker compose up --wait` there"
-)
-
-
-def default_folder() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "highwater" / "cluster"
-
-
-def _dir_option(kind: click.Path) -> Callable[[F], F]:
-    return click.option(
-        "--dir",
-        "folder",
-        type=kind,
-        default=None,
-        help="Where the cluster's data, logs and state are.  "
-        "[default: ~/.local/state/highwater/cluster]",
-    )
-
-
-dir_option = _dir_option(click.Path(path_type=Path, file_okay=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +50,10 @@ class Wish:
     proxies: bool
     security: str
     scram: tuple[str, ...] = field(repr=False)
+    runtime: str = "process"
 
     def options(self) -> list[str]:
-        plain = ("brokers", "port", "profile", "program", "control")
+        plain = ("brokers", "runtime", "port", "profile", "program", "control")
         words = [f"--{name}={getattr(self, name)}" for name in plain]
         words.append(f"--control-host={self.control_host}")
         words.append("--proxies" if self.proxies else "--no-proxies")
@@ -155,7 +137,7 @@ class Wish:
     " 'SCRAM-SHA-256=[name=carol,password=...]'; may be given more than once.  @FILE, or the"
     " variable HIGHWATER_ADD_SCRAM, has one a line.",
 )
-@_dir_option(OutputFolder())
+@folder_option(OutputFolder())
 def up(
     brokers: int,
     runtime: str,
@@ -201,30 +183,34 @@ def up(
         proxies,
         "sasl_ssl" if secure else "plaintext",
         scram,
+        "compose" if runtime == "compose" else "process",
     )
     if runtime == "compose":
-        if secure:
-            raise click.UsageError("--secure is for processes")
-        if scram:
-            raise click.UsageError("--add-scram is for processes")
-        if properties:
-            raise click.UsageError(
-                "--set is for processes: in compose.yaml, properties are KAFKA_*"
-            )
-        _up_compose(detach)
-    elif _mended(folder):
+        _require_processes_for(wish)
+    if _mended(folder):
         return
-    elif detach:
+    if runtime == "compose" and (detach or sys.stderr.isatty()):
+        click.echo("builds the brokers' image where it changed, and starts containers", err=True)
+    if detach:
         _up_detached(wish)
     else:
         _up_here(wish)
 
 
-def _up_compose(detach: bool) -> None:
-    with clear_errors():
-        from highwater.cluster.compose_cluster import compose_up
-
-        compose_up(detach)
+def _require_processes_for(wish: Wish) -> None:
+    """Raises UsageError for what containers cannot be told."""
+    beyond = {
+        "--brokers": wish.brokers != 3,
+        "--program": wish.program != "highwater",
+        "--no-proxies": not wish.proxies,
+        "--secure": wish.security != "plaintext",
+        "--add-scram": bool(wish.scram),
+    }
+    if asked := [option for option, given in beyond.items() if given]:
+        raise click.UsageError(
+            f"--runtime compose has three brokers of Highwater's, behind proxies and without"
+            f" security: leave {asked[0]} out, or use --runtime process"
+        )
 
 
 def _mended(folder: Path) -> bool:
@@ -275,6 +261,7 @@ def _up_here(wish: Wish) -> None:
         proxies=wish.proxies,
         security=wish.security,
         scram=wish.scram,
+        runtime=wish.runtime,
         quick_end=False,
         external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
         # any other cluster has its own: two that start at once would both find 2181 free
@@ -318,7 +305,7 @@ def _print_up(made: Any) -> None:
     if made.token:
         click.echo(f"its token          {cluster.folder}/control-token")
     click.echo(f"data               {cluster.folder}/broker-N/data")
-    click.echo(f"logs               {cluster.folder}/broker-N/output.log")
+    click.echo(f"logs               {cluster.where_logs_are}")
     sys.stdout.flush()
 
 
@@ -353,43 +340,16 @@ def _up_detached(wish: Wish) -> None:
         time.sleep(0.03)
 
 
-def read_state(folder: Path) -> dict[str, Any]:
-    """state.json of a cluster's folder; empty where there is none."""
-    try:
-        state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return state
-
-
-def control_url(folder: Path) -> str | None:
-    """The control API of the cluster that runs in a folder; None where none runs."""
-    from highwater.child_processes import Pid
-
-    state = read_state(folder)
-    if not state.get("ready") or not Pid.from_json(state["supervisor"]).alive():
-        return None
-    url: str | None = state.get("control")
-    return url
-
-
 @click.command()
 @click.option("--delete", is_flag=True, help="Also delete the cluster's data and logs.")
-@click.option("--runtime", type=click.Choice(["process", "compose"]), default="process")
 @dir_option
-def down(delete: bool, runtime: str, folder: Path | None) -> None:
+def down(delete: bool, folder: Path | None) -> None:
     """Stop the cluster that `up` started; its data stays, unless --delete is given.
 
     \b
     Example:
       highwater down
     """
-    if runtime == "compose":
-        with clear_errors():
-            from highwater.cluster.compose_cluster import compose_down
-
-            compose_down(delete)
-        return
     from highwater.child_processes import Pid, kill_listed
 
     folder = (folder or default_folder()).absolute()
@@ -399,80 +359,15 @@ def down(delete: bool, runtime: str, folder: Path | None) -> None:
         return
     supervisor = Pid.from_json(state["supervisor"])
     was_running = supervisor.alive()
-    supervisor.end(grace_s=30)
+    supervisor.end(grace_s=60 if state["runtime"] == "compose" else 30)
     kill_listed(folder / "state.json")
     click.echo("stopped" if was_running else f"no cluster was running in {folder}")
     if delete:
         import shutil
 
+        if state["runtime"] == "compose":
+            from highwater.cluster.compose_cluster import delete_volumes
+
+            delete_volumes(folder)
         shutil.rmtree(folder)
         click.echo(f"deleted {folder}")
-
-
-@click.command()
-@click.option(
-    "--json",
-    "json_file",
-    type=OutputFile(allow_dash=True),
-    help="Write it there as JSON; - prints it instead of the table.",
-)
-@dir_option
-def status(json_file: Path | None, folder: Path | None) -> None:
-    """Show which members run, and where the brokers listen; exit code 1 where not all do.
-
-    \b
-    Example:
-      highwater status --json - | jq .bootstrap
-    """
-    from highwater.child_processes import Pid
-
-    folder = (folder or default_folder()).absolute()
-    state = read_state(folder)
-    members: dict[str, dict[str, Any]] = {}
-    own: dict[str, int] = {}  # a proxy listens, even for a broker that is down
-    for number, ports in state.get("ports", {}).items():
-        address = state.get("metrics", {}).get(number)
-        port = ports["advertised"]["EXTERNAL"]
-        members[f"broker-{number}"] = {"port": port, "metrics": address}
-        own[f"broker-{number}"] = ports["bound"]["EXTERNAL"]
-    if state.get("zookeeper"):  # none in KRaft mode
-        members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
-    for name, member in members.items():
-        raw = state["processes"].get(name)
-        pid = Pid.from_json(raw) if raw else None
-        member["pid"] = pid.pid if pid is not None and pid.alive() else None
-        # the kernel still takes connections for a process that stands still
-        member["paused"] = pid is not None and pid.stopped()
-        serves = member["pid"] is not None and not member["paused"]
-        member["listening"] = serves and listens(own.get(name, member["port"]))
-    if json_file is not None:
-        found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
-        with click.open_file(str(json_file), "w", encoding="utf-8") as file:
-            file.write(json.dumps(found, indent=1) + "\n")
-    quiet = str(json_file) == "-"
-    if not members:
-        click.echo(f"no cluster in {folder}", err=quiet)
-        raise SystemExit(1)
-    if not quiet:
-        _print_members(folder, members)
-    if not all(member["listening"] for member in members.values()):
-        raise SystemExit(1)
-
-
-def _print_members(folder: Path, members: dict[str, dict[str, Any]]) -> None:
-    for name, member in members.items():
-        word = "serves" if member["listening"] else "runs" if member["pid"] else "is down"
-        word = "is paused" if member["paused"] else word
-        pid_text = f"pid {member['pid']}" if member["pid"] else ""
-        metrics = f"metrics {member['metrics']}" if member.get("metrics") else ""
-        line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics}"
-        click.echo(line.rstrip())
-    click.echo(f"folder      {folder}")
-
-
-def listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-    except OSError:
-        return False

@@ -17,6 +17,7 @@ project.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -24,14 +25,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from highwater.child_processes import StartError
+from highwater.child_processes import StartError, take_lock
 from highwater.cluster.compose_files import compose_file
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -44,7 +45,7 @@ from highwater.cluster.interface import (
 )
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import DOWN, PAUSED, UP
-from highwater.cluster.ports import free_ports
+from highwater.cluster.ports import claimed, free_ports, require_free
 from highwater.cluster.shared import LocalCluster, Ports
 
 HOST = "host.docker.internal"
@@ -63,21 +64,38 @@ def require_engine() -> None:
             raise StartError(f"{what} does not answer: start it, or use --runtime process")
 
 
-def compose_up(detach: bool) -> None:
-    """Carries out `highwater up --runtime compose`."""
-    require_engine()
-    _foreground("up", *(["--detach", "--wait"] if detach else []))
+@dataclass(frozen=True, slots=True)
+class ComposeSettings:
+    """How containers run; each run of the harness has its own project, with the defaults."""
+
+    folder: Path
+    properties: Mapping[str, str] = field(default_factory=dict)
+    profile: str = "test"
+    external_ports: Sequence[int] = ()
+    """Fixed ports for clients; empty: free ones."""
+    keep: bool = False
+    """The project is the folder's, and keeps its volumes: the next cluster there goes on."""
+
+    @property
+    def project(self) -> str:
+        if not self.keep:
+            return f"highwater-run-{os.getpid()}"
+        return project_of(self.folder)
 
 
-def compose_down(delete: bool) -> None:
-    require_engine()
-    _foreground("down", *(["--volumes"] if delete else []))
+def project_of(folder: Path) -> str:
+    """The Compose project of the cluster that `up` keeps in a folder."""
+    digest = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()
+    return f"highwater-up-{digest[:10]}"
 
 
-def _foreground(*arguments: str) -> None:
-    command = ["docker", "compose", "-f", str(compose_file()), *arguments]
-    if subprocess.run(command, check=False).returncode != 0:
-        raise StartError(f"`{' '.join(command)}` failed; its output is above")
+def delete_volumes(folder: Path) -> None:
+    """Deletes ZooKeeper's data, and all else that Docker keeps of the cluster in a folder."""
+    label = f"label=com.docker.compose.project={project_of(folder)}"
+    listing = ["docker", "volume", "ls", "--quiet", "--filter", label]
+    found = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+    if found:
+        subprocess.run(["docker", "volume", "rm", *found], capture_output=True, check=True)
 
 
 @dataclass(slots=True)
@@ -99,21 +117,28 @@ class ComposeCluster(LocalCluster):
     runtime = "compose"
     poll_s = 0.1
 
-    def __init__(self, folder: Path, properties: Mapping[str, str]) -> None:
-        super().__init__(folder, BROKERS, Links())
-        self._properties = dict(properties)
-        self.project = Project(f"highwater-run-{os.getpid()}", folder / "compose.override.json")
+    def __init__(self, settings: ComposeSettings) -> None:
+        self._settings = settings
+        super().__init__(settings.folder, BROKERS, Links())
+        self.project = Project(settings.project, settings.folder / "compose.override.json")
+        self.project.environment["HIGHWATER_PROFILE"] = settings.profile
         self._running: set[str] = set()
         self._paused: set[str] = set()
 
     def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
-        free = iter(free_ports(1 + 7 * len(BROKERS)))
+        external = self._settings.external_ports
+        for port in external:
+            require_free(port, "a broker's port", "stop what listens there, or give other ports")
+        free = iter(free_ports(1 + 7 * len(BROKERS), without=external))
         zookeeper_port = next(free)
 
         def one_each() -> dict[str, int]:
             return {name: next(free) for name in LISTENERS}
 
-        return zookeeper_port, {n: Ports(one_each(), one_each(), next(free)) for n in BROKERS}
+        ports = {n: Ports(one_each(), one_each(), next(free)) for n in BROKERS}
+        for of, port in zip(ports.values(), external, strict=False):
+            of.advertised["EXTERNAL"] = port
+        return zookeeper_port, ports
 
     # --- where things are
 
@@ -129,9 +154,6 @@ class ComposeCluster(LocalCluster):
     def metrics_address(self, number: int) -> str | None:
         return None
 
-    def write_state(self, **further: Any) -> None:
-        """Containers have no state.json: Compose knows them by the project's name."""
-
     def container(self, member: str) -> str:
         return f"{self.project.name}-{member}-1"
 
@@ -142,6 +164,10 @@ class ComposeCluster(LocalCluster):
             for member in sorted(self._wanted)
             if states.get(member) != "running"
         ]
+
+    @property
+    def where_logs_are(self) -> str:
+        return f"docker logs {self.container('broker-N')}"
 
     def broker_output(self, number: int) -> str:
         return self.write_output(broker(number))
@@ -186,7 +212,7 @@ class ComposeCluster(LocalCluster):
                 "environment": {
                     "KAFKA_ADVERTISED_LISTENERS": advertised,
                     "KAFKA_ZOOKEEPER_CONNECT": f"{HOST}:{ports.zookeeper}",
-                    **{_variable(k): v for k, v in self._properties.items()},
+                    **{_variable(k): v for k, v in self._settings.properties.items()},
                 },
             }
             self.project.environment[f"BROKER_{number}_PORT"] = str(ports.bound["EXTERNAL"])
@@ -200,8 +226,14 @@ class ComposeCluster(LocalCluster):
             self.lives.note(member, UP)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
+    @property
+    def ending(self) -> list[str]:
+        """The command of Compose that leaves no container behind."""
+        volumes = [] if self._settings.keep else ["--volumes"]
+        return ["down", *volumes, "--timeout", "30" if self._settings.keep else "2"]
+
     async def down(self) -> None:
-        await self._compose("down", "--volumes", "--timeout", "2", timeout_s=120, check=False)
+        await self._compose(*self.ending, timeout_s=120, check=False)
 
     # --- verbs
 
@@ -271,7 +303,7 @@ class ComposeCluster(LocalCluster):
         if check and (done is None or done.returncode != 0):
             lines = [] if done is None else done.stderr.decode(errors="replace").splitlines()
             said = next((line for line in reversed(lines) if line.strip()), "no answer in time")
-            raise StartError(f"docker compose {arguments[0]}: {said.strip()}")
+            raise StartError(f"docker compose {arguments[0]}: {said.strip()}{_remedy(said)}")
 
     def _states(self) -> dict[str, str]:
         done = subprocess.run(
@@ -298,6 +330,15 @@ class ComposeCluster(LocalCluster):
                 lines = self.broker_output(number).strip().splitlines()
                 last = lines[-1] if lines else ""
                 raise StartError(f"broker-{number} ended with code {code}: {last}")
+
+
+def _remedy(said: str) -> str:
+    if not re.search("registry|pull access|manifest", said):
+        return ""
+    return (
+        "; where no registry answers, BASE_IMAGE and ZOOKEEPER_IMAGE name images that the engine"
+        " has, in place of python:3.13-slim and zookeeper:3.9"
+    )
 
 
 def _variable(name: str) -> str:
@@ -329,15 +370,24 @@ async def _gateway() -> list[str]:
 
 @asynccontextmanager
 async def compose_cluster(
-    folder: Path, properties: Mapping[str, str], timeout_s: float = 300
+    settings: ComposeSettings, timeout_s: float = 300
 ) -> AsyncIterator[ComposeCluster]:
     """A running cluster in containers; no container is left behind, whatever happens."""
     require_engine()
-    cluster = ComposeCluster(folder, properties)
+    with ExitStack() as held:
+        held.enter_context(take_lock(settings.folder))
+        held.enter_context(claimed(settings.external_ports, settings.folder))
+        async with _serving(ComposeCluster(settings), timeout_s) as cluster:
+            yield cluster
+
+
+@asynccontextmanager
+async def _serving(cluster: ComposeCluster, timeout_s: float) -> AsyncIterator[ComposeCluster]:
     cluster.write_override()
+    cluster.write_state()
     reaper = subprocess.Popen(
         [sys.executable, "-I", "-m", "highwater.cluster.reaper",
-         *cluster.project.command("down", "--volumes", "--timeout", "2")],
+         *cluster.project.command(*cluster.ending)],
         stdin=subprocess.PIPE,
         env={**os.environ, **cluster.project.environment, "CLUSTER": cluster.project.name},
         start_new_session=True,

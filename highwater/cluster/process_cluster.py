@@ -14,18 +14,15 @@ brokers wait for ZooKeeper themselves.
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 import trio
 
-from highwater.child_processes import Child, Pid, StartError, Watchdog, kill_listed, take_lock
+from highwater.child_processes import Child, StartError, Watchdog, kill_listed, take_lock
 from highwater.cluster import (
     client_files,
     internal_topics,
@@ -64,7 +61,6 @@ class ProcessCluster(LocalCluster):
         self.settings = settings
         self._lock = lock
         self._children: dict[str, Child] = {}
-        self._further: dict[str, Any] = {}
         encrypted = client_files.encrypted(settings.security)
         links = Links(encrypted_clients=encrypted) if settings.proxies else None
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
@@ -374,27 +370,9 @@ class ProcessCluster(LocalCluster):
             if member in self._wanted:
                 self._require_running(member)
 
-    def write_state(self, **further: Any) -> None:
-        """Writes state.json, whole or not at all: `down` and `status` read it.  Further fields
-        stay in it from then on."""
-        self._further |= further
-        state = {
-            "supervisor": Pid.of(os.getpid()).as_json(),
-            "runtime": self.runtime,
-            "program": self.settings.program.name,
-            "bootstrap": self.bootstrap,
-            "zookeeper": self.zookeeper_connect,
-            "zookeeper_port": self._zookeeper_port,
-            "ports": {n: asdict(ports) for n, ports in self._ports.items()},
-            "metrics": {n: self.metrics_address(n) for n in self._ports},
-            "processes": {
-                name: child.pid.as_json() for name, child in self._children.items() if child.running
-            },
-            **self._further,
-        }
-        temporary = self.folder / "state.json.tmp"
-        temporary.write_text(json.dumps(state, indent=1) + "\n")
-        os.replace(temporary, self.folder / "state.json")
+    def state(self) -> dict[str, Any]:
+        running = {n: child.pid.as_json() for n, child in self._children.items() if child.running}
+        return {**super().state(), "program": self.settings.program.name, "processes": running}
 
 
 @asynccontextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import trio
 
-from highwater.child_processes import StartError
+from highwater.child_processes import Pid, StartError
 from highwater.cluster.ask import brokers_known
 from highwater.cluster.interface import (
     TRACEBACK,
@@ -55,6 +58,7 @@ class LocalCluster(ABC):
         self.machines: Machines | None = None
         self.lives = Lives()
         self.proxies: list[Proxy] = []
+        self._further: dict[str, Any] = {}
         self._wanted: set[str] = set()
         """Members that should run now."""
         self._zookeeper_port, self._ports = self._choose_ports()
@@ -62,6 +66,10 @@ class LocalCluster(ABC):
     @abstractmethod
     def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
         """ZooKeeper's port, and each broker's ports."""
+
+    @property
+    def where_logs_are(self) -> str:
+        return f"{self.folder}/broker-N/output.log"
 
     @abstractmethod
     def broker_output(self, number: int) -> str:
@@ -102,6 +110,31 @@ class LocalCluster(ABC):
         if member == ZOOKEEPER:
             return self._zookeeper_port
         return self._ports[broker_number(member)].advertised["EXTERNAL"]
+
+    @abstractmethod
+    def metrics_address(self, number: int) -> str | None:
+        """HOST:PORT of a broker's metrics, where it has them."""
+
+    def state(self) -> dict[str, Any]:
+        """What state.json says."""
+        return {
+            "supervisor": Pid.of(os.getpid()).as_json(),
+            "runtime": self.runtime,
+            "bootstrap": self.bootstrap,
+            "zookeeper": self.zookeeper_connect,
+            "zookeeper_port": self._zookeeper_port,
+            "ports": {n: asdict(ports) for n, ports in self._ports.items()},
+            "metrics": {n: self.metrics_address(n) for n in self._ports},
+            "processes": {},
+        }
+
+    def write_state(self, **further: Any) -> None:
+        """Writes state.json, whole or not at all: `down` and `status` read it.  Further fields
+        stay in it from then on."""
+        self._further |= further
+        temporary = self.folder / "state.json.tmp"
+        temporary.write_text(json.dumps({**self.state(), **self._further}, indent=1) + "\n")
+        os.replace(temporary, self.folder / "state.json")
 
     def data_dirs(self, number: int) -> list[Path]:
         return [self.folder / broker(number) / "data"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from highwater.cli.up import control_url
+from highwater.cli.cluster_folder import control_url
 from tests.cluster_image import ROOT, build, container
 
 LANGUAGES = ("python", "javascript", "go", "rust", "java")

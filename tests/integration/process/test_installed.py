@@ -7,7 +7,6 @@ the installed ones.  They fail when they are imported, so Highwater must not tak
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sysconfig
@@ -107,16 +106,18 @@ def test_up_status_and_down(installed: Path) -> None:
 def test_containers_run_from_the_package(installed: Path, tmp_path: Path) -> None:
     stand_ins = (ROOT / ".env").read_text() if (ROOT / ".env").exists() else ""
     settings = dict(re.findall(r"^(\w+)=(.*)$", stand_ins, re.MULTILINE))
-    settings |= {"CLUSTER": f"highwater-installed-{os.getpid()}", "HIGHWATER_CACHE": str(tmp_path)}
-    ports = free_ports(3)
-    settings |= {f"BROKER_{number}_PORT": str(port) for number, port in enumerate(ports, 1)}
+    settings |= {"HIGHWATER_CACHE": str(tmp_path / "cache")}
     highwater = (installed / "venv" / "bin" / "python", "-m", "highwater.cli.main")
-    compose = ("--runtime", "compose")
+    where = ("--dir", str(tmp_path / "cluster"))
+    free = set(free_ports(60))
+    first = min(port for port in free if {port + 1, port + 2} <= free)
+    up = ("up", "--runtime", "compose", "--detach", "--port", str(first))
     try:
-        run(*highwater, "up", *compose, "--detach", cwd=installed, **settings)
+        run(*highwater, *up, *where, cwd=installed, **settings)
+        ports = range(first, first + 3)
         assert [sorted(view("127.0.0.1", port).brokers) for port in ports] == [[1, 2, 3]] * 3
     finally:
-        run(*highwater, "down", *compose, "--delete", cwd=installed, **settings)
+        run(*highwater, "down", "--delete", *where, cwd=installed, **settings)
 
 
 def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from highwater.cluster.compose_cluster import ComposeCluster
+from highwater.cluster.compose_cluster import ComposeCluster, ComposeSettings
 from highwater.cluster.compose_files import compose_file
 from highwater.cluster.interface import exceptions_in
 from highwater.kafka.config.sources import property_of_variable
 
 
 def test_every_listener_and_zookeeper_is_reached_through_a_proxy(tmp_path: Path) -> None:
-    cluster = ComposeCluster(tmp_path, {"log.segment.bytes": "1048576"})
+    cluster = ComposeCluster(ComposeSettings(tmp_path, {"log.segment.bytes": "1048576"}))
     cluster.write_override()
     services = json.loads(cluster.project.override.read_text())["services"]
     assert set(services) == {"zookeeper", "broker-1", "broker-2", "broker-3"}
