@@ -414,12 +414,18 @@ class AppRun:
                 "records that the others did not have, which acks=1 acknowledges"
             )
         offset = _committed(bootstrap, self.options.group, lost["topic"], lost["partition"])
-        if offset is not None and offset > lost["offset"]:
+        if offset is None:
+            return ""
+        if offset > lost["offset"]:
             return (
                 f"; group {self.options.group} has committed offset {offset}, past it: the "
                 "application commits before its output is stored"
             )
-        return ""
+        return (
+            f"; group {self.options.group} has committed offset {offset}, not past it: the "
+            f"application was not yet there {self.options.within_s:g} s after the last input "
+            "(--rate, --within)"
+        )
 
 
 def _page(address: str) -> str:

@@ -13,6 +13,7 @@ from tests.integration.process.app_runs import run_app
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 COPIER = Path(__file__).parent / "apps" / "copier.py"
+INVOICES = Path(__file__).parents[3] / "examples" / "app" / "invoices.py"
 KILL_THE_APP: list[dict[str, Any]] = [
     {"at": 3, "name": "kill", "target": "app", "for": 0.5},
     {"after": 2, "name": "kill", "target": "app", "for": 0.5},
@@ -35,12 +36,13 @@ LOSE_THE_LEADER: list[dict[str, Any]] = [
 
 
 def chaos(folder: Path, how: str, schedule: list[dict[str, Any]], *options: str) -> dict[str, Any]:
-    return run_app(folder, f"{sys.executable} {COPIER} {how}", *options, schedule=schedule)
+    program = INVOICES if how in ("", "--commit-first") else COPIER
+    return run_app(folder, f"{sys.executable} {program} {how}", *options, schedule=schedule)
 
 
 def test_transactions_done_right_are_valid(tmp_path: Path) -> None:
     options = ("--copies=2", "--duration=8", "--within=60", "--exactly-once")
-    verdict = chaos(tmp_path, "done-right", KILLS, *options)
+    verdict = chaos(tmp_path, "", KILLS, *options)
     assert (verdict["verdict"], verdict["code"]) == ("valid", 0), verdict["said"]
     assert {"K7", "K8", "K10", "K11"} <= verdict["checks"].keys()
     assert verdict["checks"]["K7"]["examined"] > 300
@@ -55,7 +57,7 @@ def test_transactions_done_right_are_valid(tmp_path: Path) -> None:
 
 
 def test_one_that_commits_before_it_processes_is_found(tmp_path: Path) -> None:
-    verdict = chaos(tmp_path, "commits-first", KILL_THE_APP, "--duration=6", "--within=8")
+    verdict = chaos(tmp_path, "--commit-first", KILL_THE_APP, "--duration=6", "--within=8")
     assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
     assert verdict["checks"]["K7"]["violations"] > 0
     assert "is not in invoices" in verdict["headline"]
@@ -67,6 +69,13 @@ def test_one_with_acks_1_and_a_leaders_loss_is_found(tmp_path: Path) -> None:
     assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
     assert verdict["checks"]["K7"]["violations"] > 0
     assert verdict["headline"].endswith("which acks=1 acknowledges")
+
+
+@pytest.mark.rare
+def test_one_that_is_slower_than_its_input_is_told_so(tmp_path: Path) -> None:
+    verdict = chaos(tmp_path, "slow", [], "--duration=6", "--within=3")
+    assert verdict["verdict"] == "invalid", verdict["said"]
+    assert verdict["headline"].endswith("not yet there 3 s after the last input (--rate, --within)")
 
 
 @pytest.mark.rare

@@ -1,7 +1,7 @@
 """Applications under test, one process each: copier.py HOW.
 
-done-right: transactions; commits-first: offsets before outputs; acks-1: at least once, but for its
-acks; reads-nothing; ends: never works at all.
+acks-1: at least once, but for its acks; slow; reads-nothing; ends: never works at all.
+examples/app has the others.
 """
 
 from __future__ import annotations
@@ -37,34 +37,16 @@ def records(source: Any, most: int = 20, within_s: float = 0.2) -> list[Any]:
     return [message for message in source.consume(most, within_s) if message.error() is None]
 
 
-def transactions() -> None:
+def at_least_once_but_for(acks: str, pause_s: float = 0) -> None:
     source = consumer()
-    sink = Producer({**SERVERS, "transactional.id": ENV["KAFKA_TRANSACTIONAL_ID"]})
-    sink.init_transactions()
+    sink = Producer({**SERVERS, "acks": acks, "linger.ms": 0})
     while True:
-        if batch := records(source):
-            sink.begin_transaction()
-            for message in batch:
-                sink.produce(ENV["HIGHWATER_OUTPUT"], message.value(), message.key())
-            sink.send_offsets_to_transaction(
-                source.position(source.assignment()), source.consumer_group_metadata()
-            )
-            sink.commit_transaction()
-
-
-def plainly(acks: str, first: bool) -> None:
-    source = consumer()
-    idempotent = acks == "all"
-    sink = Producer({**SERVERS, "acks": acks, "enable.idempotence": idempotent, "linger.ms": 0})
-    while True:
-        batch = records(source, 500, 0.01) if first else records(source)
-        if batch and first:
-            source.commit(asynchronous=False)
-            time.sleep(1)  # its work: a kill at any time falls between commit and output
+        batch = records(source)
+        time.sleep(pause_s)
         for message in batch:
             sink.produce(ENV["HIGHWATER_OUTPUT"], message.value(), message.key())
         sink.flush()
-        if batch and not first:
+        if batch:
             source.commit(asynchronous=False)
 
 
@@ -72,6 +54,6 @@ if HOW == "ends":
     sys.exit("the configuration is missing")
 if HOW == "reads-nothing":
     time.sleep(600)
-if HOW == "done-right":
-    transactions()
-plainly("1" if HOW == "acks-1" else "all", first=HOW == "commits-first")
+if HOW == "slow":
+    at_least_once_but_for("all", pause_s=2)
+at_least_once_but_for("1")
