@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from highwater.broker.log.directory import LogDirectory
     from highwater.broker.log.log import Log
-    from highwater.broker.log.log_manager import LogManager
 
 
 class Guard:
     """Code inside concerns one directory: an OSError takes it offline, and ends here."""
 
     def __init__(
-        self, manager: LogManager, directory: LogDirectory, log: Log | None = None
+        self,
+        fail_dir: Callable[[str, OSError], None],
+        directory: LogDirectory,
+        log: Log | None = None,
     ) -> None:
-        self._manager = manager
+        self._fail_dir = fail_dir
         self._path = directory.path
         self._log = log
 
@@ -33,7 +35,7 @@ class Guard:
         if not isinstance(error, OSError):
             return False
         if self._log is None or not self._log.deleted:  # deleted meanwhile: its files are closed
-            self._manager.fail_dir(self._path, error)
+            self._fail_dir(self._path, error)
         return True
 
 

@@ -137,11 +137,11 @@ class LogManager:
         self._overrides = overrides or {}
         try:
             for directory in self._live():
-                with Guard(self, directory):
+                with Guard(self.fail_dir, directory):
                     directory.lock()
                     await directory.claim(cluster_id, broker_id)
             for directory in self._live():
-                with Guard(self, directory):
+                with Guard(self.fail_dir, directory):
                     await self._load_dir(directory)
             await self.futures.load()
         except LogDirectoryError:
@@ -411,7 +411,7 @@ class LogManager:
         """Works on the logs one by one, letting other tasks run; a failure costs its directory."""
         async for log in in_turns(logs, 1):
             if not log.deleted:
-                with Guard(self, self._dirs[self.dir_of(log)], log):
+                with Guard(self.fail_dir, self._dirs[self.dir_of(log)], log):
                     result = work(log)
                     if result is not None:
                         await result  # type: ignore[misc]
@@ -444,7 +444,7 @@ class LogManager:
         """Writes the planned checkpoints."""
         self._planned = trio.Event()
         for directory in self._live():
-            with Guard(self, directory):
+            with Guard(self.fail_dir, directory):
                 await directory.settle()
 
     async def _settle(self) -> None:
@@ -483,7 +483,7 @@ class LogManager:
 
     async def _shut_down_dir(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._in_dir(directory.path)
-        with Guard(self, directory):
+        with Guard(self.fail_dir, directory):
             async with trio.open_nursery() as nursery:
                 for log in logs:
                     nursery.start_soon(log.flush_for_good)

@@ -14,17 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
 
-if TYPE_CHECKING:
-    from highwater.broker.replica.rests import Rest
-
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICT_AFTER_MS = 120_000
+
+
+class Resting(Protocol):
+    """A partition at rest, as its session and its follower hold it (`rests.Rest`)."""
+
+    asked: FetchPartition
+
+    def holds(self) -> bool: ...
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +51,7 @@ class FetchSession:
     """(HW, LSO, log start offset) as last answered."""
     awake: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     """Of a follower's session the partitions to read, in the order of turns."""
-    rests: dict[TopicPartition, Rest] = field(default_factory=dict)
+    rests: dict[TopicPartition, Resting] = field(default_factory=dict)
     """Of a follower's session all others."""
     woken: list[TopicPartition] = field(default_factory=list)
     """Awake since the latest fetch came: it has not read them, unless it has taken them up."""
@@ -54,7 +63,7 @@ class FetchSession:
         """Whether it is a follower's."""
         return self.replica_id >= 0
 
-    def rest(self, rest: Rest) -> None:
+    def rest(self, rest: Resting) -> None:
         """From now on fetches pass this partition over."""
         tp = rest.asked.tp
         if self.awake.get(tp) is rest.asked:

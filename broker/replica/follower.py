@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from highwater.broker.replica.rests import Rest
+    from highwater.broker.replica.fetch_sessions import Resting
 
 UNKNOWN_OFFSET = -1
 
@@ -27,7 +27,7 @@ class Follower:
     last_caught_up_ms: int = 0
     last_fetch_ms: int = 0
     last_fetch_leader_end: int = 0
-    rest: Rest | None = field(default=None, compare=False, repr=False)
+    rest: Resting | None = field(default=None, compare=False, repr=False)
     """While it is there, fetches pass the partition over, and the times above stand still."""
 
     def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:

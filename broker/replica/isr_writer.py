@@ -18,11 +18,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import trio
 
-from highwater.broker.replica.partition import IsrChange
+from highwater.broker.replica.partition import IsrChange, Partition
 from highwater.kafka import znodes
 from highwater.kafka.types import BrokerId, TopicPartition, ZkVersion
 from highwater.world.api import (
@@ -34,9 +33,6 @@ from highwater.world.api import (
     ZooKeeper,
 )
 
-if TYPE_CHECKING:
-    from highwater.broker.replica.replica_manager import ReplicaManager
-
 log = logging.getLogger(__name__)
 
 IN_FLIGHT = 10
@@ -47,8 +43,15 @@ NOTIFY_LINGER_S, NOTIFY_EVERY_S = 0.05, 2.5
 class IsrWriter:
     """A queue of at most one change a partition (`Isr` allows no more), and IN_FLIGHT writers."""
 
-    def __init__(self, manager: ReplicaManager, zk: Callable[[], ZooKeeper | None]) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        partition: Callable[[TopicPartition], Partition | None],
+        settled: Callable[[IsrChange, ZkVersion | None], None],
+        zk: Callable[[], ZooKeeper | None],
+    ) -> None:
+        """`settled` is told the version at which a change stands, or None if it never will."""
+        self._partition = partition
+        self._settled = settled
         self._zk = zk
         self._queue: deque[IsrChange] = deque()
         self._wake = trio.Event()
@@ -81,10 +84,10 @@ class IsrWriter:
                         pass
                     except ZkError as e:
                         log.error("%s: ISR could not be written: %s", change.tp, e)
-                        self._manager.isr_settled(change, None)
+                        self._settled(change, None)
                         return
                     else:
-                        self._manager.isr_settled(change, settled)
+                        self._settled(change, settled)
                         if settled is not None:
                             self._note(change.tp)
                         return
@@ -93,7 +96,7 @@ class IsrWriter:
             limit.release_on_behalf_of(change)
 
     def _wanted(self, change: IsrChange) -> bool:
-        partition = self._manager.partitions.get(change.tp)
+        partition = self._partition(change.tp)
         return (
             partition is not None
             and partition.is_leader

@@ -84,7 +84,7 @@ class ReplicaManager:
         self.throttles = ReplicationThrottles(config)
         self.moves = DirMoves(self)
         self.fetchers = FetcherManager(self)
-        self.isr_writer = IsrWriter(self, zk)
+        self.isr_writer = IsrWriter(lambda tp: self.partitions.get(tp), self.isr_settled, zk)
         self.topic_overrides: dict[str, Mapping[str, str]] = {}
         self.sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,

@@ -26,11 +26,15 @@ import trio
 from highwater.broker.log.cleaner.offset_map import capacity_for
 from highwater.broker.log.cleaner.plan import Candidate, dirtiest, inspect
 from highwater.broker.log.cleaner.record_filter import LastRecord
+from highwater.broker.log.cleaner.replacement import (
+    remove_unfinished,
+    replace_segments,
+    stand_unchanged,
+)
 from highwater.broker.log.cleaner.work import CLEANED, CleanJob, Group, Mapped, Source, clean_log
 from highwater.broker.log.index import TimeIndex
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_manager import LogManager
-from highwater.broker.log.replacement import remove_unfinished, replace_segments, stand_unchanged
 from highwater.broker.log.segment import Segment, segment_path
 from highwater.broker.log.txnindex import AbortedTransaction
 from highwater.kafka.config import Config
