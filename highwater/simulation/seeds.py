@@ -191,6 +191,7 @@ def run_seeds(
     for outcome in known.values():
         summary.add(outcome)
     seeds = [seed for seed in seeds if seed not in known]
+    jobs = min(jobs, len(seeds))  # a process more would only start and end
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
             outcome.replay = replay_command(outcome.seed, options)
