@@ -19,6 +19,8 @@ from highwater.kafka.wire.produce import parse_produce
 from highwater.kafka.wire.records import records_of_batch, validate_produce
 from tests.fuzzing.requests import batches, body_of, damaged, request
 
+pytestmark = pytest.mark.thorough  # all together
+
 APIS = [
     (key, version)
     for key, entry in TABLE.items()
