@@ -13,7 +13,8 @@ import pytest
 from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.seeds import run_seeds, usual_jobs
 
-SEEDS = range(50)
+SEEDS = (*range(20), 46, 47)
+"""The fewest in a row, and those that meet what is rare: `scripts/long sim` has 10,000."""
 SECONDS = 10.0
 
 
@@ -32,14 +33,14 @@ def test_no_rule_is_broken() -> None:
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_with_power_where_every_batch_is_flushed() -> None:
     options = Options(seconds=SECONDS, flush=True)
-    summary = run_seeds(range(12), options, jobs=usual_jobs())
+    summary = run_seeds(range(6), options, jobs=usual_jobs())
     for outcome in summary.broken:
         pytest.fail("\n".join([f"seed {outcome.seed}: {outcome.violation}", *outcome.last_events]))
-    assert summary.faults["power loss"] > 5
+    assert summary.faults["power loss"] > 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [100, 101, 102, 103])
+@pytest.mark.parametrize("seed", [100, 101])
 @pytest.mark.parametrize(
     ("flags", "counted"),
     [

@@ -171,8 +171,9 @@ def judge(run: Path, lines: list[dict[str, Any]], groups: list[GroupRun]) -> dic
 
 @pytest.mark.parametrize(
     "client",
-    [  # chaos runs have groups of confluent-kafka beside the writers
-        pytest.param(c, marks=pytest.mark.rare if c == "confluent-kafka" else ()) for c in MEMBERS
+    [  # chaos runs have groups of confluent-kafka beside the writers, test_streams those of Java
+        pytest.param(c, marks=pytest.mark.rare if c in ("confluent-kafka", JAVA) else ())
+        for c in MEMBERS
     ],
 )
 def test_members_come_and_go_while_coordinators_die(

@@ -59,12 +59,18 @@ def write_log4j(file: Path) -> Path:
     return file
 
 
+def compiled(source: Path, classes: Path) -> Path:
+    """Compiles it once for all its starts, into `classes`."""
+    javac = Path(find_java()).resolve().with_name("javac")
+    words = [str(javac), "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-d", str(classes)]
+    subprocess.run([*words, "-cp", f"{streams_libs()}/*", str(source)], check=True)
+    return classes
+
+
 def invoices(folder: Path, guarantee: str) -> str:
     """Compiles apps/Invoices.java into `folder`, which has its state, too; a value of --app."""
-    java, jars, classes = find_java(), streams_libs(), folder / "classes"
-    words = [str(Path(java).resolve().with_name("javac")), "-d", str(classes), "-cp", f"{jars}/*"]
-    subprocess.run([*words, str(INVOICES)], check=True)
+    classes = compiled(INVOICES, folder / "classes")
     log4j = write_log4j(folder / "log4j.properties")
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    options += [f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars}/*:{classes}"]
-    return shlex.join([java, *options, "Invoices", guarantee, str(folder / "state")])
+    options += [f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{streams_libs()}/*:{classes}"]
+    return shlex.join([find_java(), *options, "Invoices", guarantee, str(folder / "state")])

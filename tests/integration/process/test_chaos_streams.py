@@ -15,7 +15,13 @@ pytestmark = [
 KILL: list[dict[str, Any]] = [{"at": 1, "name": "kill", "target": "app", "for": 0.5}]
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [  # test_chaos_app has applications that are found wrong; `scripts/long streams` has both
+        pytest.param("at_least_once", marks=pytest.mark.rare),
+        "exactly_once_v2",
+    ],
+)
 def test_a_killed_copy_repeats_only_what_was_allowed(guarantee: str, tmp_path: Path) -> None:
     options = ("--copies=1", "--duration=3", "--within=60", "--exactly-once")
     verdict = run_app(tmp_path, invoices(tmp_path, guarantee), *options, schedule=KILL)

@@ -234,6 +234,7 @@ def test_the_watch_goes_on_where_it_ended_and_tells_nothing_twice(
     assert len((tmp_path / "run" / "watch" / "alarms.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.rare
 def test_a_folder_without_a_history_cannot_be_watched(bare: Bare, tmp_path: Path) -> None:
     done = bare.submit(ROOT / "spark" / "watch.py", tmp_path, cwd=tmp_path)
     assert done.returncode == 3, done.stdout

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, Message, Producer
 from highwater.broker.coordinator.shard import partition_for
 from highwater.cluster.zookeeper_process import find_java
 from tests.background import BackgroundCluster
-from tests.integration.process.app_runs import streams_libs, write_log4j
+from tests.integration.process.app_runs import compiled, streams_libs, write_log4j
 from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader
 
 pytestmark = [
@@ -38,14 +38,13 @@ class Application:
     """One instance of the word count, as a process."""
 
     def __init__(self, bootstrap: str, folder: Path, number: int) -> None:
-        libs = streams_libs()
         log4j = write_log4j(folder / "log4j.properties")
         self.output = folder / f"application-{number}.out"
-        source = Path(__file__).with_name("WordCount.java")
+        class_path = f"{streams_libs()}/*:{folder / 'classes'}"
         command = [
             find_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{libs}/*", str(source), bootstrap,
-            "count", "lines", "counts", str(folder / f"state-{number}"),
+            f"-Dlog4j.configuration=file:{log4j}", "-cp", class_path,
+            "WordCount", bootstrap, "count", "lines", "counts", str(folder / f"state-{number}"),
         ]  # fmt: skip
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(
@@ -63,6 +62,7 @@ class Application:
 
 @contextmanager
 def applications(cluster: BackgroundCluster, folder: Path) -> Iterator[list[Application]]:
+    compiled(Path(__file__).with_name("WordCount.java"), folder / "classes")
     running = [Application(cluster.bootstrap_servers, folder, number) for number in range(2)]
     try:
         yield running
