@@ -95,6 +95,15 @@ def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
             yield Step(name, (sys.executable, *words))
 
 
+def planted(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """50 folders of 100 histories; of a slice, one of 20."""
+    count, file = 20 if a_slice else 100, str(folder / "measured.jsonl")
+    module = (sys.executable, "-m", "tests.long.planted")
+    for first in range(0, count if a_slice else 5_000, count):
+        yield Step(f"from-{first}", (*module, "judge", file, str(first), str(count)))
+    yield Step("total", (*module, "total", file))
+
+
 def _page(runtime: str) -> Steps:
     name = f"test_the_page_elsewhere[{runtime}]"
     words = (f"tests/integration/process/test_pytest_plugin.py::{name}",)
@@ -193,6 +202,11 @@ JOBS: Mapping[str, Job] = {
     "spark-scale-100m": Job(
         "generated histories of 100,000,000 rows, even and skewed, verified by Spark",
         _scale(("50000000", "0"), ("50000000", "0.9")),
+    ),
+    "planted": Job(
+        "5,000 random histories with random planted defects: each by DuckDB, and 100 at a time as "
+        "topics of one folder by Spark",
+        planted,
     ),
     "s3": Job(
         "`spark/verify.py` and `spark/generate.py` on a local S3 server, through Hadoop's s3a",

@@ -4,6 +4,7 @@ Spark."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,9 +13,14 @@ from typing import Any
 
 import pytest
 
+from highwater.verdict import runner
+from tests.planted.stories import PLANTS
+from tests.planted.story import write
+
 pytestmark = [pytest.mark.integration, pytest.mark.compose]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ComposeStack = Callable[..., AbstractContextManager[Any]]
+ROOT = Path(__file__).parents[3]
 BROKERS = ("broker-1", "broker-2", "broker-3")
 
 
@@ -148,3 +154,37 @@ def test_spark_reads_a_topic_through_the_internal_listener(
             f"select count(distinct value) from read_parquet({list(map(str, written))})"
         )
         assert rows.fetchall() == [(1000,)]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.rare
+def test_a_worker_that_is_killed_costs_no_verdict(compose_stack: ComposeStack) -> None:
+    """The command of docs/spark.md, on two workers; one of them dies when a check has ended."""
+    services = ["spark-master", "spark-worker"]
+    with compose_stack("workers", profiles=["spark"], services=services) as stack:
+        run = Path(stack.environment["RUNS"]) / "7"
+        plants = [plant for plant in PLANTS if plant.name in ("clean", "lost-at-the-end")]
+        write(run, plants)
+        by_duckdb = runner.run(run, "duckdb", lambda line: None)
+        workers = stack.compose("ps", "--quiet", "spark-worker").stdout.split()
+        assert len(workers) == 2
+        job = ["docker", "compose", "--profile", "spark", "run", "--rm", "-T", "spark-submit"]
+        job += ["/opt/highwater/spark/verify.py", "/runs/7"]
+        environment = {**os.environ, **stack.environment}
+        killed = False
+        with subprocess.Popen(
+            job, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if not killed and " of 26 " in line:
+                    subprocess.run(["docker", "kill", workers[0]], check=True, capture_output=True)
+                    killed = True
+            assert child.wait(60) == 1
+        assert killed
+        by_spark = json.loads((run / "verdict.json").read_text())
+        assert by_spark["spark"]["master"] == "spark://spark-master:7077"
+        for id_, check in by_duckdb.checks.items():
+            assert by_spark["checks"][id_]["violations"] == check.violations, id_

@@ -10,10 +10,13 @@ import pytest
 
 from highwater.verdict import duck, runner, spark_submit, tables
 from highwater.verdict.conclusion import compare
+from tests.planted.at_random import History, differences, planted, violations
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
 EVERYTHING = 100_000
+AT_RANDOM = 50
+"""Of `scripts/long planted`."""
 BY_NAME = {plant.name: plant for plant in PLANTS}
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -21,7 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path) -> None:
     """From JSON lines, as plain spark-submit finds them; test_spark_job has those in Parquet."""
-    write(tmp_path, PLANTS)
+    histories = [History(number) for number in range(AT_RANDOM)]
+    topics = list(write(tmp_path, [*PLANTS, *(history.plant() for history in histories)]))
     counts = tables.build(tmp_path)
     by_duckdb = duck.run_checks(tmp_path, EVERYTHING)
     shutil.rmtree(tmp_path / tables.FOLDER)
@@ -32,6 +36,10 @@ def test_spark_and_duckdb_find_the_same_in_all_planted_histories(tmp_path: Path)
     assert compare(by_spark, by_duckdb) == []
     assert by_spark["facts"] == by_duckdb["facts"]
     assert by_spark["checks"]["C4"]["found"]["violation"] > 5
+    wanted = planted(topics[len(PLANTS) :], histories)
+    of_plants = set(topics[: len(PLANTS)])
+    found = {place for place in violations(by_spark) if place[1] not in of_plants}
+    assert differences(found, wanted) == []
     assert lines[0] == "starting Spark"
     assert lines[-1].startswith("checked in ")
 
