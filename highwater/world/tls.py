@@ -234,6 +234,7 @@ def _reason(exc: ssl.SSLError) -> str:
 _MEANINGS = {
     "peer did not return a certificate": "the peer showed no certificate, and one is required",
     "tlsv1 alert unknown ca": "the peer does not trust this certificate's authority",
+    "sslv3 alert certificate expired": "the peer says that this certificate has expired",
     "sslv3 alert bad certificate": "the peer does not accept this certificate",
     "sslv3 alert certificate unknown": "the peer does not accept this certificate",
     "unsupported protocol": "the peer offers no version of TLS in ssl.enabled.protocols",

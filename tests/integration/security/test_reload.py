@@ -47,8 +47,14 @@ def served(secured: Secured, listener: str, broker: int) -> int:
         return x509.load_der_x509_certificate(shown).serial_number
 
 
-def set_store(config: dict[str, Any], broker: int, path: Path, what: str = "keystore") -> None:
-    names = [f"listener.name.{name}.ssl.{what}.location" for name in LISTENERS]
+def set_store(
+    config: dict[str, Any],
+    broker: int,
+    path: Path,
+    what: str = "keystore",
+    listeners: tuple[str, ...] = LISTENERS,
+) -> None:
+    names = [f"listener.name.{name}.ssl.{what}.location" for name in listeners]
     changes = [
         ConfigEntry(name, str(path), incremental_operation=AlterConfigOpType.SET) for name in names
     ]
