@@ -25,7 +25,7 @@ from highwater.broker.log.futures import FutureLogs
 from highwater.broker.log.guard import Guard
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
-from highwater.broker.log.recovery import UnsupportedFormatError, load_log
+from highwater.broker.log.recovery import UnreadableLogError, load_log
 from highwater.broker.log.trash import Trash
 from highwater.kafka.config import LONG_MAX, Config
 from highwater.kafka.types import TopicPartition
@@ -199,7 +199,7 @@ class LogManager:
                     hooks=self,
                 )
             )
-        except UnsupportedFormatError as error:
+        except UnreadableLogError as error:
             raise LogDirectoryError(str(error)) from error
         self.logs[tp] = log
 

@@ -12,6 +12,7 @@ end with a whole batch is recovered, too, rather than appended to.
 from __future__ import annotations
 
 import logging
+import posixpath
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,8 +50,25 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 _TEMPORARY = (".deleted", ".cleaned", ".tmp")
 
 
-class UnsupportedFormatError(Exception):
+class UnreadableLogError(Exception):
+    """A log that cannot be opened; the message says what a person can do."""
+
+
+class UnsupportedFormatError(UnreadableLogError):
     """The folder holds message formats from before Kafka 0.11."""
+
+
+class DamagedLogError(UnreadableLogError):
+    """A segment that needed no recovery, as the folder says, has no batch where one has to be."""
+
+    def __init__(self, folder: str, error: CorruptSegmentError) -> None:
+        directory = posixpath.dirname(folder)
+        super().__init__(
+            f"{error.detail}: the disk has changed what was stored; delete"
+            f" {directory}/{checkpoints.CLEAN_SHUTDOWN} and"
+            f" {directory}/{checkpoints.RECOVERY_POINTS} to have the logs there checked, and cut"
+            " where they are damaged (a replica takes what is missing from its leader)"
+        )
 
 
 @dataclass(slots=True)
@@ -83,7 +101,10 @@ def load_log(
     loader.tidy()
     loader.open_segments()
     loader.recover(clean, recovery_point)
-    end = loader.finish()
+    try:
+        end = loader.finish()
+    except CorruptSegmentError as error:
+        raise DamagedLogError(folder, error) from error
     return Log(
         disk=disk,
         clock=clock,

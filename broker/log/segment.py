@@ -429,6 +429,8 @@ class Segment:
     async def flush(self) -> None:
         """Makes all of the segment, as it is now, survive a power loss."""
         try:
+            if self._time_index is None and not self.disk.exists(self._time_file.path):
+                _ = self.time_index  # who deletes it gets an empty one, as in Kafka
             self.write_indexes()
             await self.file.flush()
             await self._offset_file.flush(self.disk)

@@ -15,7 +15,7 @@ import trio
 
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
-from highwater.broker.log.recovery import UnsupportedFormatError
+from highwater.broker.log.recovery import UnreadableLogError
 from highwater.kafka.wire.records import TRANSACTIONAL, Marker, batches, build_marker, check_crc
 from tests.fuzzing.requests import damaged
 from tests.unit.broker.log.conftest import OWN, START_MS, Logs, batch, bytes_of, lead
@@ -64,7 +64,7 @@ def check_damaged(chance: Random, kept: Path, whole: bytes, folder: Path) -> str
     start = chance.choice((0, 0, 0, 5, 1 << 40))
     try:
         log = logs.open(CONFIG, clean=clean, recovery_point=point, log_start_offset=start)
-    except (OSError, UnsupportedFormatError) as error:
+    except (OSError, UnreadableLogError) as error:
         return f"refused: {type(error).__name__}"
     if segments_whole and start <= 5:
         assert bytes_of(log) == whole, "an undamaged segment lost batches"
