@@ -33,7 +33,7 @@ orders.subscribe([os.environ["HIGHWATER_INPUT"]])
 
 def batches():
     while True:
-        if batch := [order for order in orders.consume(500, 0.05) if order.error() is None]:
+        if batch := [order for order in orders.consume(500, 0.01) if order.error() is None]:
             yield batch
 
 
@@ -60,7 +60,7 @@ def commit_first():
     invoices = Producer({**SERVERS, "enable.idempotence": True})
     for batch in batches():
         orders.commit(asynchronous=False)
-        time.sleep(0.5)  # its work
+        time.sleep(1)  # its work: a kill at any time falls between commit and invoice
         for order in batch:
             write(invoices, order)
         invoices.flush()

@@ -31,7 +31,6 @@ from highwater.chaos.faults.schedule import healthy
 from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
-from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster import machines
 from highwater.cluster.faults import forms
@@ -58,6 +57,7 @@ HEAL_S = 60.0
 FIRST_S = 60.0
 """The time that an application has for its first output, before the schedule begins."""
 QUIET_S = 2.0
+SETTLE_S = 0.1
 OFFSETS = "__consumer_offsets"
 
 
@@ -129,6 +129,7 @@ class AppRun:
         self.missing: list[str] = []
         """What makes it prove nothing."""
         self.read = False
+        self._deaths = DeathWitness(lambda number: [])
         self._outputs: dict[int, tuple[int, int]] = {}
         """Partition of the output -> how many records it has, and the offset after the last."""
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
@@ -196,19 +197,16 @@ class AppRun:
         options = self.options
         apps = AppCluster(plain, self._copies(plain), self.progress.say)
         cluster = cast(Cluster, apps)
-        deaths = DeathWitness(plain.data_dirs)
+        self._deaths = DeathWitness(plain.data_dirs)
         stage = ChaosStage(
-            cluster, witness, random.Random(options.seed), deaths=deaths,
+            cluster, witness, random.Random(options.seed), deaths=self._deaths,
             workload=cast(Any, None), topics=self.topics,
         )  # fmt: skip
-        sizes_path = self.folder.cluster / "sizes.jsonl"
-        sizes_log, faults_log = LineLog(sizes_path), LineLog(self.folder.faults)
+        faults_log = LineLog(self.folder.faults)
         lives_log = LineLog(self.folder.cluster / "processes.jsonl")
         traffic_log = LineLog(self.folder.path / app_data.TRAFFIC)
         plain.lives.write_to(lives_log)
         apps.copies_lives.write_to(lives_log)
-        sizes = disk.SizeWitness({n: plain.data_dirs(n) for n in plain.brokers}, sizes_log)
-        sizes.start()
         source = self.contract.topics[options.output].sources["id"]
         run, path = f"r{options.seed}-{int(time.time()) % 1_000_000}", source["path"]
         feeder = Feeder(plain.direct_bootstrap, options.input, run, path, options.values)
@@ -222,19 +220,25 @@ class AppRun:
                 for task in (apps.supervise, watcher.watch):
                     nursery.start_soon(task)
                 nursery.start_soon(self._watch_reading, plain)
+                nursery.start_soon(self._settle_deaths, witness)
                 await self._feed_and_break(stage, engine, apps, feeder, watcher)
                 await self._drain(apps, feeder, watcher)
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await apps.end_all()
-            sizes.close()
             for lives in (plain.lives, apps.copies_lives):
                 lives.write_to(None)
-            for log in (sizes_log, faults_log, lives_log, traffic_log):
+            for log in (faults_log, lives_log, traffic_log):
                 log.close()
         self._notice(engine, apps, feeder)
         return await trio.to_thread.run_sync(self._check, plain.direct_bootstrap, feeder, apps)
+
+    async def _settle_deaths(self, witness: Witness) -> None:
+        """For ever: the dead leader may lead again before the run ends, and hide who came next."""
+        while True:
+            self._deaths.settle(witness.partitions)
+            await trio.sleep(SETTLE_S)
 
     def _copies(self, cluster: Cluster) -> list[Copy]:
         options = self.options
@@ -352,11 +356,11 @@ class AppRun:
         told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
         judgement = judge(self.contract, found, [told, *ends, *reader.notes])
         if judgement.verdict == "invalid":
-            rule, first = next(
-                (i, e) for i, o in judgement.checks.items() if o.status == "violated"
+            rule, first, many = next(
+                (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
                 for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            judgement.headline += self._why(bootstrap, rule, first)
+            judgement.headline += self._why(bootstrap, rule, first, many)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
             judgement.verdict, judgement.headline = "invalid", self.problems[0]
@@ -394,7 +398,7 @@ class AppRun:
         """Whether the output has offsets without a record: those of transactions' markers."""
         return any(count < end for count, end in self._outputs.values())
 
-    def _why(self, bootstrap: str, rule: str, lost: Any) -> str:
+    def _why(self, bootstrap: str, rule: str, lost: Any, many: int) -> str:
         """A clause on a missing or repeated output: what the logs and the group's offsets say."""
         if rule == "K8" and not self._markers():
             return (
@@ -403,15 +407,11 @@ class AppRun:
             )
         if rule != "K7":
             return ""
-        cut = sum(
-            line["was"] - line["size"]
-            for line in read_lines(self.folder.cluster / "sizes.jsonl")
-            if line["topic"] == self.options.output
-        )
-        if cut:
+        gone = sum(d.lost for d in self._deaths.deaths if d.tp.topic == self.options.output)
+        if gone >= many:  # fewer, which nothing had acknowledged yet, end with any leader
             return (
-                f"; {cut:,} bytes of {self.options.output} were cut off when its leader changed: "
-                "records that the others did not have, which acks=1 acknowledges"
+                f"; {counted(gone, 'record')} of {self.options.output} ended with their leader: "
+                "the others did not have them, which acks=1 acknowledges"
             )
         offset = _committed(bootstrap, self.options.group, lost["topic"], lost["partition"])
         if offset is None:

@@ -111,14 +111,21 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         )
     leader = broker(state.leader)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
-    before = stage.workload.acked_by("producer-acks1")
     led = stage.zookeeper.led_by(state.leader)
-    join = await _sever(stage, leader, others)
+    await stage.workload.burst(float(fault.params.get("rate", 300)))
+    began = trio.current_time()
+    try:
+        join = await _sever(stage, leader, others)
+    except ClusterError:
+        await stage.workload.burst(0)
+        raise
+    paused = BROKER_LINKS in stage.cluster.lacks
+    before = stage.workload.acked_by("producer-acks1")
     shrink = _shrink_of(stage, leader, tp)
     stage.links.add(shrink)
     try:
-        await stage.workload.burst(float(fault.params.get("rate", 300)))
-        await trio.sleep(float(fault.params.get("seconds", 0.8)))
+        if not paused:  # who stands still for longer than its session is no follower any more
+            await trio.sleep(float(fault.params.get("seconds", 0.8)))
         with trio.move_on_after(ACKED_S):  # a busy machine may not have come to it yet
             while stage.workload.acked_by("producer-acks1") == before:
                 await trio.sleep(0.05)
@@ -127,6 +134,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     finally:
         stage.links.release(shrink)
         await join()
+        took_s = trio.current_time() - began
         await stage.workload.burst(0)
     acked = stage.workload.acked_by("producer-acks1") - before
     old = state.leader_epoch
@@ -135,7 +143,12 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         now = stage.zookeeper.partitions[tp]
         return now.leader not in (-1, state.leader) and now.leader_epoch > old
 
-    moved = await stage.zookeeper.wait(taken_over, PATIENCE_S)
+    def left_alone() -> bool:
+        now = stage.zookeeper.partitions[tp]
+        return now.leader == -1 and list(now.isr) == [state.leader]
+
+    await stage.zookeeper.wait(lambda: taken_over() or left_alone(), PATIENCE_S)
+    moved = taken_over()
     await trio.sleep(0.2)
     stage.deaths.settle(stage.zookeeper.partitions)
     effect = None
@@ -143,6 +156,11 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         now = stage.zookeeper.partitions[tp]
         effect = f"{acked} records acknowledged with acks=1 by {leader}; broker-{now.leader} leads"
     await start_member(stage, leader)
+    if paused and not moved:
+        raise ClusterError(
+            f"{' and '.join(others)} stood still for {took_s:.1f} s and left the ISR of {tp}: "
+            "pause, kill and resume together have to be quicker than a broker's session"
+        )
     return Done(leader, effect)
 
 

@@ -27,8 +27,13 @@ class Death:
     """The start of the next leader's epoch; None while there is no next leader."""
 
     @property
+    def lost(self) -> int:
+        """Records on the dead leader's disk that the next leader does not have."""
+        return 0 if self.next_start is None else max(0, self.log_end_offset - self.next_start)
+
+    @property
     def below(self) -> bool:
-        return self.next_start is not None and self.next_start < self.log_end_offset
+        return self.lost > 0
 
 
 class DeathWitness:

@@ -16,7 +16,8 @@ COPIER = Path(__file__).parent / "apps" / "copier.py"
 INVOICES = Path(__file__).parents[3] / "examples" / "app" / "invoices.py"
 KILL_THE_APP: list[dict[str, Any]] = [
     {"at": 3, "name": "kill", "target": "app", "for": 0.5},
-    {"after": 2, "name": "kill", "target": "app", "for": 0.5},
+    # it has partitions again when its predecessor's session, six seconds, is over
+    {"after": 9, "name": "kill", "target": "app", "for": 0.5},
 ]
 KILLS: list[dict[str, Any]] = [
     {"at": 3, "name": "kill", "target": "app-2", "for": 0.5},
