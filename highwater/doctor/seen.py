@@ -165,10 +165,13 @@ class Seen:
                 else:  # it came into being meanwhile
                     of.client.forget(what)
 
-    def ended(self, connection: int) -> None:
-        of = self._open.pop(connection, None)
+    def hung_up(self, connection: int) -> None:
+        of = self._open.get(connection)
         if of is not None and of.client is not None and of.asked and not of.answered:
             self.silent[str(of.client)] += 1
+
+    def ended(self, connection: int) -> None:
+        self._open.pop(connection, None)
 
     # --- inside
 

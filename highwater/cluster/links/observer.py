@@ -27,4 +27,7 @@ class Observer(Protocol):
         self, connection: int, api_key: int, version: int, body: memoryview, *, whole: bool
     ) -> None: ...
 
+    def hung_up(self, connection: int) -> None:
+        """The member ended the connection, not the client and not the proxy; `ended` follows."""
+
     def ended(self, connection: int) -> None: ...

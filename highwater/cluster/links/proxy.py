@@ -310,13 +310,22 @@ class Proxy:
 
     async def _answers(self, session: _Session) -> None:
         frames = _Frames(session.far)
-        while (got := await frames.head()) is not None:
+        while (got := await self._next_answer(session, frames)) is not None:
             message = self._answer(session, *got)
             head = got[0]
             if self.replace is not None and session.answered is not None:
                 head = await self._rewritten(session.answered, head, frames, self.replace)
             await self._pass(session, frames, head, message, Side.RESPONSE)
         await session.lanes[Side.RESPONSE].drained()
+
+    async def _next_answer(self, session: _Session, frames: _Frames) -> tuple[bytes, int] | None:
+        """What an answer begins with; None where the member hung up, which the observer is told."""
+        got = None
+        with contextlib.suppress(trio.BrokenResourceError):
+            got = await frames.head()
+        if got is None and self.observer is not None:
+            self.observer.hung_up(session.number)
+        return got
 
     @staticmethod
     async def _rewritten(

@@ -79,8 +79,23 @@ def read(consumer: Any, count: int) -> list[int]:
             values.append(int(message.value()))
         return len(values) >= count
 
-    eventually(enough, f"{count} records read")
+    eventually(enough, f"{count} records read", lambda: seen_by(consumer, values))
     return values
+
+
+def seen_by(consumer: Any, values: list[int]) -> str:
+    """What a confluent consumer read, holds and committed, and the cluster as it knows it."""
+    held, known = consumer.assignment(), consumer.list_topics(timeout=5)
+    leaders = {
+        f"{name}-{number}": partition.leader
+        for name, topic in known.topics.items()
+        for number, partition in topic.partitions.items()
+    }
+    return (
+        f"read {values}\npositions {consumer.position(held)}\n"
+        f"committed {consumer.committed(held, timeout=5)}\n"
+        f"brokers {known.brokers}, controller {known.controller_id}, leaders {leaders}"
+    )
 
 
 def held(*consumers: Any) -> list[int]:

@@ -109,10 +109,18 @@ def test_tls_on_one_side_alone(first: bytes, tls_listener: bool, why: str) -> No
 
 def test_a_broker_that_hangs_up_without_an_answer_is_told() -> None:
     seen = seen_of(software("librdkafka"))
-    for number in list(seen._open):
-        seen.ended(number)
+    (number,) = seen._open
+    seen.hung_up(number)
+    seen.ended(number)
     (finding,) = connection_findings(seen, tls_listener=False)
     assert "hangs up without an answer (1 times)" in finding.why
+
+
+def test_a_client_that_leaves_before_its_answer_is_no_finding() -> None:
+    seen = seen_of(software("librdkafka"))
+    (number,) = seen._open
+    seen.ended(number)
+    assert not list(connection_findings(seen, tls_listener=False))
 
 
 def test_an_unknown_topic_is_told_until_it_is_there() -> None:
