@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 COMMAND_S = 60.0
 POLL_S = 0.1
+STAYS_S = 0.3
+"""For how long a connection that stands for a broker has to stay."""
 _NEEDS = {
     "kill": ("kill",),
     "stop": ("stop",),
@@ -256,12 +258,17 @@ class RemoteCluster:
         raise ClusterError(f"{member} still listens {PATIENCE_S:g} s after the command to end it")
 
     async def _listens(self, member: str) -> bool:
+        """Whether a connection stays: what stands in front of a dead broker (a proxy, a container's
+        published port) takes connections, too, and ends them."""
         with trio.move_on_after(1):
             try:
                 stream = await trio.open_tcp_stream(*self._known[broker_number(member)])
             except OSError:
                 return False
-            await stream.aclose()
+            async with stream:
+                with trio.move_on_after(STAYS_S) as stays, suppress(trio.BrokenResourceError):
+                    await stream.receive_some(1)  # a broker says nothing before it is asked
+                return stays.cancelled_caught
         return True
 
     async def start(self, member: str, ready: bool = True, timeout_s: float = PATIENCE_S) -> None:

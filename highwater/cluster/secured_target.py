@@ -2,10 +2,11 @@
 
 Theory of operation.  The file says, in Java's names, how a client logs in.  In front of each broker
 stand two things on 127.0.0.1.  A tunnel connects by TLS, logs in as that client, and then passes
-bytes on.  Before it, a proxy replaces each address in an answer by that of another such proxy, so
-that nobody is led to a listener which they cannot speak to.  To everything else of the harness
-these proxies are the cluster: the workload's clients, faults and rules of messages need no secrets,
-and see frames.  A broker takes all of them for the file's user.
+bytes on; it gives up for a client that has given up, because a broker which lags behind can afford
+no handshake for nobody.  Before it, a proxy replaces each address in an answer by that of another
+such proxy, so that nobody is led to a listener which they cannot speak to.  To everything else of
+the harness these proxies are the cluster: the workload's clients, faults and rules of messages need
+no secrets, and see frames.  A broker takes all of them for the file's user.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONNECT_S: Final = 10.0
 _CHUNK: Final = 65536
+_EARLY_BYTES: Final = 262144
+"""How much is read from a client that the broker does not take from yet."""
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -111,15 +114,15 @@ async def ways_in(
 async def _carry(near: trio.SocketStream, *, network: Network, address: Address) -> None:
     """One connection; it ends for both sides when one of them ends it."""
     far: Connection | None = None
+    early = bytearray()
     try:
         with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            with trio.move_on_after(CONNECT_S):
-                far = await network.connect(*address)
+            far = await _far_side(near, early, network, address)
             if far is None:
                 return
             async with trio.open_nursery() as nursery:
-                for pipe in (_outward, _inward):
-                    nursery.start_soon(_until_end, nursery, pipe, near, far)
+                nursery.start_soon(_until_end, nursery, partial(_outward, near, far, early))
+                nursery.start_soon(_until_end, nursery, partial(_inward, near, far))
     finally:
         if far is not None:
             far.close()
@@ -128,19 +131,37 @@ async def _carry(near: trio.SocketStream, *, network: Network, address: Address)
         near.socket.close()
 
 
-async def _until_end(
-    nursery: trio.Nursery,
-    pipe: Callable[[trio.SocketStream, Connection], Awaitable[None]],
-    near: trio.SocketStream,
-    far: Connection,
-) -> None:
+async def _far_side(
+    near: trio.SocketStream, early: bytearray, network: Network, address: Address
+) -> Connection | None:
+    """The broker's side, connected and logged in; None where that fails, takes too long, or the
+    near side ends meanwhile.  What the near side has sent by then is in `early`."""
+    far: Connection | None = None
+    with trio.move_on_after(CONNECT_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_end, nursery, partial(_read_early, near, early))
+            with suppress(OSError, trio.BrokenResourceError):
+                far = await network.connect(*address)
+            nursery.cancel_scope.cancel()
+    return far
+
+
+async def _read_early(near: trio.SocketStream, early: bytearray) -> None:
+    while data := await near.receive_some(_CHUNK):
+        early += data
+        if len(early) >= _EARLY_BYTES:
+            await trio.sleep_forever()
+
+
+async def _until_end(nursery: trio.Nursery, pipe: Callable[[], Awaitable[None]]) -> None:
     with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-        await pipe(near, far)
+        await pipe()
     nursery.cancel_scope.cancel()
 
 
-async def _outward(near: trio.SocketStream, far: Connection) -> None:
-    while data := await near.receive_some(_CHUNK):
+async def _outward(near: trio.SocketStream, far: Connection, early: bytearray) -> None:
+    data: bytes | bytearray = early or await near.receive_some(_CHUNK)
+    while data:
         left = memoryview(data)
         while left:
             taken = far.send([left])
@@ -148,6 +169,7 @@ async def _outward(near: trio.SocketStream, far: Connection) -> None:
                 await far.wait_writable()
             else:
                 left = left[taken:]
+        data = await near.receive_some(_CHUNK)
 
 
 async def _inward(near: trio.SocketStream, far: Connection) -> None:

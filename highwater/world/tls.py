@@ -1,8 +1,10 @@
 """TLS over any connection of the world: OpenSSL works on two buffers in memory, and never waits.
 
 A handshake is a task of its own, limited in time and in bytes; handshakes make their steps in turn,
-and other tasks run in between.  After it the connection is used as any other.  Records are
-encrypted in the process, so that `send_file` reads the file: there is no sendfile.
+and other tasks run in between.  Before each step it looks whether the peer is still there: in a
+rush of clients most of those whose turn comes late have given up, and nobody must wait for them.
+After it the connection is used as any other.  Records are encrypted in the process, so that
+`send_file` reads the file: there is no sendfile.
 
 What was encrypted but not yet taken by the socket is the connection's own.  Until it has left, the
 call that gave the bytes returns None, and the next call with them returns their number.
@@ -24,6 +26,7 @@ _TAKE_BYTES = 131072
 """How much is encrypted by one call of `send` or `send_file`."""
 _HANDSHAKE_BYTES = 131072
 """A chain of certificates is some kilobytes; OpenSSL itself takes 100 KiB of them."""
+_LOOK_BYTES = 4096
 _HANDSHAKE = 0x16
 _turn = trio.Lock()
 """Held for one step of a handshake, some of which cost a millisecond."""
@@ -92,22 +95,31 @@ class TlsConnection:
         received = 0
         while True:
             async with _turn:
+                if received:  # what came while this one waited, perhaps the end
+                    received += self._receive(received, _LOOK_BYTES) or 0
                 done = self._step()
                 await trio.lowlevel.checkpoint()
             while not self._push():
                 await self._connection.wait_writable()
             if done:
                 return
-            while (n := self._connection.recv_into(_scratch)) is None:
+            while (n := self._receive(received, _READ_BYTES)) is None:
                 await self._connection.wait_readable()
-            if n == 0:
-                raise HandshakeError("the peer closed the connection during the TLS handshake")
-            if received == 0 and _scratch[0] != _HANDSHAKE:
-                raise HandshakeError("the peer does not speak TLS; set its security.protocol")
             received += n
-            if received > _HANDSHAKE_BYTES:
-                raise HandshakeError(f"a TLS handshake of more than {_HANDSHAKE_BYTES} bytes")
-            self._in.write(_scratch[:n])
+
+    def _receive(self, received: int, most: int) -> int | None:
+        """Takes what the socket holds of a handshake; None where it would block."""
+        n = self._connection.recv_into(_scratch[:most])
+        if n is None:
+            return None
+        if n == 0:
+            raise HandshakeError("the peer closed the connection during the TLS handshake")
+        if received == 0 and _scratch[0] != _HANDSHAKE:
+            raise HandshakeError("the peer does not speak TLS; set its security.protocol")
+        if received + n > _HANDSHAKE_BYTES:
+            raise HandshakeError(f"a TLS handshake of more than {_HANDSHAKE_BYTES} bytes")
+        self._in.write(_scratch[:n])
+        return n
 
     def _step(self) -> bool:
         try:

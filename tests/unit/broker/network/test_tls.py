@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import ssl
@@ -259,6 +260,43 @@ async def test_half_a_handshake_holds_up_nobody_and_is_ended(
         assert s.server.limits.total == 1
         assert await client.call(b"y") == b"<y>"
     assert caplog.text.count("did not end within 0.5 s") == 30
+
+
+async def test_who_has_gone_before_its_turn_costs_no_key_exchange(
+    authority: Authority, broker: Leaf
+) -> None:
+    """In a rush clients give up while they wait: their turns must not make the others wait."""
+    [tls] = server_tls(pem(authority, broker)).values()
+    hello = ssl.MemoryBIO()
+    client = ssl.create_default_context(cadata=authority.certificates)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    listener = await RealNetwork().listen("127.0.0.1", 0)
+    async with await trio.open_tcp_stream(*listener.address) as stream:
+        await stream.send_all(hello.read())
+    accepted = await listener.accept()
+    sent: list[int] = []
+    watched = Watched(accepted, sent)
+    with pytest.raises(ConnectionAbortedError, match="closed the connection during"):
+        await tls.accept(cast("Any", watched))
+    assert sent == [], "an answer was made for nobody"
+    accepted.close()
+    listener.close()
+
+
+class Watched:
+    """A connection that notes what is sent."""
+
+    def __init__(self, connection: Any, sent: list[int]) -> None:
+        self._connection, self._sent = connection, sent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def send(self, views: Any, more: bool = False) -> int | None:
+        self._sent.append(sum(map(len, views)))
+        taken: int | None = self._connection.send(views, more)
+        return taken
 
 
 async def test_what_is_no_handshake_is_told_and_refused(
