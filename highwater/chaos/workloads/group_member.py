@@ -140,6 +140,12 @@ def _settings(member: Member) -> dict[str, Any]:
     }
 
 
+def forget_old_answers(coordinator: Any, partitions: Any) -> None:
+    """kafka-python keeps an answer for which nobody waited any more, and gives it to whoever asks
+    for the same partitions next (docs/client-problems.md)."""
+    coordinator._offset_fetch_futures.pop(frozenset(partitions), None)
+
+
 def kafka_python(member: Member, diary: Diary) -> None:
     from kafka import (
         AsyncConsumerRebalanceListener,
@@ -159,6 +165,7 @@ def kafka_python(member: Member, diary: Diary) -> None:
             operations = diary.begin("committed", {tp.partition: 0 for tp in assigned})
             told: dict[Any, Any] = {}
             if operations:
+                forget_old_answers(coordinator, assigned)
                 told = await coordinator.fetch_committed_offsets_async(set(assigned), 30_000)
             answers = dict.fromkeys(operations, NO_OFFSET)
             answers |= {tp.partition: found.offset for tp, found in told.items()}

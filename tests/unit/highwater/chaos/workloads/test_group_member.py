@@ -1,0 +1,47 @@
+"""What a member of a group is told of its group's offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from kafka import TopicPartition
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.future import Future
+from kafka.structs import OffsetAndMetadata
+
+from highwater.chaos.workloads.group_member import forget_old_answers
+
+TP = TopicPartition("safe", 2)
+
+
+class Answering(ConsumerCoordinator):
+    """Its broker says 8534; an earlier question was answered after its asker had given up."""
+
+    def __init__(self) -> None:
+        self.config = {"retry_backoff_ms": 1}
+        self._manager = self
+        late = Future()
+        late.success({TP: OffsetAndMetadata(5134, "", -1)})
+        self._offset_fetch_futures = {frozenset([TP]): late}
+
+    async def ensure_coordinator_ready_async(self, timeout_ms: int | None = None) -> bool:
+        return True
+
+    def call_soon(self, ask: Any, partitions: Any) -> Future:
+        answer = Future()
+        answer.success({TP: OffsetAndMetadata(8534, "", -1)})
+        return answer
+
+    async def wait_for(self, future: Future, timeout_ms: int | None) -> None: ...
+
+    def __del__(self) -> None: ...
+
+
+def test_a_member_asks_anew_where_kafka_python_has_kept_an_old_answer() -> None:
+    coordinator = Answering()
+    ask = coordinator.fetch_committed_offsets_async
+    assert trio.run(ask, {TP})[TP].offset == 5134, "kafka-python has mended it: forget this"
+    coordinator = Answering()
+    forget_old_answers(coordinator, {TP})
+    assert trio.run(coordinator.fetch_committed_offsets_async, {TP})[TP].offset == 8534
