@@ -21,6 +21,7 @@ from highwater.cluster.faults import forms
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.model import Fault, ScheduleError, parse_one
 from highwater.cluster.faults.stage import Led, Stage
+from highwater.cluster.faults.targets import APART
 from highwater.cluster.faults.verbs import VERBS
 from highwater.cluster.interface import PATIENCE_S, ClusterError
 
@@ -130,6 +131,7 @@ class FaultDesk:
         stage = self.stage
         scene = forms.Scene(
             stage.cluster.brokers, topics, list(stage.names), list(stage.rules),
+            controllers=[m for m in stage.cluster.members() if APART.match(m)],
             lacks=stage.cluster.lacks,
         )  # fmt: skip
         try:

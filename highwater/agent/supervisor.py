@@ -21,7 +21,7 @@ from highwater.agent.settings import AgentSettings
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import ZOOKEEPER, Cluster, broker_number
+from highwater.cluster.interface import Cluster, broker, broker_number
 from highwater.cluster.lives import DOWN
 
 Answer = Callable[["Agent", Call], Awaitable[dict[str, Any]]]
@@ -75,7 +75,8 @@ class Agent:
     def _member(self, member: str) -> dict[str, Any]:
         cluster = self.cluster
         cluster.lives.look(cluster.running)
-        metrics = None if member == ZOOKEEPER else cluster.metrics_address(broker_number(member))
+        is_broker = member in map(broker, cluster.brokers)
+        metrics = cluster.metrics_address(broker_number(member)) if is_broker else None
         return {
             "state": cluster.lives.states.get(member, DOWN),
             "pid": cluster.pid_of(member),

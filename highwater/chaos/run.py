@@ -136,7 +136,10 @@ class Run:
         self.shared = target is not None and target.shared
         self._made_topics = False
         topics = {topic.name: topic.partitions for topic in self.topics}
-        self.scene = forms.Scene(brokers, topics, lacks=lacks or _own_lacks(options))
+        controllers = () if target is None else target.controllers
+        self.scene = forms.Scene(
+            brokers, topics, controllers=controllers, lacks=lacks or _own_lacks(options)
+        )
         if options.schedule is not None:
             forms.check(options.schedule, self.scene, FORMS)
         self.info = RunInfo(

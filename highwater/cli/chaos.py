@@ -79,8 +79,9 @@ _OPTIONS = [
     click.option(
         "--target",
         metavar="TARGET",
-        help="Break this instead of our own brokers: apache:VERSION, apache:VERSION-kraft, the"
-        " cluster at HOST:PORT, or compose:FILE, a Compose project (docs/targets.md).",
+        help="Break this instead of our own brokers: apache:VERSION, apache:VERSION-kraft,"
+        " apache:VERSION-apart, the cluster at HOST:PORT, or compose:FILE, a Compose project"
+        " (docs/targets.md).",
     ),
     click.option(
         "--service",

@@ -12,10 +12,10 @@ from highwater.cli.cluster_folder import (
     control_url,
     default_folder,
     dir_option,
-    listens,
     read_state,
 )
 from highwater.cli.places import OutputFile
+from highwater.cluster.ports import listens
 
 
 @click.command()
@@ -44,6 +44,8 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         port = ports["advertised"]["EXTERNAL"]
         members[f"broker-{number}"] = {"port": port, "metrics": address}
         own[f"broker-{number}"] = ports["bound"]["EXTERNAL"]
+    for name, at in state.get("controllers", {}).items():  # those that are no brokers
+        members[name], own[name] = {"port": at["advertised"], "metrics": None}, at["bound"]
     if state.get("zookeeper"):  # none in KRaft mode
         members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
     for name, member in members.items():

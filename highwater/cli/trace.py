@@ -13,8 +13,9 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.cluster_folder import default_folder, listens
+from highwater.cli.cluster_folder import default_folder
 from highwater.cli.error_lines import clear_errors, leaves
+from highwater.cluster.ports import listens
 
 
 @click.command()

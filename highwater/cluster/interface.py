@@ -26,7 +26,10 @@ __all__ = [
     "ClusterError",
     "broker",
     "broker_number",
+    "controller",
+    "controller_ids",
     "exceptions_in",
+    "node",
     "require_member",
     "require_paused",
     "require_running",
@@ -84,6 +87,26 @@ def require_member(cluster: Cluster, member: str, *further: str) -> None:
     names = [*cluster.members(), *further]
     if member not in names:
         raise ClusterError(f"no member {member!r}: there are {', '.join(names)}")
+
+
+FIRST_CONTROLLER = 101
+"""The node id of a first controller that is a process of its own, as KRaft mode can have them."""
+
+
+def controller_ids(count: int) -> list[int]:
+    """The node ids of so many controllers apart."""
+    return list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + count))
+
+
+def controller(number: int) -> str:
+    """The member that is a controller and no broker."""
+    return f"controller-{number}"
+
+
+def node(cluster: Cluster, number: int) -> str:
+    """The member with this node id: a broker, or a controller in a process of its own."""
+    apart = controller(number)
+    return apart if apart in cluster.members() else broker(number)
 
 
 def broker_number(member: str) -> int:

@@ -112,3 +112,12 @@ def free_ports(count: int, without: Collection[int] = ()) -> list[int]:
         raise PortInUse(f"no {count} free ports between {low} and {high} on 127.0.0.1")
     _last_given = port
     return found
+
+
+def listens(port: int) -> bool:
+    """Whether something takes connections at this port of 127.0.0.1."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False

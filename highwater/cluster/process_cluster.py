@@ -7,7 +7,8 @@ a broker keeps its port over restarts, and a cluster over `down` and `up`.
 
 Every broker has three listeners: INTERNAL between brokers, CONTROL for the controller's requests,
 EXTERNAL for clients.  A program in KRaft mode has CONTROLLER instead of CONTROL, and no ZooKeeper
-beside it.  With `links`, each listener is advertised as the port of a proxy, and each
+beside it; where its controllers are apart, each has the port CONTROLLER of one of the brokers, and
+is a member of its own.  With `links`, each listener is advertised as the port of a proxy, and each
 broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment, because
 brokers wait for ZooKeeper themselves.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,13 +40,14 @@ from highwater.cluster.interface import (
     ClusterError,
     broker,
     broker_number,
+    controller,
     require_member,
     require_running,
 )
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.machines import Machines, refuse_writes
-from highwater.cluster.ports import claimed
+from highwater.cluster.ports import claimed, listens
 from highwater.cluster.process_settings import Settings
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
 
@@ -63,7 +66,10 @@ class ProcessCluster(LocalCluster):
         self._children: dict[str, Child] = {}
         encrypted = client_files.encrypted(settings.security)
         links = Links(encrypted_clients=encrypted) if settings.proxies else None
+        self._controllers = {controller(n): n for n in settings.controllers}
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
+        if links is not None:
+            links.names |= {broker(n): name for name, n in self._controllers.items()}
         if settings.proxies:
             self.machines = Machines(self.folder, settings.numbers_of("highwater"))
 
@@ -88,6 +94,18 @@ class ProcessCluster(LocalCluster):
             return super().bootstrap
         return ",".join(f"127.0.0.1:{of.advertised['INTERNAL']}" for of in self._ports.values())
 
+    def members(self) -> list[str]:
+        return [*super().members(), *self._controllers]
+
+    def _owner(self, number: int, listener: str) -> str:
+        if listener != server_properties.CONTROLLER or not self._controllers:
+            return super()._owner(number, listener)
+        return [*self._controllers][self.brokers.index(number)]
+
+    def _beside(self, member: str) -> Ports:
+        """The ports among which the controller's is."""
+        return self._ports[self.brokers[[*self._controllers].index(member)]]
+
     def metrics_port(self, number: int) -> int:
         return self._ports[number].metrics
 
@@ -103,6 +121,8 @@ class ProcessCluster(LocalCluster):
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def port_of(self, member: str) -> int:
+        if member in self._controllers:
+            return self._beside(member).advertised[server_properties.CONTROLLER]
         if member == ZOOKEEPER or not self.settings.secured:
             return super().port_of(member)
         return self._ports[broker_number(member)].advertised[SECURE]
@@ -156,10 +176,10 @@ class ProcessCluster(LocalCluster):
     async def _format_storage(self) -> None:
         program, cluster_id = self.settings.program, kraft.cluster_id()
         commands = {}
-        for number in self.brokers:
-            folder = self.member_folder(broker(number))
+        for member in self.members():
+            folder = self.member_folder(member)
             folder.mkdir(parents=True, exist_ok=True)
-            commands[folder] = program.format_command(self._write_properties(number), cluster_id)
+            commands[folder] = program.format_command(self._write_properties(member), cluster_id)
         await kraft.format_storage(commands, program.environment())
 
     async def _store_users(self, timeout_s: float) -> None:
@@ -248,7 +268,7 @@ class ProcessCluster(LocalCluster):
         self._spawn(member)
         if not ready:
             return
-        if member == ZOOKEEPER:
+        if member == ZOOKEEPER or member in self._controllers:
             await self.wait_ready(member, timeout_s)
             return
         number = broker_number(member)
@@ -268,16 +288,21 @@ class ProcessCluster(LocalCluster):
                 self._spawn(member)
 
     async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
-        if member != ZOOKEEPER:
+        if member == ZOOKEEPER:
+            answers = partial(zookeeper.answers, self._zookeeper_port)
+        elif member in self._controllers:
+            port = self._beside(member).bound[server_properties.CONTROLLER]
+            answers = partial(listens, port)
+        else:
             number = broker_number(member)
             await self._wait_ready([number], {number}, timeout_s)
             return
         with trio.move_on_after(timeout_s):
-            while not await trio.to_thread.run_sync(zookeeper.answers, self._zookeeper_port):
+            while not await trio.to_thread.run_sync(answers):
                 self._require_running(member)
                 await trio.sleep(self.poll_s)
             return
-        raise ClusterError(f"ZooKeeper does not answer after {timeout_s:g} s")
+        raise ClusterError(f"{member} does not answer after {timeout_s:g} s")
 
     async def pause(self, member: str) -> None:
         require_running(self, member)
@@ -311,12 +336,13 @@ class ProcessCluster(LocalCluster):
             tick = _TICK_MS.get(self.settings.profile, 2000)
             command = zookeeper.prepare(folder, self._zookeeper_port, tick)
         else:
-            number = broker_number(member)
-            program = self.settings.program_of(number)
-            command = program.command(self._write_properties(number), self.settings.profile)
+            program = self.settings.program
+            if member not in self._controllers:
+                program = self.settings.program_of(broker_number(member))
+            command = program.command(self._write_properties(member), self.settings.profile)
             env = program.environment()
-            if self.machines is not None:
-                env = {**env, **self.machines.environment(number)}
+            if self.machines is not None and member not in self._controllers:
+                env = {**env, **self.machines.environment(broker_number(member))}
         self._children[member] = Child(
             member, command, output=self.output(member), cwd=folder, env=env
         )
@@ -324,9 +350,12 @@ class ProcessCluster(LocalCluster):
         self._wanted.add(member)
         self.write_state()
 
-    def _write_properties(self, number: int) -> Path:
+    def _write_properties(self, member: str) -> Path:
+        if member in self._controllers:
+            return self._write_controller_properties(member)
+        number = broker_number(member)
         settings, ports = self.settings, self._ports[number]
-        folder = self.member_folder(broker(number))
+        folder = self.member_folder(member)
         factor = min(3, len(self.brokers))
         outside = {}
         if settings.advertised:
@@ -336,7 +365,9 @@ class ProcessCluster(LocalCluster):
         properties = server_properties.common(ports, data, len(self.brokers), protocols)
         if settings.kraft:
             metadata = folder / "metadata"
-            properties |= server_properties.kraft(number, self._ports, outside, metadata)
+            properties |= server_properties.kraft(
+                number, self._ports, outside, metadata, settings.controllers
+            )
         else:
             properties |= server_properties.with_zookeeper(number, ports, outside)
         if settings.profile == "test":
@@ -357,6 +388,20 @@ class ProcessCluster(LocalCluster):
         client_files.write(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
         return path
 
+    def _write_controller_properties(self, member: str) -> Path:
+        settings, folder = self.settings, self.member_folder(member)
+        ports, number = self._beside(member), self._controllers[member]
+        properties = server_properties.common(ports, folder / "data", len(self.brokers), {})
+        del properties["inter.broker.listener.name"]  # it has no such listener
+        properties |= server_properties.kraft_controller(
+            number, self._ports, folder / "metadata", settings.controllers
+        )
+        properties |= settings.program.prepare(folder, len(self.brokers), settings.profile)
+        properties |= settings.properties
+        path = folder / "server.properties"
+        client_files.write(path, "".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
     def _require_running(self, member: str) -> None:
         child = self._child(member)
         if not child.running:
@@ -366,13 +411,21 @@ class ProcessCluster(LocalCluster):
             )
 
     async def _require_alive(self, numbers: Sequence[int]) -> None:
-        for member in (ZOOKEEPER, *(broker(n) for n in numbers)):
+        for member in (ZOOKEEPER, *self._controllers, *(broker(n) for n in numbers)):
             if member in self._wanted:
                 self._require_running(member)
 
     def state(self) -> dict[str, Any]:
         running = {n: child.pid.as_json() for n, child in self._children.items() if child.running}
-        return {**super().state(), "program": self.settings.program.name, "processes": running}
+        own = {"program": self.settings.program.name, "processes": running}
+        if self._controllers:
+            listener = server_properties.CONTROLLER
+            beside = {name: self._beside(name) for name in self._controllers}
+            own["controllers"] = {
+                name: {"bound": ports.bound[listener], "advertised": ports.advertised[listener]}
+                for name, ports in beside.items()
+            }
+        return {**super().state(), **own}
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from highwater.cluster import server_properties
+from highwater.cluster.interface import controller_ids
 from highwater.cluster.programs import Highwater, Program
 from highwater.cluster.shared import SECURE
 from highwater.kafka.security.scram_arguments import ScramUser
@@ -55,8 +56,14 @@ class Settings:
 
     @property
     def kraft(self) -> bool:
-        """Whether there is no ZooKeeper, and the brokers are the quorum's voters, too."""
+        """Whether there is no ZooKeeper."""
         return self.program.kraft
+
+    @property
+    def controllers(self) -> list[int]:
+        """The node ids of controllers in processes of their own, one beside each broker; none where
+        the brokers are the quorum's voters, too."""
+        return controller_ids(self.brokers * self.program.apart)
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)

@@ -29,6 +29,10 @@ class Program(Protocol):
     def kraft(self) -> bool:
         """Whether it runs without ZooKeeper."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether its controllers, in KRaft mode, are processes of their own."""
+
     def format_command(self, properties: Path, cluster_id: str) -> list[str]:
         """The command that makes a KRaft broker's storage before its first start."""
 
@@ -52,6 +56,7 @@ class Highwater:
     name: str = "highwater"
     registration_refused: str = "is registered by"
     kraft: bool = False
+    apart: bool = False
 
     def format_command(self, properties: Path, cluster_id: str) -> list[str]:
         raise AssertionError("Highwater's brokers need ZooKeeper")
@@ -90,6 +95,7 @@ class ApacheKafka:
     version: str = ""
     """Empty: unknown, of a folder."""
     kraft: bool = False
+    apart: bool = False
 
     def format_command(self, properties: Path, cluster_id: str) -> list[str]:
         words = ["format", "--cluster-id", cluster_id, "--config", str(properties)]

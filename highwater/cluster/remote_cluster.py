@@ -361,6 +361,11 @@ class AddressTarget:
         return sorted(self.known)
 
     @property
+    def controllers(self) -> list[str]:
+        """Those beside the brokers answer no clients, and are not known."""
+        return []
+
+    @property
     def lacks(self) -> Mapping[str, str]:
         return lacks(self.commands)
 

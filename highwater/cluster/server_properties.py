@@ -1,5 +1,5 @@
 """A broker's server.properties, as the process runtime writes it: of a cluster with ZooKeeper, and
-of one in KRaft mode (KIP-500), where the brokers are the quorum's voters, too.
+of one in KRaft mode (KIP-500), where the quorum's voters are the brokers or processes apart.
 
 In KRaft mode a voter's address is that of its proxy, so links between voters can be cut like those
 between brokers, and a broker's requests to the controller held.
@@ -7,7 +7,7 @@ between brokers, and a broker's requests to the controller held.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from highwater.cluster.shared import Ports
@@ -57,17 +57,48 @@ def with_zookeeper(number: int, ports: Ports, outside: Mapping[str, str]) -> dic
 
 
 def kraft(
-    number: int, ports: Mapping[int, Ports], outside: Mapping[str, str], metadata: Path
+    number: int,
+    ports: Mapping[int, Ports],
+    outside: Mapping[str, str],
+    metadata: Path,
+    controllers: Sequence[int] = (),
 ) -> dict[str, str]:
-    """`ports`: of every broker, each of which is a controller, too; `metadata`: where its log of
-    the cluster's metadata goes."""
+    """`ports`: of every broker; `metadata`: where its log of the cluster's metadata goes;
+    `controllers`: those beside the brokers, in their order, where the brokers are none."""
     own = {n: port for n, port in ports[number].advertised.items() if n != CONTROLLER}
-    voters = ",".join(f"{n}@127.0.0.1:{of.advertised[CONTROLLER]}" for n, of in ports.items())
-    return {
-        "process.roles": "broker,controller",
+    made = {
+        "process.roles": "broker" if controllers else "broker,controller",
         "node.id": str(number),
-        "controller.quorum.voters": voters,
-        "controller.listener.names": CONTROLLER,
+        **_quorum(ports, controllers),
         "advertised.listeners": endpoints(own, **outside),
         "metadata.log.dir": str(metadata),
+    }
+    if controllers:
+        bound = {n: port for n, port in ports[number].bound.items() if n != CONTROLLER}
+        made["listeners"] = endpoints(bound)
+    return made
+
+
+def kraft_controller(
+    number: int, ports: Mapping[int, Ports], metadata: Path, controllers: Sequence[int]
+) -> dict[str, str]:
+    """Of a controller in a process of its own, beside the properties that brokers have, too: it is
+    the controller that gives a new topic its defaults."""
+    beside = ports[sorted(ports)[controllers.index(number)]]
+    return {
+        "process.roles": "controller",
+        "node.id": str(number),
+        **_quorum(ports, controllers),
+        "listeners": endpoints({CONTROLLER: beside.bound[CONTROLLER]}),
+        "metadata.log.dir": str(metadata),
+    }
+
+
+def _quorum(ports: Mapping[int, Ports], controllers: Sequence[int]) -> dict[str, str]:
+    ids = controllers or sorted(ports)
+    places = zip(ids, sorted(ports), strict=True)
+    voters = (f"{n}@127.0.0.1:{ports[beside].advertised[CONTROLLER]}" for n, beside in places)
+    return {
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": CONTROLLER,
     }

@@ -179,13 +179,17 @@ class LocalCluster(ABC):
                 proxy = Proxy(
                     self.links,
                     target,
-                    owner=broker(number),
+                    owner=self._owner(number, name),
                     zookeeper=name == ZOOKEEPER,
                     opaque=name == SECURE and self.links.encrypted_clients,
                 )
                 self.proxies.append(proxy)
                 wide = external if name == "EXTERNAL" else ()
                 await nursery.start(proxy.serve, port, wide or hosts)
+
+    def _owner(self, number: int, listener: str) -> str:
+        """The member behind a listener of this broker's ports."""
+        return broker(number)
 
     async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:
         """Waits until each of these brokers serves and knows `known`; else StartError."""

@@ -4,6 +4,7 @@
     apache:2.4.0          the same; each release from 2.4.0 to 3.9
     apache:3.9.2-kraft    that release in KRaft mode, from 3.7 on: each broker is a controller, too
     apache:4.2.0          KRaft mode, as 4.0 and later have no other
+    apache:4.2.0-apart    KRaft mode with three controllers in processes of their own
     localhost:9092        a cluster that runs already (`remote_cluster`)
     compose:FILE          the brokers of a Compose project that runs (`compose_target`)
 
@@ -23,7 +24,12 @@ import trio
 
 from highwater.child_processes import StartError
 from highwater.cluster import apache, compose_target, machines
-from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
+from highwater.cluster.interface import (
+    WITHOUT_ZOOKEEPER,
+    Cluster,
+    controller,
+    controller_ids,
+)
 from highwater.cluster.process_cluster import process_cluster
 from highwater.cluster.process_settings import Settings
 from highwater.cluster.programs import ApacheKafka, numbers
@@ -36,10 +42,12 @@ FIRST_KRAFT = (3, 7)
 """KRaft ran in production from 3.3 on; 3.7 is the first that several log directories can have."""
 FIRST_WITHOUT_ZOOKEEPER = (4, 0)
 _ADDRESS = re.compile(r"(?!apache:)[^\s,/]+:\d{1,5}")
-_APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft)?")
+_APACHE = re.compile(r"apache:(\d+(?:\.\d+){2})(-kraft|-apart)?")
 QUICK = ("-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A run's brokers live for minutes, and start in half the time without the slower compiler."""
-FORMS = "apache:VERSION (such as apache:4.2.0, apache:3.9.2, apache:3.9.2-kraft)"
+FORMS = (
+    "apache:VERSION (such as apache:4.2.0, apache:4.2.0-apart, apache:3.9.2, apache:3.9.2-kraft)"
+)
 
 
 class Target(Protocol):
@@ -47,6 +55,10 @@ class Target(Protocol):
 
     @property
     def brokers(self) -> Sequence[int]: ...
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """Its members that are controllers and no brokers, where it has such."""
 
     @property
     def lacks(self) -> Mapping[str, str]:
@@ -68,11 +80,17 @@ class ApacheRelease:
 
     version: str
     kraft: bool = False
+    apart: bool = False
     brokers: tuple[int, ...] = (1, 2, 3)
     shared: bool = False
 
     def __str__(self) -> str:
-        return f"Apache Kafka {self.version} ({'KRaft' if self.kraft else 'ZooKeeper'})"
+        mode = "KRaft, controllers apart" if self.apart else "KRaft" if self.kraft else "ZooKeeper"
+        return f"Apache Kafka {self.version} ({mode})"
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        return list(map(controller, controller_ids(len(self.brokers) * self.apart)))
 
     @property
     def lacks(self) -> Mapping[str, str]:
@@ -88,8 +106,9 @@ class ApacheRelease:
 
     def program(self) -> ApacheKafka:
         """Fetches the release where it is not there; raises StartError."""
+        home = apache.home(self.version)
         return ApacheKafka(
-            apache.home(self.version), jvm=QUICK, version=self.version, kraft=self.kraft
+            home, jvm=QUICK, version=self.version, kraft=self.kraft, apart=self.apart
         )
 
 
@@ -120,7 +139,7 @@ def release(text: str) -> ApacheRelease:
     match = _APACHE.fullmatch(text)
     if match is None:
         raise StartError(f"{text!r} is not understood; write {FORMS}")
-    version, kraft = match.group(1), bool(match.group(2))
+    version, kraft, apart = match.group(1), bool(match.group(2)), match.group(2) == "-apart"
     if numbers(version) < FIRST:
         raise StartError(
             f"{text}: releases before 2.4.0 cannot be moved by Admin (KIP-455),"
@@ -128,4 +147,4 @@ def release(text: str) -> ApacheRelease:
         )
     if kraft and numbers(version) < FIRST_KRAFT:
         raise StartError(f"{text}: KRaft mode is supported from 3.7.0 on")
-    return ApacheRelease(version, kraft or numbers(version) >= FIRST_WITHOUT_ZOOKEEPER)
+    return ApacheRelease(version, kraft or numbers(version) >= FIRST_WITHOUT_ZOOKEEPER, apart)

@@ -37,6 +37,8 @@ class Scene:
     labels: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     """Labels of entries that hold or drop messages: `release` can name them."""
+    controllers: Sequence[str] = ()
+    """Those in processes of their own."""
     apps: Sequence[str] = ()
     """The copies of the application under test."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class Scene:
 
     def members(self) -> list[str]:
         own = [*[ZOOKEEPER] * (ZOOKEEPER not in self.lacks), CLIENTS]
-        return [*own, *(broker(n) for n in self.brokers), *self.apps]
+        return [*own, *(broker(n) for n in self.brokers), *self.controllers, *self.apps]
 
     def partition(self, text: str) -> None:
         topic, _, number = text.rpartition("-")
@@ -71,7 +73,7 @@ class Scene:
         elif lower.startswith(OTHER_THAN):
             for part in text[len(OTHER_THAN) :].split(","):
                 self.target(part)
-        elif COORDINATOR.match(text) or lower in self.apps:
+        elif COORDINATOR.match(text) or lower in (*self.apps, *self.controllers):
             return
         elif lower not in (ZOOKEEPER, CLIENTS, *ROLES) and not (others and lower == OTHERS):
             roles = [f"{role} of TP" for role in ("leader", "follower", "followers")]
@@ -88,7 +90,7 @@ class Scene:
         self.target(text)
 
     def a_broker(self, text: str) -> None:
-        if text.strip().lower() in (ZOOKEEPER, *self.apps):
+        if text.strip().lower() in (ZOOKEEPER, *self.controllers, *self.apps):
             raise _Wrong(f"{text} is no broker; name one, or a role")
         self.member(text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -12,7 +13,7 @@ from highwater.child_processes import Pid
 from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.targets import resolve
 from highwater.cluster.faults.witness import PartitionState, Witness
-from highwater.cluster.interface import Cluster, ClusterError, broker
+from highwater.cluster.interface import Cluster, ClusterError, broker, node
 from highwater.cluster.links.link_rules import Links, Rule
 from highwater.kafka.types import TopicPartition
 
@@ -54,7 +55,10 @@ class Stage:
 
     def targets(self, text: str, others_than: list[str] | None = None) -> list[str]:
         running = [n for n in self.cluster.brokers if self.cluster.running(broker(n))]
-        return resolve(text, self.zookeeper, running, self.rng, self.names, others_than)
+        return resolve(
+            text, self.zookeeper, running, self.rng, self.names, others_than,
+            partial(node, self.cluster),
+        )  # fmt: skip
 
     def target(self, fault: Fault, default: str = "") -> str:
         """The one member at which a fault is aimed."""

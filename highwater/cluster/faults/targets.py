@@ -2,9 +2,10 @@
 
 broker-2, broker 2, 2        that broker
 zookeeper, clients           those members
+controller-101               that controller, in KRaft mode with controllers apart
 app, app-2                   that copy of the application under test
 coordinator of group G       the leader of the group's partition of __consumer_offsets
-controller                   the broker that is the controller now
+controller                   the member that is the controller now
 leader of safe-0             the leader of that partition now
 follower of safe-0           a member of its ISR that does not lead it (chosen by the seed)
 last ISR member of safe-0    the last of them
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from highwater.cluster.faults.witness import PartitionState
@@ -32,6 +33,7 @@ OF = re.compile(r"^(leader|follower|followers|last isr member) of (?:tp )?(.+)-(
 OTHER_THAN = "broker other than "
 ROLES = ("controller", "not the controller", "any broker")
 APP = re.compile(r"^app(-\d+)?$")
+APART = re.compile(r"^controller-\d+$")
 COORDINATOR = re.compile(r"^coordinator of group (.+)$", re.I)
 OFFSETS_TOPIC = "__consumer_offsets"
 NUMBER = re.compile(r"^(?:broker[ -]?)?(\d+)$")
@@ -54,15 +56,17 @@ def resolve(
     rng: random.Random,
     names: Mapping[str, list[str]],
     others_than: list[str] | None = None,
+    named: Callable[[int], str] = broker,
 ) -> list[str]:
-    """The members that a target names now; raises ClusterError where there are none."""
+    """The members that a target names now; raises ClusterError where there are none.  `named`: of
+    a node id the member's name."""
     text = text.strip()
     lower = text.lower()
     if text.startswith("$"):
         if text[1:] not in names:
             raise ClusterError(f"no earlier fault is called {text[1:]}")
         return list(names[text[1:]])
-    if lower in (ZOOKEEPER, CLIENTS) or APP.match(lower):
+    if lower in (ZOOKEEPER, CLIENTS) or APP.match(lower) or APART.match(lower):
         return [lower]
     if number := NUMBER.match(lower):
         return [broker(int(number.group(1)))]
@@ -78,14 +82,14 @@ def resolve(
     if lower == "controller":
         if view.controller is None:
             raise ClusterError("there is no controller now")
-        return [broker(view.controller)]
+        return [named(view.controller)]
     if lower == "other brokers" and others_than is not None:
         return [broker(n) for n in running if broker(n) not in others_than]
     if lower.startswith(OTHER_THAN):
         barred = [
             member
             for part in text[len(OTHER_THAN) :].split(",")
-            for member in resolve(part, view, running, rng, names)
+            for member in resolve(part, view, running, rng, names, named=named)
         ]
         others = [broker(n) for n in running if broker(n) not in barred]
         if not others:

@@ -23,6 +23,7 @@ from highwater.cluster.interface import (
     ClusterError,
     broker,
     broker_number,
+    node,
     require_paused,
     require_running,
 )
@@ -223,10 +224,9 @@ async def cut(stage: Stage, fault: Fault) -> Done:
 
 
 async def isolate(stage: Stage, fault: Fault) -> Done:
-    """Cuts one broker from all others and from ZooKeeper; clients still reach it."""
+    """Cuts one member from all others; clients still reach it."""
     member = stage.target(fault)
-    others = [broker(n) for n in stage.cluster.brokers if broker(n) != member]
-    others += [ZOOKEEPER] * (ZOOKEEPER in stage.cluster.members())
+    others = [m for m in stage.cluster.members() if m != member]
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
 
 
@@ -376,8 +376,9 @@ async def move_controller(stage: Stage, fault: Fault) -> Done:
     moved = await witness.wait(
         lambda: witness.controller_epoch > epoch and witness.controller is not None, PATIENCE_S
     )
-    if moved:
-        done.effect = f"broker-{witness.controller} is the controller, epoch {epoch + 1} or later"
+    if moved and witness.controller is not None:
+        now = node(stage.cluster, witness.controller)
+        done.effect = f"{now} is the controller, epoch {epoch + 1} or later"
     return done
 
 

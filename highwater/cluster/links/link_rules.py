@@ -119,6 +119,9 @@ class Links:
         """The number of messages passed, by (source, target)."""
         self.connections: Counter[tuple[str, str]] = Counter()
         self.live: set[Connection] = set()
+        self.names: dict[str, str] = {}
+        """The members that are not named as a client id lets suppose: controllers in processes of
+        their own."""
         self._slow: dict[tuple[str, str], list[Slowness]] = {}
 
     def _change(self) -> None:

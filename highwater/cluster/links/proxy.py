@@ -240,6 +240,7 @@ class Proxy:
             if first is None:
                 return
             source, target = source_of(_client_id(first[0])), self.owner
+            source = self.links.names.get(source, source)
             source = source if self.replace is None else CLIENTS
             if self.observer is not None:
                 self.observer.begun(number, self.owner, first[0])

@@ -49,13 +49,19 @@ print(json.dumps({"values": sorted(values), "ports": sorted(ports)}))
 
 
 @pytest.mark.apache
-def test_a_planted_loss_is_seen_on_apache_kafka_in_kraft_mode(tmp_path: Path) -> None:
-    """The leader dies alone with records of acks=1."""
+@pytest.mark.parametrize("mode", ["kraft", pytest.param("apart", marks=pytest.mark.rare)])
+def test_a_planted_loss_is_seen_on_apache_kafka_in_kraft_mode(mode: str, tmp_path: Path) -> None:
+    """The leader dies alone with records of acks=1, and the controller before it."""
     out, faults = tmp_path / "run", tmp_path / "faults.json"
-    schedule = [{"name": "wait", "until": "healthy"}, {"name": "lose_unreplicated"}]
+    schedule: list[dict[str, object]] = [
+        {"name": "wait", "until": "healthy"},
+        {"name": "lose_unreplicated"},
+    ]
+    if mode == "apart":
+        schedule.insert(1, {"name": "kill", "target": "controller-101", "lasts": 1})
     faults.write_text(json.dumps(schedule))
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "chaos", f"--out={out}"]
-    options = [f"--target=apache:{apache.VERSION}-kraft", f"--faults={faults}", "--seed=3"]
+    options = [f"--target=apache:{apache.VERSION}-{mode}", f"--faults={faults}", "--seed=3"]
     more = ["--duration=3", "--rate=20", "--engine=duckdb"]
     done = subprocess.run([*command, *options, *more], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -20,6 +20,14 @@ def test_a_release_is_named_by_its_version() -> None:
     assert str(parse("apache:3.9.2-kraft")) == "Apache Kafka 3.9.2 (KRaft)"
 
 
+def test_controllers_can_be_processes_of_their_own() -> None:
+    release = parse("apache:4.2.0-apart")
+    assert str(release) == "Apache Kafka 4.2.0 (KRaft, controllers apart)"
+    assert release.controllers == ["controller-101", "controller-102", "controller-103"]
+    assert parse("apache:3.9.2-apart").lacks.keys() >= {"zookeeper", "expire_session"}
+    assert parse("apache:4.2.0").controllers == []
+
+
 def test_from_4_0_on_kraft_is_the_only_mode() -> None:
     for text in ("apache:4.0.0", "apache:4.2.0", "apache:4.2.0-kraft"):
         release = parse(text)
@@ -35,6 +43,7 @@ def test_from_4_0_on_kraft_is_the_only_mode() -> None:
         ("kafka", "not understood"),
         ("apache:2.3.1", "before 2.4.0"),
         ("apache:3.4.0-kraft", "from 3.7.0 on"),
+        ("apache:3.4.0-apart", "from 3.7.0 on"),
     ],
 )
 def test_a_name_that_is_none_is_refused_in_one_line(text: str, told: str) -> None:
@@ -65,16 +74,30 @@ def test_old_releases_get_a_zookeeper_client_that_java_14_does_not_mislead() -> 
     assert "zookeeper" not in {a.name for a in apache.artifacts("2.6.0")}
 
 
+PORTS = {
+    n: Ports(
+        {"INTERNAL": 10 * n, "CONTROLLER": 10 * n + 1, "EXTERNAL": 10 * n + 2},
+        {"INTERNAL": 10 * n + 5, "CONTROLLER": 10 * n + 6, "EXTERNAL": 10 * n + 7},
+        0,
+    )
+    for n in (1, 2, 3)
+}
+
+
+def test_a_controller_apart_has_the_port_that_the_broker_beside_it_does_not_use() -> None:
+    apart = [101, 102, 103]
+    voters = "101@127.0.0.1:16,102@127.0.0.1:26,103@127.0.0.1:36"
+    broker = server_properties.kraft(2, PORTS, {}, Path("metadata"), apart)
+    assert broker["process.roles"] == "broker"
+    assert broker["listeners"] == "INTERNAL://127.0.0.1:20,EXTERNAL://127.0.0.1:22"
+    made = server_properties.kraft_controller(102, PORTS, Path("metadata"), apart)
+    assert (made["process.roles"], made["node.id"]) == ("controller", "102")
+    assert made["listeners"] == "CONTROLLER://127.0.0.1:21"
+    assert broker["controller.quorum.voters"] == made["controller.quorum.voters"] == voters
+
+
 def test_a_voter_is_reached_through_its_proxy() -> None:
-    ports = {
-        n: Ports(
-            {"INTERNAL": 10 * n, "CONTROLLER": 10 * n + 1, "EXTERNAL": 10 * n + 2},
-            {"INTERNAL": 10 * n + 5, "CONTROLLER": 10 * n + 6, "EXTERNAL": 10 * n + 7},
-            0,
-        )
-        for n in (1, 2, 3)
-    }
-    made = server_properties.kraft(2, ports, {}, Path("metadata"))
+    made = server_properties.kraft(2, PORTS, {}, Path("metadata"))
     assert made["controller.quorum.voters"] == "1@127.0.0.1:16,2@127.0.0.1:26,3@127.0.0.1:36"
     assert made["advertised.listeners"] == "INTERNAL://127.0.0.1:25,EXTERNAL://127.0.0.1:27"
 

@@ -30,6 +30,13 @@ def at(text: str, view: View = VIEW, others: list[str] | None = None) -> list[st
     return resolve(text, view, [1, 2, 3], random.Random(1), names, others)
 
 
+def test_a_controller_apart_is_a_member_of_its_own() -> None:
+    names = {101: "controller-101"}
+    found = resolve("controller", View(VIEW.partitions, 101), [1, 2, 3], random.Random(1), {},
+                    named=lambda n: names.get(n, f"broker-{n}"))  # fmt: skip
+    assert found == at("controller-101") == ["controller-101"]
+
+
 def test_roles() -> None:
     assert at("leader of my-topic-0") == ["broker-2"]
     assert at("Leader of tp my-topic-0") == ["broker-2"]
