@@ -52,14 +52,18 @@ def keep(name: str, commits: str, result: str) -> None:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
 @click.option("--slice", "a_slice", is_flag=True, help="Two minutes of it; docs stay as they are.")
+@click.option(
+    "--only", metavar="TEXT", default="", help="The steps whose names begin so; others wait."
+)
 @click.option("--again", is_flag=True, help="From the start, not from where it was cut off.")
-def main(name: str | None, a_slice: bool, again: bool) -> None:
+def main(name: str | None, a_slice: bool, only: str, again: bool) -> None:
     """Runs one of the long jobs, or goes on with it where it was cut off, and keeps its result in
     docs/long.md.  Without NAME, lists them.
 
     \b
     Example:
       scripts/long pairs
+      scripts/long targets --only 2.4.0
     """
     if name is None:
         for key, job in JOBS.items():
@@ -76,22 +80,25 @@ def main(name: str | None, a_slice: bool, again: bool) -> None:
     with begun.open("a") as commits:
         commits.write(f"{commit()}\n")
     steps, failed = list(JOBS[name].steps(folder, a_slice)), []
+    wanted = [step for step in steps if step.name.startswith(only)]
+    if not wanted:
+        raise click.UsageError(f"no step of {name} begins with {only!r}")
     done = set(ended.read_text().split()) if ended.exists() else set()
-    for number, step in enumerate(steps, 1):
+    for number, step in enumerate(wanted, 1):
         if step.name in done:
             continue
         started = time.monotonic()
         code = run_step(step, folder)
         took = f"{time.monotonic() - started:.0f} s"
-        click.echo(f"{number} of {len(steps)}  {step.name}: exit code {code}, {took}")
+        click.echo(f"{number} of {len(wanted)}  {step.name}: exit code {code}, {took}")
         if code:
             failed.append(step.name)
             continue
         with ended.open("a") as names:
             names.write(f"{step.name}\n")
-    result = told(steps, failed, folder)
+    result = told(wanted, failed, folder)
     click.echo(f"{result}; what was printed is in {folder}")
-    if not a_slice:
+    if not (a_slice or only):
         keep(name, ", ".join(dict.fromkeys(begun.read_text().split())), result)
     sys.exit(1 if failed else 0)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.long.streams import GUARANTEES
-from tests.long.targets import TARGETS
+from tests.long.targets import FURTHER, TARGETS
 
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 FLAGS = (
@@ -75,15 +75,19 @@ def _module(name: str, whole: tuple[str, ...], a_part: tuple[str, ...]) -> Steps
     return steps
 
 
-def targets(folder: Path, a_slice: bool) -> Iterator[Step]:
-    """Ten seeds of each target; of a slice, one of the newest."""
-    chosen = ("apache:4.2.0",) if a_slice else TARGETS
-    for seed in range(1 if a_slice else 10):
-        for target in chosen:
-            name = f"{target.removeprefix('apache:')}-seed-{seed}"
-            out = RUNS / "targets" / name
-            words = ("-m", "tests.long.targets", target, str(seed), str(out))
-            yield Step(name, (sys.executable, *words))
+def _targets(name: str, chosen: tuple[str, ...]) -> Steps:
+    """Ten seeds of each target, one target after another; of a slice, one run."""
+
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        place = RUNS / (f"{name}-slice" if a_slice else name)
+        module = (sys.executable, "-m", "tests.long.targets")
+        for target in chosen[:1] if a_slice else chosen:
+            for seed in range(1 if a_slice else 10):
+                step = f"{target.removeprefix('apache:')}-seed-{seed}"
+                yield Step(step, (*module, "run", target, str(seed), str(place / step)))
+        yield Step("total", (*module, "total", str(place)))
+
+    return steps
 
 
 def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -213,8 +217,10 @@ JOBS: Mapping[str, Job] = {
         _module("tests.long.s3", (), ("short",)),
     ),
     "targets": Job(
-        "ten chaos runs of each target, with transactions, groups and a planted loss", targets
+        "ten chaos runs of each target, with transactions, groups and a planted loss",
+        _targets("targets", TARGETS),
     ),
+    "targets-further": Job("the same of further releases", _targets("targets-further", FURTHER)),
     "streams": Job(
         "a Kafka Streams application under `chaos --app`, five seeds with exactly_once_v2 and "
         "five with at_least_once",

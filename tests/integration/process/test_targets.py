@@ -58,7 +58,7 @@ def test_a_planted_loss_is_seen_on_apache_kafka_in_kraft_mode(mode: str, tmp_pat
         {"name": "lose_unreplicated"},
     ]
     if mode == "apart":
-        schedule.insert(1, {"name": "kill", "target": "controller-101", "lasts": 1})
+        schedule.insert(1, {"name": "kill", "target": "controller-101", "for": 1})
     faults.write_text(json.dumps(schedule))
     command = [sys.executable, "-I", "-m", "highwater.cli.main", "chaos", f"--out={out}"]
     options = [f"--target=apache:{apache.VERSION}-{mode}", f"--faults={faults}", "--seed=3"]
