@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
 from tests.long.targets import FURTHER, TARGETS
 
@@ -88,6 +89,18 @@ def _targets(name: str, chosen: tuple[str, ...]) -> Steps:
         yield Step("total", (*module, "total", str(place)))
 
     return steps
+
+
+def known_bugs(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Five runs of each bug on a release that has it, and five on a later one; of a slice, one."""
+    place = RUNS / ("known-bugs-slice" if a_slice else "known-bugs")
+    module = (sys.executable, "-m", "tests.long.known_bugs")
+    for bug, of in list(BUGS.items())[: 1 if a_slice else None]:
+        for release in (of.affected, of.later)[: 1 if a_slice else None]:
+            for seed in range(1 if a_slice else 5):
+                step = f"{bug}-{release}-seed-{seed}"
+                yield Step(step, (*module, "run", bug, release, str(seed), str(place / step)))
+    yield Step("total", (*module, "total", str(place)))
 
 
 def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -221,6 +234,11 @@ JOBS: Mapping[str, Job] = {
         _targets("targets", TARGETS),
     ),
     "targets-further": Job("the same of further releases", _targets("targets-further", FURTHER)),
+    "known-bugs": Job(
+        "three known bugs of Apache Kafka, provoked: five runs on a release that has each, and "
+        "five on a later one (docs/targets.md)",
+        known_bugs,
+    ),
     "streams": Job(
         "a Kafka Streams application under `chaos --app`, five seeds with exactly_once_v2 and "
         "five with at_least_once",
