@@ -38,6 +38,7 @@ def run(bug: str, release: str, seed: str, folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
     command = [*HIGHWATER, "chaos", f"--target=apache:{release}", f"--seed={seed}", "--duration=3"]
     command += [f"--faults={SCHEDULES / bug}.yaml", f"--out={folder}", "--engine=duckdb"]
+    command.append("--rate=25")
     code = subprocess.run([*command, *BUGS[bug].options], check=False).returncode
     return 0 if code in (0, 1) else code
 

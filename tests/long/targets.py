@@ -34,6 +34,8 @@ ROOT = Path(__file__).parents[2]
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 SECONDS = 12
 """A schedule's required faults take as long as they take; chance adds some until then."""
+RATE = 25
+"""Records a second of each producer: faults need records around them, and not many."""
 
 
 @contextlib.contextmanager
@@ -79,8 +81,9 @@ def settings(file: Path) -> dict[str, str]:
 
 def run(target: str, seed: str, folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
-    words = [*HIGHWATER, "chaos", f"--seed={seed}", f"--duration={SECONDS}", "--engine=duckdb"]
-    words += ["--workload=transactions", "--workload=groups", f"--out={folder / 'run'}"]
+    words = [*HIGHWATER, "chaos", f"--seed={seed}", f"--duration={SECONDS}", f"--rate={RATE}"]
+    words += ["--workload=transactions", "--workload=groups", "--engine=duckdb"]
+    words.append(f"--out={folder / 'run'}")
     own = {"running": running, "compose": compose}.get(target)
     named = contextlib.nullcontext([f"--target={target}"])
     with named if own is None else own(folder / "cluster") as options:
