@@ -42,7 +42,7 @@ class BuildHook(BuildHookInterface[Any]):
         for source, path in kafka_python().items():
             included[source] = f"highwater/_vendor/python/{path}"
         sys.path.insert(0, self.root)
-        from highwater.cluster.zookeeper_jars import ARTIFACTS, fetch
+        from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, fetch
 
         jars = fetch()
         for artifact in ARTIFACTS:

@@ -22,8 +22,8 @@ import trio
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker, require_member, require_paused
 from highwater.cluster.links.link_rules import CLIENTS, Links
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.run_folder import TopicInfo
 from highwater.cluster.run_topics import create_topics, delete_topic
 

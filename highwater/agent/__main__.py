@@ -1,6 +1,6 @@
 """`python -I -m highwater.agent`: settings in, a cluster and its control API out.
 
-It reads one line of JSON (`highwater.agent.settings`) from standard input, starts the cluster,
+It reads one line of JSON (`agent_settings`) from standard input, starts the cluster,
 writes one line of JSON to standard output, and serves until its input ends: it cannot outlive its
 parent.  SIGTERM and SIGINT end it, too.
 
@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from highwater.agent.settings import AgentSettings
+    from highwater.agent.agent_settings import AgentSettings
 
 
 def _prepare_imports() -> None:
@@ -67,8 +67,8 @@ async def _end_of_input() -> None:
 
 def main() -> int:
     _prepare_imports()
+    from highwater.agent.agent_settings import AgentSettings
     from highwater.agent.errors import control_error
-    from highwater.agent.settings import AgentSettings
     from highwater.child_processes import StartError
 
     try:

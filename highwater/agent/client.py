@@ -200,8 +200,8 @@ class AgentProcess:
 
     @classmethod
     def start(cls, settings: Mapping[str, Any], *, python: str = sys.executable) -> AgentProcess:
-        """Starts an agent with these settings (`highwater.agent.settings`), of which only `folder`
-        is needed; returns when its cluster serves.  Raises ControlError."""
+        """Starts an agent with these settings (`highwater.agent.agent_settings`), of which only
+        `folder` is needed; returns when its cluster serves.  Raises ControlError."""
         folder = Path(settings["folder"])
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "agent.log").open("ab") as log:

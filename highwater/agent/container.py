@@ -21,12 +21,12 @@ from typing import Any
 import trio
 
 from highwater.agent import client, routing
+from highwater.agent.agent_settings import AgentSettings
 from highwater.agent.control_token import FILE, VARIABLE, keep_token, known_token, token_of
 from highwater.agent.errors import ControlError, control_error
 from highwater.agent.http_server import Call, HttpServer
 from highwater.agent.openapi import description
 from highwater.agent.routes import CLUSTER, OPENAPI, ROUTES, answer
-from highwater.agent.settings import AgentSettings
 from highwater.agent.supervisor import Agent, cluster_behind, serve
 
 FOLDER = Path("/var/lib/highwater")

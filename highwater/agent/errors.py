@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.child_processes import StartError
-from highwater.cluster.faults.model import ScheduleError
+from highwater.cluster.faults.fault_model import ScheduleError
 from highwater.cluster.interface import ClusterError
 
 STATUS = {

@@ -15,11 +15,11 @@ from typing import Any
 import trio
 
 from highwater.agent.errors import ControlError, control_error
-from highwater.agent.events import Events, wall_clock
+from highwater.agent.event_feed import Events, wall_clock
 from highwater.child_processes import StartError
 from highwater.cluster.faults import forms
 from highwater.cluster.faults.done import Done
-from highwater.cluster.faults.model import Fault, ScheduleError, parse_one
+from highwater.cluster.faults.fault_model import Fault, ScheduleError, parse_one
 from highwater.cluster.faults.stage import Led, Stage
 from highwater.cluster.faults.targets import APART
 from highwater.cluster.faults.verbs import VERBS
@@ -205,8 +205,8 @@ class FaultDesk:
             self._over(fired, "ended by mend")
         if cluster.links is not None:
             cluster.links.heal_all()
-        if cluster.machines is not None:
-            cluster.machines.mend()
+        if cluster.hosts is not None:
+            cluster.hosts.mend()
         for member in cluster.members():
             if cluster.paused(member):
                 await cluster.resume(member)

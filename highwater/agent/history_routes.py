@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from highwater.agent import topic_calls
+from highwater.agent.api_schemas import FLAG, INTEGER, NOTHING, NUMBER, TEXT, array, obj
 from highwater.agent.routing import Asked, Route, number
-from highwater.agent.schemas import FLAG, INTEGER, NOTHING, NUMBER, TEXT, array, obj
 
 if TYPE_CHECKING:
     from highwater.agent.histories import Histories

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from highwater.agent.api_schemas import FLAG, INTEGER, NUMBER, TEXT, Schema, obj
 from highwater.agent.errors import STATUS
 from highwater.agent.fault_desk import FAULTS
 from highwater.agent.routing import Route
-from highwater.agent.schemas import FLAG, INTEGER, NUMBER, TEXT, Schema, obj
 from highwater.cluster.faults.forms import FORMS
 
 _FIELDS: Mapping[str, Schema] = {

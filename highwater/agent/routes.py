@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.agent import group_calls, routing, topic_calls, waits
-from highwater.agent.errors import ControlError
-from highwater.agent.history_routes import HISTORY_ROUTES
-from highwater.agent.http_server import Call
-from highwater.agent.openapi import description, fault_entry
-from highwater.agent.routing import Asked, Route, number
-from highwater.agent.schemas import (
+from highwater.agent.api_schemas import (
     FLAG,
     INTEGER,
     INTEGERS,
@@ -22,6 +17,11 @@ from highwater.agent.schemas import (
     obj,
     optional,
 )
+from highwater.agent.errors import ControlError
+from highwater.agent.history_routes import HISTORY_ROUTES
+from highwater.agent.http_server import Call
+from highwater.agent.openapi import description, fault_entry
+from highwater.agent.routing import Asked, Route, number
 from highwater.agent.supervisor import Agent
 
 _FAULT = obj(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from highwater.agent.api_schemas import Schema, check
 from highwater.agent.errors import ControlError, control_error
 from highwater.agent.http_server import Call
-from highwater.agent.schemas import Schema, check
 from highwater.agent.supervisor import Agent
 
 

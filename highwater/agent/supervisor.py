@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from highwater.agent.agent_settings import AgentSettings
 from highwater.agent.errors import ControlError
-from highwater.agent.events import Events
+from highwater.agent.event_feed import Events
 from highwater.agent.fault_desk import FaultDesk
 from highwater.agent.http_server import Call, HttpServer
-from highwater.agent.settings import AgentSettings
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of

@@ -23,8 +23,8 @@ from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.bench.loads.keyed import Keyed, send
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.broker.log.cleaner.compacted_records import scan
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import batches, payload_of

@@ -22,8 +22,8 @@ from highwater.bench.figures.sides import BenchFailed, Progress
 from highwater.bench.loads.many_producers import Outcome, Pressure
 from highwater.bench.loads.pipeline_load import create_topic, numbers, percentile, pressing
 from highwater.cluster.interface import broker
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.wire.codec import encode_request
 from highwater.kafka.wire.header import request_header
 from highwater.kafka.wire.messages import ApiVersionsRequest

@@ -23,8 +23,8 @@ from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.interface import broker
 from highwater.cluster.leader_moves import controller_address
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 

@@ -29,12 +29,12 @@ import trio
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.writes import CLIENTS, command
-from highwater.cluster import apache
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import move_leader
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.run_folder import TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.kafka.types import TopicPartition

@@ -23,8 +23,8 @@ import trio
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.bench_topics import create_topic
-from highwater.cluster import apache
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer

@@ -31,7 +31,7 @@ from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.load import Load, Measured
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 KIB = 1024
 BATCHES = (16 * KIB, 128 * KIB, 1024 * KIB)

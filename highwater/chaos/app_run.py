@@ -32,19 +32,20 @@ from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.cluster import machines
+from highwater.cluster import hosts
 from highwater.cluster.faults import forms
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.verdict import report
-from highwater.verdict.contracts import duck_engine, model
+from highwater.verdict.contracts import contract_model as model
+from highwater.verdict.contracts import duck_engine
 from highwater.verdict.contracts.fields import Record, extract
 from highwater.verdict.contracts.judge import Judgement, judge
 from highwater.verdict.contracts.reader import Reader
@@ -140,7 +141,7 @@ class AppRun:
             {t.name: t.partitions for t in self.topics},
             apps=apps,
             lacks={
-                **machines.lacks(doors=options.program.name == "highwater"),
+                **hosts.lacks(doors=options.program.name == "highwater"),
                 **(WITHOUT_ZOOKEEPER if options.program.kraft else {}),
             },
         )

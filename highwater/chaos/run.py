@@ -38,15 +38,15 @@ from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
-from highwater.cluster import machines
+from highwater.cluster import hosts
 from highwater.cluster.faults import forms
-from highwater.cluster.faults.model import Fault, ScheduleError
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics, delete_topic
 from highwater.cluster.target import Target
@@ -93,7 +93,7 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
     if options.target is not None:
         return options.target.open(folder.cluster, properties)
     if options.runtime == "compose":
-        from highwater.cluster.compose_cluster import ComposeSettings, compose_cluster
+        from highwater.cluster.compose.compose_cluster import ComposeSettings, compose_cluster
 
         return compose_cluster(ComposeSettings(folder.cluster, properties))
     settings = Settings(
@@ -109,8 +109,8 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
 def _own_lacks(options: Options) -> Mapping[str, str]:
     """What a cluster without a target cannot be put through."""
     if options.runtime == "compose":
-        return machines.ELSEWHERE
-    return machines.lacks(doors=options.program.name == "highwater")
+        return hosts.ELSEWHERE
+    return hosts.lacks(doors=options.program.name == "highwater")
 
 
 @asynccontextmanager

@@ -138,7 +138,7 @@ def rebalance(
     Example:
       highwater bench rebalance --members 8 --against apache
     """
-    from highwater.bench.rebalance import Plan, run
+    from highwater.bench.rebalancing import Plan, run
 
     plan = Plan(members, partitions, rounds)
     compare(run, plan, against=against, json_file=json_file, folder=folder)

@@ -90,12 +90,12 @@ def everything(
     import trio
 
     from highwater.bench.everything import page
-    from highwater.bench.everything.run import Kept, about, run
+    from highwater.bench.everything.all_rows import Kept, about, run
     from highwater.bench.everything.table import MEASURES
     from highwater.bench.everything.turns import DEFAULT, FULL, QUICK
     from highwater.bench.figures.sides import Side
-    from highwater.cluster import apache
-    from highwater.cluster.programs import Highwater
+    from highwater.cluster.processes import apache
+    from highwater.cluster.processes.programs import Highwater
 
     if full and quick:
         raise click.UsageError("--full and --quick exclude each other")

@@ -72,8 +72,8 @@ def compare(
     import trio
 
     from highwater.bench.figures.sides import Side
-    from highwater.cluster import apache
-    from highwater.cluster.programs import Highwater
+    from highwater.cluster.processes import apache
+    from highwater.cluster.processes.programs import Highwater
 
     with working(folder) as work:
         sides = [Side("Highwater", Highwater(), work / "ours")]

@@ -46,7 +46,7 @@ def steps(
     """
     import trio
 
-    from highwater.bench import steps as bench
+    from highwater.bench import longest_steps as bench
     from highwater.bench.loads.steps_loads import Load
 
     amounts = Load(seconds=seconds, partitions=partitions, members=members)

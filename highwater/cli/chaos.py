@@ -264,8 +264,8 @@ def _run(
     from highwater.chaos import run as chaos_run
     from highwater.chaos.faults.workload_verbs import FORMS
     from highwater.chaos.progress import Progress
-    from highwater.cluster.faults.model import load
-    from highwater.cluster.programs import ApacheKafka, Highwater
+    from highwater.cluster.faults.fault_model import load
+    from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
@@ -304,7 +304,7 @@ def _target(
     config: Path | None = None,
 ) -> Target | None:
     """`given`: the options --kill-command and so on."""
-    from highwater.cluster.remote_cluster import AddressTarget, Commands
+    from highwater.cluster.remote.remote_cluster import AddressTarget, Commands
     from highwater.cluster.target import parse
 
     if (apache is not None) + (target is not None) + (source is not None) > 1:
@@ -345,10 +345,10 @@ def _run_app(**given: Any) -> None:
     from highwater.chaos.app_run import AppOptions, AppRun
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
-    from highwater.cluster.faults.model import load
-    from highwater.cluster.programs import ApacheKafka, Highwater, Program
+    from highwater.cluster.faults.fault_model import load
+    from highwater.cluster.processes.programs import ApacheKafka, Highwater, Program
     from highwater.cluster.target import ApacheRelease
-    from highwater.verdict.contracts.model import ContractError
+    from highwater.verdict.contracts.contract_model import ContractError
 
     if not given["input"] or not given["output"] or given["input"] == given["output"]:
         raise click.UsageError("--app needs --input TOPIC and --output TOPIC, two of them")

@@ -13,9 +13,9 @@ import click
 from highwater.cli.error_lines import complain
 
 if TYPE_CHECKING:
+    from highwater.doctor.client_findings import Finding
     from highwater.doctor.dialects import Dialect
     from highwater.doctor.examination import Examination
-    from highwater.doctor.findings import Finding
 
 WIDTH = 96
 
@@ -116,10 +116,10 @@ def doctor(
 def _watch(
     bootstrap: str, given: Mapping[str, str], seconds: float | None, as_json: bool
 ) -> NoReturn:
+    from highwater.doctor.client_watch import watch
     from highwater.doctor.reach import addresses
     from highwater.doctor.rules import IN_FLIGHT
     from highwater.doctor.talk import Login
-    from highwater.doctor.watch import watch
 
     try:
         places = addresses(bootstrap)
@@ -179,7 +179,7 @@ def _show(examined: Examination) -> None:
 
 
 def _list(findings: Sequence[Finding]) -> None:
-    from highwater.doctor.findings import in_order
+    from highwater.doctor.client_findings import in_order
 
     for finding in in_order(findings):
         click.echo(f"  {finding.effect.upper():<14}  {finding.what}")

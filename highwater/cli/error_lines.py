@@ -33,7 +33,7 @@ def _clear() -> tuple[type[BaseException], ...]:
     """The errors whose text is meant for users; imported late, so that start-up stays fast."""
     from highwater.chaos.workloads.workload_process import WorkloadDied
     from highwater.child_processes import StartError
-    from highwater.cluster.faults.model import ScheduleError
+    from highwater.cluster.faults.fault_model import ScheduleError
     from highwater.cluster.faults.witness import WitnessError
     from highwater.cluster.interface import ClusterError
     from highwater.cluster.ports import PortInUse

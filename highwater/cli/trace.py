@@ -105,8 +105,8 @@ async def _follow(ports: dict[int, int], bootstrap: str, wanted: object) -> bool
 
 
 async def _follow_own(wanted: object) -> bool:
-    from highwater.cluster.process_cluster import process_cluster
-    from highwater.cluster.process_settings import Settings
+    from highwater.cluster.processes.process_cluster import process_cluster
+    from highwater.cluster.processes.process_settings import Settings
 
     with tempfile.TemporaryDirectory(prefix="highwater-trace-") as work:
         settings = Settings(Path(work) / "cluster", quick_end=True)

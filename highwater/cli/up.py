@@ -242,9 +242,9 @@ def _mended(folder: Path) -> bool:
 def _up_here(wish: Wish) -> None:
     import trio
 
+    from highwater.agent.agent_settings import AgentSettings
     from highwater.agent.control_token import VARIABLE, BadToken, keep_token, known_token
     from highwater.agent.routes import answer
-    from highwater.agent.settings import AgentSettings
     from highwater.agent.supervisor import Agent, agent, serve
     from highwater.kafka.config.unknown import unknown_properties
 
@@ -366,7 +366,7 @@ def down(delete: bool, folder: Path | None) -> None:
         import shutil
 
         if state["runtime"] == "compose":
-            from highwater.cluster.compose_cluster import delete_volumes
+            from highwater.cluster.compose.compose_cluster import delete_volumes
 
             delete_volumes(folder)
         shutil.rmtree(folder)

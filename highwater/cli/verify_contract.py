@@ -13,10 +13,10 @@ from highwater.cli.error_lines import complain
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
 from highwater.verdict.contracts import duck_engine
+from highwater.verdict.contracts.contract_model import ContractError, load
 from highwater.verdict.contracts.duck_engine import RecordsUnreadable
 from highwater.verdict.contracts.fields import Record
 from highwater.verdict.contracts.judge import judge
-from highwater.verdict.contracts.model import ContractError, load
 from highwater.verdict.contracts.reader import Reader, librdkafka_settings
 from highwater.verdict.plain_table import example_lines
 from highwater.verdict.report.colour_table import verdict_table

@@ -16,7 +16,7 @@ from highwater.cluster.links.link_rules import ZOOKEEPER, Links, broker
 from highwater.cluster.lives import Lives
 
 if TYPE_CHECKING:
-    from highwater.cluster.machines import Machines
+    from highwater.cluster.hosts import Hosts
 
 __all__ = [
     "PATIENCE_S",
@@ -121,7 +121,7 @@ class Cluster(Protocol):
     runtime: str
     brokers: list[int]
     links: Links | None
-    machines: Machines | None
+    hosts: Hosts | None
     """The brokers' disks and clocks; None where the harness cannot spoil them."""
     lives: Lives
     """The starts and ends of the members' processes."""

@@ -14,6 +14,7 @@ import trio
 
 from highwater.child_processes import Pid, StartError
 from highwater.cluster.ask import brokers_known
+from highwater.cluster.hosts import DISK_FULL, ELSEWHERE, Hosts
 from highwater.cluster.interface import (
     TRACEBACK,
     WITHOUT_ZOOKEEPER,
@@ -26,7 +27,6 @@ from highwater.cluster.interface import (
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
-from highwater.cluster.machines import DISK_FULL, ELSEWHERE, Machines
 
 SECURE = "SECURE"
 """The listener of secured clients (`process_cluster`)."""
@@ -55,7 +55,7 @@ class LocalCluster(ABC):
         self.folder = folder
         self.brokers = list(brokers)
         self.links = links
-        self.machines: Machines | None = None
+        self.hosts: Hosts | None = None
         self.lives = Lives()
         self.proxies: list[Proxy] = []
         self._further: dict[str, Any] = {}
@@ -149,9 +149,9 @@ class LocalCluster(ABC):
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return {**self._machines_lack(), **({} if self.zookeeper_connect else WITHOUT_ZOOKEEPER)}
+        return {**self._hosts_lack(), **({} if self.zookeeper_connect else WITHOUT_ZOOKEEPER)}
 
-    def _machines_lack(self) -> Mapping[str, str]:
+    def _hosts_lack(self) -> Mapping[str, str]:
         return ELSEWHERE
 
     async def fill_disk(self, member: str) -> int:

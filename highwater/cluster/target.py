@@ -23,18 +23,20 @@ from typing import Protocol
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache, compose_target, machines
+from highwater.cluster import hosts
 from highwater.cluster.interface import (
     WITHOUT_ZOOKEEPER,
     Cluster,
     controller,
     controller_ids,
 )
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import ApacheKafka, numbers
-from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at
-from highwater.cluster.secured_target import network_of
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import ApacheKafka, numbers
+from highwater.cluster.remote import compose_target
+from highwater.cluster.remote.remote_cluster import AddressTarget, Commands, brokers_at
+from highwater.cluster.remote.secured_target import network_of
 
 FIRST = (2, 4)
 """The first release that is built for Scala 2.13, and that moves leaders by Admin (KIP-455)."""
@@ -94,7 +96,7 @@ class ApacheRelease:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return {**machines.lacks(doors=False), **(WITHOUT_ZOOKEEPER if self.kraft else {})}
+        return {**hosts.lacks(doors=False), **(WITHOUT_ZOOKEEPER if self.kraft else {})}
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.doctor.cluster_rules import broker_findings, topic_findings
+from highwater.doctor.client_findings import Effect, Finding, Outcome, in_order
+from highwater.doctor.cluster_limits import broker_findings, topic_findings
 from highwater.doctor.dialects import ClientSettings, Dialect, misspelt, roles, settings_of
-from highwater.doctor.findings import Effect, Finding, Outcome, in_order
 from highwater.doctor.reach import addresses, reach
 from highwater.doctor.rules import findings
 from highwater.doctor.talk import Login

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from highwater.doctor.findings import Effect, Finding
+from highwater.doctor.client_findings import Effect, Finding
 from highwater.doctor.talk import Login, Talk, Unreachable, open_talk
 from highwater.kafka.wire.messages import MetadataRequest
 

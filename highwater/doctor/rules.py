@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from highwater.doctor.client_findings import Effect, Finding
 from highwater.doctor.dialects import ClientSettings
-from highwater.doctor.findings import Effect, Finding
 from highwater.kafka.security.jaas import JaasError, parse_jaas
 
 Rule = Callable[[ClientSettings], Iterator[Finding]]

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
 from collections.abc import Generator, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from highwater.pytest_plugin.choices import MOST_BROKERS, PROFILES, RUNTIMES, SECURITIES, is_runtime
+
 if TYPE_CHECKING:
-    from highwater.pytest_plugin.chaos import Chaos, Fault
+    from highwater.pytest_plugin.chaos_fixture import Chaos, Fault
     from highwater.pytest_plugin.errors import Anomaly, FixtureError, NotInTime, SettingsWarning
-    from highwater.pytest_plugin.history import Checked, Client, History, Unavailable
+    from highwater.pytest_plugin.history_fixture import Checked, Client, History, Unavailable
     from highwater.pytest_plugin.kafka import Kafka, Waits
     from highwater.pytest_plugin.names import Groups, Topic, Topics
     from highwater.pytest_plugin.one_test import OneTest
@@ -50,13 +51,7 @@ __all__ = [
     "Unavailable",
     "Waits",
 ]
-_ROOMS = ("chaos", "errors", "history", "kafka", "names")
-PROFILES = ("test", "kafka")
-MOST_BROKERS = 9
-RUNTIMES = ("process", "compose", "apache", "apache:VERSION")
-"""The last one is any release, such as apache:4.2.0 and apache:3.9.2-kraft (docs/targets.md)."""
-_RELEASE = re.compile(r"apache:\d+(\.\d+){2}(-kraft|-apart)?")
-SECURITIES = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+_ROOMS = ("chaos_fixture", "errors", "history_fixture", "kafka", "names")
 
 
 def __getattr__(name: str) -> Any:
@@ -67,10 +62,6 @@ def __getattr__(name: str) -> Any:
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__} has no attribute {name}")
-
-
-def is_runtime(text: str) -> bool:
-    return text in RUNTIMES[:-1] or _RELEASE.fullmatch(text) is not None
 
 
 def _runtime(text: str) -> str:

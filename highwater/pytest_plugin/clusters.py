@@ -12,7 +12,7 @@ import pytest
 from highwater.agent.client import AgentProcess, Control, ControlError
 from highwater.cluster.port_shares import SETTING, share_of_ports
 from highwater.pytest_plugin.errors import SettingsWarning
-from highwater.pytest_plugin.settings import Settings
+from highwater.pytest_plugin.fixture_settings import Settings
 
 MOST = 3
 """Clusters that run at once; the one used longest ago makes room."""

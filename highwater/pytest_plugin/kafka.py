@@ -10,8 +10,8 @@ from highwater.pytest_plugin.errors import FixtureError, Plainly
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control
-    from highwater.pytest_plugin.chaos import Chaos, Fault
-    from highwater.pytest_plugin.settings import Settings
+    from highwater.pytest_plugin.chaos_fixture import Chaos, Fault
+    from highwater.pytest_plugin.fixture_settings import Settings
 
 Library = Literal["librdkafka", "kafka-python", "java", "aiokafka"]
 User = Literal["admin", "alice", "bob"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from highwater.pytest_plugin.errors import Plainly
-from highwater.pytest_plugin.settings import as_text
+from highwater.pytest_plugin.fixture_settings import as_text
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from highwater.agent.client import ControlError
-from highwater.pytest_plugin import settings as settings_of
-from highwater.pytest_plugin.chaos import Chaos
+from highwater.pytest_plugin import fixture_settings as settings_of
+from highwater.pytest_plugin.chaos_fixture import Chaos
 from highwater.pytest_plugin.clusters import RunningCluster, clusters_of
-from highwater.pytest_plugin.history import History
+from highwater.pytest_plugin.fixture_settings import Settings
+from highwater.pytest_plugin.history_fixture import History
 from highwater.pytest_plugin.kafka import Kafka
 from highwater.pytest_plugin.names import Groups, Topics
-from highwater.pytest_plugin.settings import Settings
 
 HEALTHY_S = 60.0
 _MOST_EVENTS = 20

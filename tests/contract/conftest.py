@@ -20,8 +20,8 @@ import trio
 from kazoo.client import KazooClient
 
 from highwater.child_processes import StartError
-from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.ports import free_ports
+from highwater.cluster.processes import zookeeper_process as zookeeper
 from highwater.world.api import World, ZooKeeper
 from highwater.world.real import RealWorld
 from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation

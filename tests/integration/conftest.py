@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
+from highwater.cluster.processes import apache
 from tests.background import BackgroundCluster
 from tests.integration.missing import not_installed
 

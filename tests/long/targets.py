@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
+from highwater.cluster.processes import apache
 
 TARGETS = ("apache:4.2.0", "apache:2.4.0", "apache:3.6.0", "running", "compose")
 FURTHER = (

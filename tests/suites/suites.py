@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import Highwater
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import Highwater
 from highwater.maven import cache_dir
 from tests.background import BackgroundCluster
 from tests.suites.result import Result, from_go, from_junit

@@ -14,20 +14,20 @@ import trio
 
 from highwater.bench import compaction, control, failover
 from highwater.bench.everything.measures import Samples
-from highwater.bench.everything.rates import java, output
+from highwater.bench.everything.rate_rows import java, output
 from highwater.bench.everything.turns import Turns, broker_pids, cpu_seconds
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
-from highwater.bench.loads import reading
+from highwater.bench.loads import reads as reading
 from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.keyed import Keyed
-from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import broker
 from highwater.cluster.ports import free_ports
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes import zookeeper_process as zookeeper
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 FEW = 100
 RECORD_BYTES = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from highwater.bench.everything import alone
 from highwater.bench.everything.measures import Line, Measure, Run
-from highwater.bench.everything.rates import (
+from highwater.bench.everything.rate_rows import (
     footprint,
     java_produce,
     produce,

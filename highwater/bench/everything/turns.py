@@ -18,7 +18,7 @@ from highwater.bench.everything.measures import Samples
 from highwater.bench.figures.sides import Progress, Side
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 One = Callable[[ProcessCluster, str], Awaitable[dict[str, float]]]
 """Measures once, on one cluster, by a topic of its own; gives a figure for each line."""

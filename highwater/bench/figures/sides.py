@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from highwater.child_processes import StartError
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import Program
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import Program
 
 Progress = Callable[[str], None]
 

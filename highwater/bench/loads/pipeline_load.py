@@ -17,7 +17,7 @@ from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.loads.many_producers import Outcome, Pressure
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.leader_moves import controller_address
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 

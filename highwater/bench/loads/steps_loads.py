@@ -20,7 +20,7 @@ from highwater.bench.loads.pipeline_load import create_topic, delete_topic, end_
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.interface import broker
 from highwater.cluster.leader_moves import controller_address
-from highwater.cluster.process_cluster import ProcessCluster
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from highwater.cluster.zookeeper_process import find_java
+from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.kafka.private_copy import kafka_python as kafka_library
 
 CLIENTS = ("kafka-python", "librdkafka", "java")

@@ -16,7 +16,7 @@ import trio
 from highwater.chaos.faults.workload_verbs import VERBS, ChaosStage
 from highwater.child_processes import StartError
 from highwater.cluster.faults.done import Done
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog
 

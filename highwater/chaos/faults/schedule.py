@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.interface import PATIENCE_S
 
 Act = Callable[[random.Random, str], list[Fault]]

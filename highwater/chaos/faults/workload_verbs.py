@@ -11,8 +11,8 @@ import trio
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster.faults import forms, verbs
 from highwater.cluster.faults.done import Done
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.forms import Form, is_number
-from highwater.cluster.faults.model import Fault
 from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
 from highwater.cluster.interface import BROKER_LINKS, PATIENCE_S, ZOOKEEPER, ClusterError, broker

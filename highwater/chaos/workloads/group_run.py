@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from highwater.chaos.workloads.group_member import Member
-from highwater.cluster import apache
-from highwater.cluster.zookeeper_process import find_java
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.zookeeper_process import find_java
 
 JAVA = "java"
 END_S = 30

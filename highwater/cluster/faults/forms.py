@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.cluster.faults.model import Fault, ScheduleError
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.targets import COORDINATOR, NUMBER, OF, OTHER_THAN, ROLES
 from highwater.cluster.interface import BROKER_LINKS, ZOOKEEPER, broker
 from highwater.cluster.links.link_rules import CLIENTS

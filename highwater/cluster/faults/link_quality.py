@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from highwater.cluster.faults.done import Done, Effect
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.interface import ClusterError
 from highwater.cluster.links.slowness import Slowness

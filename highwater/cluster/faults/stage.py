@@ -10,7 +10,7 @@ from functools import partial
 import trio
 
 from highwater.child_processes import Pid
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.targets import resolve
 from highwater.cluster.faults.witness import PartitionState, Witness
 from highwater.cluster.interface import Cluster, ClusterError, broker, node

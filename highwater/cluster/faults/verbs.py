@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from highwater.cluster.faults.done import Done, Effect
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
+from highwater.cluster.faults.host_verbs import clock_jump, disk_full, slow_disk
 from highwater.cluster.faults.link_quality import bandwidth, latency, reset_peer
-from highwater.cluster.faults.machine_verbs import clock_jump, disk_full, slow_disk
-from highwater.cluster.faults.model import Fault, ScheduleError
 from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.interface import (
     PATIENCE_S,

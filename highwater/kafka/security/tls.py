@@ -30,7 +30,7 @@ from highwater.kafka.security.stores import (
     read_authorities,
     read_identity,
 )
-from highwater.world.tls import TlsConnection
+from highwater.world.tls_connection import TlsConnection
 
 if TYPE_CHECKING:
     from cryptography import x509

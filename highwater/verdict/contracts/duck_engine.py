@@ -16,9 +16,9 @@ import duckdb
 
 from highwater.verdict import duck
 from highwater.verdict.contracts import tables
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.fields import Record, extract
 from highwater.verdict.contracts.judge import EXAMPLES
-from highwater.verdict.contracts.model import Contract
 from highwater.verdict.results import Results
 
 AT_A_TIME = 10_000

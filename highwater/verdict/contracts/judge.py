@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from highwater.verdict.contracts import tables
-from highwater.verdict.contracts.model import Contract
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.decision import outcome_of, word_of
 from highwater.verdict.headline import story
 from highwater.verdict.results import Results

@@ -16,9 +16,9 @@ from confluent_kafka import (
 )
 
 from highwater.kafka.security.jaas import JaasError, parse_jaas
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.duck_engine import AT_A_TIME, RecordsUnreadable
 from highwater.verdict.contracts.fields import Record
-from highwater.verdict.contracts.model import Contract
 
 ANSWER_S: Final = 20.0
 SILENT_S: Final = 30.0

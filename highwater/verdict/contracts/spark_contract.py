@@ -18,8 +18,8 @@ from highwater.kafka.config.sources import parse_properties
 from highwater.verdict import plain_table, spark_engine, spark_session, spark_tables
 from highwater.verdict.catalog import ddl
 from highwater.verdict.contracts import fields, tables
+from highwater.verdict.contracts.contract_model import Contract, ContractError, load
 from highwater.verdict.contracts.judge import EXAMPLES, judge
-from highwater.verdict.contracts.model import Contract, ContractError, load
 from highwater.verdict.contracts.watching import job as watching
 from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.results import Results

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from highwater.verdict import catalog
 from highwater.verdict.catalog import Check
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.fields import FIELDS
-from highwater.verdict.contracts.model import Contract
 from highwater.verdict.location import Folder, sql_folder
 
 _NAMES: Final = {"time": "time_ms", "transaction": "txn"}

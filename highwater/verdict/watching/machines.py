@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from highwater.verdict.watching.alarm import Alarm
-from highwater.verdict.watching.routing import TOPIC, TRANSACTIONS, groups_of
+from highwater.verdict.watching.dispatch import TOPIC, TRANSACTIONS, groups_of
 from highwater.verdict.watching.topic_watch import TopicWatch
 from highwater.verdict.watching.transaction_watch import TransactionWatch
 

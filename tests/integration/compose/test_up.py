@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from highwater.cluster.compose_cluster import project_of
+from highwater.cluster.compose.compose_cluster import project_of
 from highwater.cluster.ports import free_ports
 from tests.integration.conftest import ROOT
 

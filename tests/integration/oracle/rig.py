@@ -11,11 +11,11 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.chaos.witnesses import disk_reader as disk
-from highwater.cluster import apache
 from highwater.cluster import leader_moves as admin
 from highwater.cluster.ask import ask, metadata
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import ApacheKafka, Highwater, Program
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import ApacheKafka, Highwater, Program
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import records
 from tests import waiting

@@ -25,8 +25,8 @@ from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.log.parts import Origin
-from highwater.cluster import apache
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.compression import Compression

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from highwater.cluster import apache
-from highwater.cluster.zookeeper_process import find_java
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.zookeeper_process import find_java
 from tests.integration.missing import not_installed
 from tests.integration.robustness.conftest import brokers, zookeeper
 

@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.cluster.ask import ask
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.wire import messages
 from tests.integration.robustness.test_metrics import get
 

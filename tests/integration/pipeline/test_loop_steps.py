@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.loads.steps_loads import Load
-from highwater.bench.steps import Plan, as_json, run, too_long
+from highwater.bench.longest_steps import Plan, as_json, run, too_long
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from highwater.cluster import apache
 from highwater.cluster.ports import free_ports
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.programs import ApacheKafka, Highwater, Program
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import ApacheKafka, Highwater, Program
 from tests.integration.robustness.test_metrics import get
 
 pytestmark = [pytest.mark.integration, pytest.mark.apache, pytest.mark.timeout(240)]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.cluster.zookeeper_process import find_java
+from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.maven import Artifact, cache_dir, fetch_jars
 
 STREAMS: Final = "3.9.2"

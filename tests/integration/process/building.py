@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from highwater.cluster import zookeeper_jars
+from highwater.cluster.processes import zookeeper_jars
 from highwater.maven import has_jars
 from tests.integration.missing import not_installed
 

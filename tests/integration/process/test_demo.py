@@ -79,7 +79,7 @@ def test_demo_on_containers(tmp_path: Path) -> None:
 @pytest.mark.rare  # as `scripts/long targets`; test_targets has a run on Apache Kafka for CI
 def test_apache_kafka_passes_the_same_checks(tmp_path: Path) -> None:
     """The oracle: a check that Apache Kafka does not pass is wrong, or a finding."""
-    from highwater.cluster import apache
+    from highwater.cluster.processes import apache
 
     options = ("--seed=3", "--duration=30", "--engine=duckdb", f"--apache={apache.home()}")
     check(demo(tmp_path / "run", *options), "process")

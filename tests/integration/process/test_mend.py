@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.faults.verbs import VERBS
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

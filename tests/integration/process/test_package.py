@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.cluster.zookeeper_jars import ARTIFACTS
+from highwater.cluster.processes.zookeeper_jars import ARTIFACTS
 from tests.integration.process.building import ROOT, build, run
 
 pytestmark = pytest.mark.integration
@@ -73,7 +73,7 @@ def test_an_editable_installation_depends_on_the_same_kafka_python(tmp_path: Pat
 
 
 def test_compose_is_laid_out_as_in_a_clone(wheel: Path, tmp_path: Path) -> None:
-    from highwater.cluster.compose_files import laid_out
+    from highwater.cluster.compose.compose_files import laid_out
 
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")

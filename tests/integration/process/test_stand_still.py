@@ -14,9 +14,9 @@ from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.child_processes import Pid
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.faults.model import parse
-from highwater.cluster.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.faults.fault_model import parse
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from highwater.verdict.history import LineLog, read_lines
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

@@ -12,15 +12,20 @@ import pytest
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import addresses
-from highwater.cluster.process_cluster import process_cluster
-from highwater.cluster.process_settings import Settings
-from highwater.cluster.remote_cluster import AddressTarget, Commands, brokers_at, remote_cluster
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.remote.remote_cluster import (
+    AddressTarget,
+    Commands,
+    brokers_at,
+    remote_cluster,
+)
+from highwater.cluster.remote.secured_target import network_of
 from highwater.cluster.run_topics import NewTopic, create_new
-from highwater.cluster.secured_target import network_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 CLIENTS = """

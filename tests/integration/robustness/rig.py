@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from highwater.child_processes import Child
-from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.ports import free_ports
-from highwater.cluster.programs import Highwater, Program
+from highwater.cluster.processes import zookeeper_process as zookeeper
+from highwater.cluster.processes.programs import Highwater, Program
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.header import request_header, response_body_position

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from highwater.cluster import apache
-from highwater.cluster.process_settings import Settings
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_settings import Settings
 from tests.background import BackgroundCluster
 from tests.integration.transactions.test_transactions import (
     PARTITIONS,

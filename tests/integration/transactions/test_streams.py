@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 
 from highwater.broker.coordinator.shard import partition_for
-from highwater.cluster.zookeeper_process import find_java
+from highwater.cluster.processes.zookeeper_process import find_java
 from tests.background import BackgroundCluster
 from tests.integration.process.app_runs import compiled, streams_libs, write_log4j
 from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from highwater.verdict import spark_session
-from highwater.verdict.contracts.model import Contract
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.watching.machine import ContractMachine, Place, Waits
 from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.spark_job import first_cause

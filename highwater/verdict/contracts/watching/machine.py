@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.verdict.contracts.model import Contract
+from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.watching.pipeline_rules import PipelineRules
 from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.contracts.watching.sum_rules import SumRules

@@ -12,7 +12,7 @@ from bisect import insort
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
-from highwater.verdict.contracts.model import Pipeline
+from highwater.verdict.contracts.contract_model import Pipeline
 from highwater.verdict.contracts.watching.row import AT_REST, GRACE_MS, Row, alarm
 from highwater.verdict.watching.alarm import Told
 

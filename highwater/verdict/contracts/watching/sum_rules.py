@@ -10,7 +10,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from highwater.verdict.contracts.model import Sums
+from highwater.verdict.contracts.contract_model import Sums
 from highwater.verdict.contracts.watching.row import Row, alarm
 from highwater.verdict.watching.alarm import Told
 

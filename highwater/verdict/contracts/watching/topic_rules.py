@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from typing import Any, Final
 
-from highwater.verdict.contracts.model import Topic
+from highwater.verdict.contracts.contract_model import Topic
 from highwater.verdict.contracts.watching.row import AT_REST, Row, alarm, tell
 from highwater.verdict.watching.alarm import MOST_OF_A_RULE, Told
 

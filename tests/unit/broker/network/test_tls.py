@@ -22,7 +22,7 @@ from highwater.kafka.security.links import SecuredNetwork
 from highwater.kafka.security.settings import ListenerSettings
 from highwater.kafka.security.tls import ClientTls, ServerTls
 from highwater.kafka.wire.header import request_header
-from highwater.world import tls as world_tls
+from highwater.world import tls_connection as world_tls
 from highwater.world.real.disk import RealDisk
 from highwater.world.real.network import RealNetwork
 from tests.authority import PASSWORD, Authority, Leaf, chain_pem, key_pem

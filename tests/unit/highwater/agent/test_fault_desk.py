@@ -13,7 +13,7 @@ import trio.testing
 
 from highwater.agent import fault_desk
 from highwater.agent.errors import ControlError
-from highwater.agent.events import Events
+from highwater.agent.event_feed import Events
 from highwater.agent.fault_desk import FELT_S, FaultDesk
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.links.link_rules import Links
@@ -26,7 +26,7 @@ class Members:
 
     brokers = (1, 2, 3)
     lacks: ClassVar[Mapping[str, str]] = {}
-    machines = None
+    hosts = None
 
     def __init__(self) -> None:
         self.links = Links()

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from highwater.agent.agent_settings import SCHEMA, AgentSettings
 from highwater.agent.errors import STATUS, ControlError
 from highwater.agent.fault_desk import FAULTS
 from highwater.agent.http_server import Call
 from highwater.agent.openapi import description
 from highwater.agent.routes import ROUTES
 from highwater.agent.routing import find
-from highwater.agent.settings import SCHEMA, AgentSettings
 from highwater.child_processes import StartError
 from highwater.cluster.faults.forms import FORMS
 

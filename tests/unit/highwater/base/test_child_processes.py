@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from highwater.child_processes import Child, Pid, StartError, kill_listed
-from highwater.cluster import zookeeper_process as zookeeper
 from highwater.cluster.port_shares import SETTING, share_of_ports
 from highwater.cluster.ports import (
     PortInUse,
@@ -24,6 +23,7 @@ from highwater.cluster.ports import (
     port_range,
     require_free,
 )
+from highwater.cluster.processes import zookeeper_process as zookeeper
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
 

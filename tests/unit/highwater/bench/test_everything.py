@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.everything import page
+from highwater.bench.everything.all_rows import Kept, run
 from highwater.bench.everything.measures import Line, Measure, Result, Samples, by_pairs, row_of
-from highwater.bench.everything.run import Kept, run
 from highwater.bench.everything.table import MEASURES, NAMES
 from highwater.bench.everything.turns import QUICK, Turns, flat
 from highwater.bench.figures.sides import BenchFailed

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from highwater.child_processes import StartError
-from highwater.cluster import apache, kraft, server_properties
-from highwater.cluster.programs import ApacheKafka
+from highwater.cluster.processes import apache, kraft, server_properties
+from highwater.cluster.processes.programs import ApacheKafka
 from highwater.cluster.shared import Ports
 from highwater.cluster.target import ApacheRelease, parse
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from highwater.doctor import talk
-from highwater.doctor.findings import Effect, Finding
+from highwater.doctor.client_findings import Effect, Finding
 from highwater.doctor.reach import addresses, reach
 from highwater.doctor.talk import Login
 from tests.authority import Authority

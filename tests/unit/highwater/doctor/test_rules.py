@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from highwater.doctor.client_findings import Effect, Finding, headline
 from highwater.doctor.dialects import (
     AIOKAFKA,
     JAVA,
@@ -15,7 +16,6 @@ from highwater.doctor.dialects import (
     roles,
     settings_of,
 )
-from highwater.doctor.findings import Effect, Finding, headline
 from highwater.doctor.rules import findings
 
 LOSES, REPEATS, REORDERS = Effect.LOSES, Effect.REPEATS, Effect.REORDERS

@@ -16,7 +16,7 @@ from highwater.bench.figures.slow_host import (
     overlaps,
     watching,
 )
-from highwater.bench.steps import Step, Steps, take_machine, too_long
+from highwater.bench.longest_steps import Step, Steps, take_machine, too_long
 from highwater.broker.__main__ import LOG_FORMAT
 
 MS = 1_000_000

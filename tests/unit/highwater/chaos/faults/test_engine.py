@@ -14,7 +14,7 @@ from highwater.chaos.faults import workload_verbs
 from highwater.chaos.faults.engine import FELT_S, Engine
 from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.cluster.faults.done import Done
-from highwater.cluster.faults.model import Fault
+from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.verbs import VERBS
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
 from highwater.verdict.history import LineLog, read_lines

@@ -12,8 +12,8 @@ from highwater.chaos.faults.schedule import generate
 from highwater.chaos.faults.workload_verbs import FORMS, VERBS
 from highwater.chaos.progress import Progress
 from highwater.chaos.run import Options, Run
+from highwater.cluster.faults.fault_model import Fault, ScheduleError, load, parse
 from highwater.cluster.faults.forms import Scene, check
-from highwater.cluster.faults.model import Fault, ScheduleError, load, parse
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER
 
 ROOT = Path(__file__).parents[5]

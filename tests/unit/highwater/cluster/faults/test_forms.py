@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from highwater.cluster.faults.fault_model import VERBS, ScheduleError, parse
 from highwater.cluster.faults.forms import FORMS, Scene, check
-from highwater.cluster.faults.model import VERBS, ScheduleError, parse
 from highwater.cluster.faults.verbs import VERBS as CARRIED_OUT
 
 TOPICS = {"safe": 3, "lossy": 1}

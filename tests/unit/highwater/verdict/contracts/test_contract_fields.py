@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.verdict.contracts import avro
+from highwater.verdict.contracts.contract_model import load
 from highwater.verdict.contracts.duck_engine import RecordsUnreadable
 from highwater.verdict.contracts.fields import FIELDS, Record, extract
-from highwater.verdict.contracts.model import load
 from highwater.verdict.contracts.reader import librdkafka_settings
 
 NAMES = (*FIELDS, "tombstone", "wrong_field", "wrong")

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.verdict import catalog
 from highwater.verdict.contracts import duck_engine, tables
-from highwater.verdict.contracts.model import load
+from highwater.verdict.contracts.contract_model import load
 from highwater.verdict.location import spark_folder
 from highwater.verdict.results import Results
 from tests.planted.contracts import PLANTS, READ_MS, Found, Plant, together, write

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from highwater.verdict.watching.routing import TRANSACTIONS, groups_of
+from highwater.verdict.watching.dispatch import TRANSACTIONS, groups_of
 from highwater.verdict.watching.topic_watch import TopicWatch
 from highwater.verdict.watching.transaction_watch import TransactionWatch
 from tests.planted.stories import PLANTS

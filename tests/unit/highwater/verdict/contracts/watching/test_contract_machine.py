@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from highwater.verdict.contracts.contract_model import Contract, load
 from highwater.verdict.contracts.fields import Record, extract
-from highwater.verdict.contracts.model import Contract, load
 from highwater.verdict.contracts.watching.machine import ContractMachine, Waits
 from highwater.verdict.contracts.watching.row import GRACE_MS, Row
 from highwater.verdict.watching.alarm import Alarm

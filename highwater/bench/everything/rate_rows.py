@@ -1,0 +1,162 @@
+"""Rows of throughput and latency: loads as processes against the shared clusters, in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from highwater.bench.everything.measures import Run, Samples
+from highwater.bench.everything.turns import Turns, broker_pids
+from highwater.bench.figures.memory import pss_mib
+from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.load import Load
+from highwater.bench.loads import request_rate, single_writes
+from highwater.cluster.processes import apache
+from highwater.cluster.processes.process_cluster import ProcessCluster
+from highwater.cluster.processes.zookeeper_process import find_java
+
+KIB = 1024
+
+
+async def output(command: Sequence[str]) -> str:
+    """A load's output; raises BenchFailed with its last line of errors."""
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise BenchFailed(lines[-1] if lines else f"exit code {done.returncode}: {command[-1]}")
+    return done.stdout.decode()
+
+
+def produce(
+    line: str,
+    *,
+    record_bytes: int = 1000,
+    batch_kib: int = 128,
+    acks: str = "all",
+    settings: Mapping[str, Any] | None = None,
+    transaction: tuple[int, float] | None = None,
+    share: float = 1.0,
+) -> Run:
+    """MB/s through librdkafka; `share` of the plan's megabytes where the load is a slow one."""
+
+    async def run(turns: Turns) -> Samples:
+        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+            load = Load(
+                bootstrap=cluster.direct_bootstrap,
+                topic=topic,
+                record_bytes=record_bytes,
+                batch_bytes=batch_kib * KIB,
+                acks=acks,
+                warm_up_s=0.3,
+                measure_s=turns.plan.seconds,
+                measure_mb=turns.plan.megabytes * share,
+                settings=dict(settings or {}),
+                transaction=transaction,
+            )
+            found = json.loads(await output(load.command()))
+            return {line: found["records"] * record_bytes / found["seconds"] / 1e6}
+
+        return await turns.in_turn(one, lambda found: found[line])
+
+    return run
+
+
+def singles(what: str, p50: str, p99: str) -> Run:
+    """Milliseconds of one record at a time."""
+
+    async def run(turns: Turns) -> Samples:
+        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+            count = turns.plan.writes
+            command = single_writes.command(what, cluster.direct_bootstrap, topic, count)
+            found = json.loads(await output(command))
+            return {p50: found["p50_ms"], p99: found["p99_ms"]}
+
+        return await turns.in_turn(one, lambda found: 1 / found[p50], partitions=1)
+
+    return run
+
+
+def requests(api: str, connections: int, line: str) -> Run:
+    """Requests a second, one in flight on each connection."""
+
+    async def run(turns: Turns) -> Samples:
+        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+            seconds = min(turns.plan.seconds, 5)
+            address = cluster.address(cluster.brokers[0])
+            command = request_rate.command(api, address, topic, connections, seconds)
+            return {line: json.loads(await output(command))["a_second"]}
+
+        return await turns.in_turn(one, lambda found: found[line])
+
+    return run
+
+
+def java_produce(line: str, properties: Sequence[str], share: float = 1.0) -> Run:
+    """MB/s of Kafka's own ProducerPerformance, 1000-byte records."""
+
+    async def run(turns: Turns) -> Samples:
+        count = max(1000, int(turns.plan.megabytes * share * 1000))
+
+        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+            words = ["--topic", topic, "--num-records", str(count), "--record-size", "1000"]
+            words += ["--throughput", "-1", "--producer-props", "acks=all", *properties]
+            words.append(f"bootstrap.servers={cluster.direct_bootstrap}")
+            said = await output(java("org.apache.kafka.tools.ProducerPerformance", words))
+            return {line: java_rate(said)}
+
+        return await turns.in_turn(one, lambda found: found[line])
+
+    return run
+
+
+def java(main_class: str, words: Sequence[str]) -> list[str]:
+    jars = f"{apache.home()}/libs/*"
+    quiet = ["-Xmx512m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    return [find_java(), *quiet, "-cp", jars, main_class, *words]
+
+
+def java_rate(said: str) -> float:
+    """MB/s of 1000-byte records in ProducerPerformance's last line.
+
+    >>> java_rate("5 records sent, 1 records/sec (0.00 MB/sec), ...\\n9 records sent, 2000.0 re")
+    2.0
+    """
+    last = said.strip().splitlines()[-1]
+    word = last.split("records sent,", 1)[1].split()[0]
+    return float(word.replace(",", "")) * 1000 / 1e6
+
+
+async def footprint(turns: Turns) -> Samples:
+    """PSS of a broker, idle and after a load, and bytes on disk a record; in this order."""
+    samples: Samples = {}
+    clusters = await turns.clusters()
+
+    def add(line: str, index: int, values: Sequence[float]) -> None:
+        samples.setdefault(line, [[] for _ in clusters])[index].extend(values)
+
+    await trio.sleep(turns.plan.idle_s / 4)
+    for index, cluster in enumerate(clusters):
+        add("memory-idle", index, [pss_mib(pid) for pid in broker_pids(cluster)])
+
+    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+        index = clusters.index(cluster)
+        load = Load(
+            cluster.direct_bootstrap, topic, 100, 16 * KIB, "all", 0, turns.plan.seconds,
+            turns.plan.megabytes / 10,
+        )  # fmt: skip
+        found = json.loads(await output(load.command()))
+        written = _bytes_on_disk(cluster.folder, topic)
+        add("memory-loaded", index, [pss_mib(pid) for pid in broker_pids(cluster)])
+        return {"disk": written / 3 / found["records"]}
+
+    disk = await turns.in_turn(one, lambda _: 1.0)
+    return {**samples, **disk}
+
+
+def _bytes_on_disk(folder: Path, topic: str) -> int:
+    """Of the batches, which replicas hold alike; the indexes of Kafka are allocated ahead."""
+    return sum(path.stat().st_size for path in folder.glob(f"broker-*/data/{topic}-*/*.log"))

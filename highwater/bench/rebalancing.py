@@ -1,0 +1,209 @@
+"""`highwater bench rebalance`: the time that some partition of a group has no owner.
+
+One group of librdkafka's consumers on three brokers, while records come in all the time.  It is
+measured by the members' own clocks, which are the machine's:
+
+* leave: from a member's goodbye until every partition has been assigned again;
+* crash: the same from kill -9 on; the session time-out is part of it;
+* coordinator: from the kill -9 of the group's coordinator until every member has committed again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import trio
+
+from highwater.bench.figures.rows import Row
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.loads.bench_topics import admin_client, create_topic
+from highwater.broker.coordinator.shard import partition_for
+from highwater.chaos.workloads.group_run import GroupRun
+from highwater.cluster.interface import broker
+from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
+from highwater.cluster.processes.process_settings import Settings
+
+TOPIC, GROUP = "bench-rebalance", "bench"
+PATIENCE_S = 90
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    members: int = 8
+    partitions: int = 24
+    rounds: int = 3
+    session_ms: int = 6000
+
+
+Seconds = dict[str, list[float]]
+
+
+async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
+    """The measured rows; the first side is ours.  Raises BenchFailed."""
+    done: dict[str, Seconds] = {}
+    for side in sides:
+        settings = Settings(
+            side.folder,
+            brokers=3,
+            program=side.program,
+            properties={
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "1",
+                # a moved coordinator gives every member a new session, the dead one as well
+                "auto.leader.rebalance.enable": "false",
+            },
+            quick_end=True,
+        )
+        async with process_cluster(settings, timeout_s=120) as cluster:
+            done[side.name] = await _Bench(plan, cluster, side, progress).measure()
+    ours, theirs = done[sides[0].name], done[sides[-1].name] if len(sides) > 1 else {}
+    titles = {
+        "leave": f"one of {plan.members} members leaves",
+        "crash": f"one of {plan.members} members is killed, session of {plan.session_ms} ms",
+        "coordinator": "the coordinator is killed, until all have committed",
+    }
+    return [
+        Row(title, "s", tuple(ours[name]), tuple(theirs.get(name, ())), smaller_is_better=True)
+        for name, title in titles.items()
+    ]
+
+
+class _Bench:
+    """One side."""
+
+    def __init__(self, plan: Plan, cluster: ProcessCluster, side: Side, progress: Progress) -> None:
+        self.plan = plan
+        self.cluster = cluster
+        self.name = side.name
+        self.progress = progress
+        self.seconds: Seconds = {"leave": [], "crash": [], "coordinator": []}
+        self.group = GroupRun(
+            side.folder / "members",
+            cluster.direct_bootstrap,
+            GROUP,
+            TOPIC,
+            "confluent-kafka",
+            plan.session_ms,
+        )
+
+    async def measure(self) -> Seconds:
+        bootstrap, config = self.cluster.direct_bootstrap, {"min.insync.replicas": "2"}
+        await trio.to_thread.run_sync(
+            create_topic, bootstrap, TOPIC, self.plan.partitions, 3, config
+        )
+        try:
+            with producing(bootstrap, self.plan.partitions):
+                for number in range(self.plan.rounds):
+                    await self._round(number)
+        finally:
+            self.group.end()
+        return self.seconds
+
+    async def _round(self, number: int) -> None:
+        group, plan = self.group, self.plan
+        while len(group.members) < plan.members:
+            group.join()
+        await self._until(self._balanced, "the members share the partitions")
+        leaver = next(iter(group.members))
+        group.members[leaver].process.terminate()
+        name = group.members[leaver].member.process
+        await self._until(lambda: not group.members[leaver].alive, "the member leaves")
+        group.crash(leaver)
+        await self._until(self._balanced, "the others share the partitions")
+        began = max(line["t_ns"] for line in group.lines()
+                    if line["f"] == "leaving" and line["process"] == name)  # fmt: skip
+        self._note("leave", began)
+
+        began = time.monotonic_ns()
+        group.crash(next(iter(group.members)))
+        await self._until(self._balanced, "the others share the partitions")
+        self._note("crash", began)
+
+        coordinator = await trio.to_thread.run_sync(_coordinator, self.cluster.direct_bootstrap)
+        began = time.monotonic_ns()
+        await self.cluster.kill(broker(coordinator))
+        await self._until(lambda: self._committed(began), "every member commits again")
+        last = max(self._first_commits(began).values())
+        self._take("coordinator", (last - began) / 1e9)
+        await self.cluster.start(broker(coordinator))
+        self.progress(f"round {number + 1} of {plan.rounds}: {self.name} {self._latest()}")
+
+    def _latest(self) -> str:
+        return ", ".join(f"{name} {values[-1]:.2f} s" for name, values in self.seconds.items())
+
+    def _note(self, name: str, began: int) -> None:
+        """Notes the time until the last member knew its new partitions."""
+        ends = [
+            line["t_ns"] for line in self.group.lines()
+            if line["f"] == "assigned_all" and line["t_ns"] > began
+        ]  # fmt: skip
+        self._take(name, (max(ends) - began) / 1e9)
+
+    def _take(self, name: str, seconds: float) -> None:
+        self.seconds[name].append(seconds)
+
+    def _balanced(self) -> bool:
+        owners = self.group.owners()
+        wanted = min(len(self.group.members), self.plan.partitions)
+        return len(owners) == self.plan.partitions and len(set(owners.values())) == wanted
+
+    def _first_commits(self, since: int) -> dict[str, int]:
+        begun = {
+            (line["process"], line["op"]) for line in self.group.lines()
+            if line["f"] == "commit" and line["type"] == "invoke" and line["t_ns"] > since
+        }  # fmt: skip
+        found: dict[str, int] = {}
+        for line in self.group.lines():
+            done = line["f"] == "commit" and line["type"] == "ok"
+            if done and (line["process"], line["op"]) in begun:
+                found.setdefault(line["process"], line["t_ns"])
+        return found
+
+    def _committed(self, since: int) -> bool:
+        names = {running.member.process for running in self.group.members.values()}
+        return names <= self._first_commits(since).keys()
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not await trio.to_thread.run_sync(holds):
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"{self.name}: not within {PATIENCE_S} s: {what}")
+            await trio.sleep(POLL_S)
+
+
+@contextmanager
+def producing(bootstrap: str, partitions: int) -> Iterator[None]:
+    """Produces a record to each partition, some ten times a second."""
+    from confluent_kafka import Producer
+
+    stop = threading.Event()
+
+    def produce() -> None:
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+        number = 0
+        while not stop.wait(0.1):
+            for partition in range(partitions):
+                number += 1
+                producer.produce(TOPIC, f"v{number}".encode(), partition=partition)
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=produce, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(15)
+
+
+def _coordinator(bootstrap: str) -> int:
+    """The leader of the only partition of __consumer_offsets."""
+    name = "__consumer_offsets"
+    found = admin_client(bootstrap).list_topics(name, timeout=30).topics[name].partitions
+    return int(found[partition_for(GROUP, len(found))].leader)

@@ -1,0 +1,1 @@
+"""The Compose runtime: the cluster of compose.yaml, as containers."""

@@ -1,0 +1,83 @@
+"""Faults of the machines of a cluster's brokers: their disks and wall clocks.
+
+A full disk is Linux's own doing: the process may let no file grow any more (RLIMIT_FSIZE), so each
+of its writes fails (EFBIG), that of its own output, too.  A slow disk and a clock that jumps need a
+door into the process (`world.real.fault_door`), which only Highwater's brokers have: of others no
+system lets a process without privileges slow the disk or move the clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from highwater.world.real.fault_door import VARIABLE, FaultDoor
+
+DISK_FULL, SLOW_DISK, CLOCK_JUMP = "disk_full", "slow_disk", "clock_jump"
+NO_DOOR = "only Highwater's own brokers, as processes, have a door for it"
+NOT_OURS: Mapping[str, str] = {SLOW_DISK: NO_DOOR, CLOCK_JUMP: NO_DOOR}
+"""What brokers of another program lack: `Cluster.lacks`."""
+ELSEWHERE: Mapping[str, str] = {
+    DISK_FULL: "the brokers are no processes of this harness, whose limits it could lower",
+    **NOT_OURS,
+}
+"""What brokers lack that the harness does not run as its own processes."""
+
+
+def lacks(doors: bool) -> Mapping[str, str]:
+    """What brokers that run as processes of the harness lack."""
+    found = {} if doors else dict(NOT_OURS)
+    if sys.platform != "linux":
+        found[DISK_FULL] = "only Linux sets the limits of a process that runs (prlimit)"
+    return found
+
+
+def refuse_writes(pid: int) -> Callable[[], None]:
+    """Lets a process write nothing more to any file; gives what allows it again.  Sockets are no
+    files.  Raises OSError where its limits are not ours to set, or not to be set at all.
+
+    CPython and the JVM ignore the signal (SIGXFSZ) that would end the process.
+    """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, lacks(doors=False)[DISK_FULL])
+    limit = resource.RLIMIT_FSIZE
+    before = resource.prlimit(pid, limit)
+    resource.prlimit(pid, limit, (0, before[1]))
+
+    def allow() -> None:
+        with suppress(OSError):  # it has ended meanwhile
+            resource.prlimit(pid, limit, before)
+
+    return allow
+
+
+class Hosts:
+    """The doors into the brokers of a cluster, one file each; nothing is wrong at first."""
+
+    def __init__(self, folder: Path, brokers: Sequence[int]) -> None:
+        self._folder = folder
+        self._doors: dict[int, FaultDoor] = {}
+        for number in brokers:
+            path = self._path(number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._doors[number] = FaultDoor(path)
+        self.mend()
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"broker-{number}" / "fault-door"
+
+    def environment(self, number: int) -> dict[str, str]:
+        """Variables that are added to a broker's environment."""
+        return {VARIABLE: str(self._path(number))} if number in self._doors else {}
+
+    def door(self, number: int) -> FaultDoor | None:
+        """None for a broker of another program."""
+        return self._doors.get(number)
+
+    def mend(self) -> None:
+        for door in self._doors.values():
+            door.close()

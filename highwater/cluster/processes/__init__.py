@@ -1,0 +1,1 @@
+"""The process runtime: ZooKeeper and brokers, ours or Apache Kafka's, as processes here."""

@@ -1,0 +1,111 @@
+"""Apache Kafka: the benchmark's yardstick, an oracle for tests, and a target of chaos runs.
+
+3.9 is the last line that runs with ZooKeeper, and the default here.  A release's jars come from
+Maven into the project's cache, once.  The process runtime starts it as it starts Highwater, from
+the same properties.  This module has Apache's own parts: the place of the jars, the flags of its
+JVM, and the call of its command-line classes.
+
+`python -m highwater.cluster.processes.apache` fetches the jars and prints their place.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from highwater.child_processes import StartError
+from highwater.cluster.processes.programs import ApacheKafka, numbers
+from highwater.cluster.processes.zookeeper_process import find_java
+from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars
+
+VERSION = "3.9.2"
+SERVER_JVM = (
+    "-server",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+"""The flags of Kafka's own start script; the garbage collector decides a broker's speed."""
+_LOGGING = Artifact("org.slf4j", "slf4j-reload4j", "1.7.36")
+_LATER_ZOOKEEPER = Artifact("org.apache.zookeeper", "zookeeper", "3.5.10")
+"""The client of the releases before 2.6 reads a host name's `<unresolved>` of Java 14 and later as
+part of the name (ZOOKEEPER-3779); this one, of the same line, does not.  It is the one of that line
+without log4j 1.2.17, of which MDC does not load on Java 9 and later."""
+_QUIET_LOG4J = """\
+log4j.rootLogger=WARN, E
+log4j.appender.E=org.apache.log4j.ConsoleAppender
+log4j.appender.E.target=System.err
+log4j.appender.E.layout=org.apache.log4j.SimpleLayout
+"""
+
+
+def artifacts(version: str) -> tuple[Artifact, ...]:
+    """The jars that run a broker of this release; of the default one its tools, too."""
+    broker = Artifact("org.apache.kafka", "kafka_2.13", version)
+    if version == VERSION:
+        return (broker, Artifact("org.apache.kafka", "kafka-tools", version), _LOGGING)
+    if numbers(version) < (2, 6):
+        return (broker, _LATER_ZOOKEEPER, _LOGGING)
+    return (broker, _LOGGING)
+
+
+def home(version: str = VERSION) -> Path:
+    """The folder of a release's `libs`; fetches missing ones."""
+    chosen = os.environ.get("HIGHWATER_APACHE_KAFKA_HOME")
+    if chosen and version == VERSION:
+        if not any(Path(chosen).glob("libs/kafka_2.1*.jar")):
+            raise StartError(
+                f"HIGHWATER_APACHE_KAFKA_HOME is {chosen}, but {chosen}/libs holds no Kafka jars"
+            )
+        return Path(chosen)
+    folder = cache_dir() / f"apache-kafka-{version}"
+    try:
+        fetch_jars(f"Apache Kafka {version}", artifacts(version), folder / "libs")
+    except FetchError as error:
+        raise StartError(str(error)) from error
+    return folder
+
+
+def program() -> ApacheKafka:
+    """Apache Kafka as it would run on a server, for the process runtime."""
+    return ApacheKafka(home(), jvm=SERVER_JVM)
+
+
+def tool(
+    main_class: str, arguments: Sequence[str], *, timeout_s: float = 60, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's own command-line classes, such as org.apache.kafka.tools.TopicCommand."""
+    with tempfile.TemporaryDirectory() as work:
+        log4j = Path(work) / "log4j.properties"
+        log4j.write_text(_QUIET_LOG4J)
+        return subprocess.run(
+            [
+                find_java(),
+                "-Xmx256m",
+                "-XX:TieredStopAtLevel=1",
+                f"-Dlog4j.configuration=file:{log4j}",
+                "-cp",
+                f"{home()}/libs/*",
+                main_class,
+                *arguments,
+            ],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+
+if __name__ == "__main__":
+    try:
+        print(home())
+    except StartError as error:
+        sys.exit(f"apache-kafka: {error}")

@@ -1,0 +1,73 @@
+"""The settings of a cluster of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from highwater.cluster.interface import controller_ids
+from highwater.cluster.processes import server_properties
+from highwater.cluster.processes.programs import Highwater, Program
+from highwater.cluster.shared import SECURE
+from highwater.kafka.security.scram_arguments import ScramUser
+
+LISTENERS = ("INTERNAL", "CONTROL", "EXTERNAL")
+KRAFT_LISTENERS = ("INTERNAL", server_properties.CONTROLLER, "EXTERNAL")
+
+
+@dataclass(slots=True)
+class Settings:
+    folder: Path
+    brokers: int = 3
+    profile: str = "test"
+    external_ports: tuple[int, ...] = ()
+    """Fixed ports for clients (`up`); empty: free ones."""
+    advertised: tuple[str, ...] = ()
+    """HOST:PORT for each broker, where clients outside this machine or container reach its external
+    port by another address; the proxies then listen for them on every address."""
+    zookeeper_port: int = 0
+    """A preference: another port is taken where it is in use; 0: any."""
+    proxies: bool = False
+    security: str = "plaintext"
+    """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
+    access rules hold (`secured`)."""
+    scram: Sequence[ScramUser] = ()
+    """Users that are in ZooKeeper before the first broker starts."""
+    program: Program = field(default_factory=Highwater)
+    programs: dict[int, Program] = field(default_factory=dict)
+    """Brokers that run another program: a mixed cluster.  Looked up at each start."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Further broker properties."""
+    quick_end: bool = False
+    """Kill everything at the end, because no one needs the data that a clean shutdown saves."""
+    internal_topics: bool = False
+    """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
+    first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
+
+    @property
+    def secured(self) -> bool:
+        return self.security != "plaintext"
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        own = KRAFT_LISTENERS if self.kraft else LISTENERS
+        return (*own, SECURE) if self.secured else own
+
+    @property
+    def kraft(self) -> bool:
+        """Whether there is no ZooKeeper."""
+        return self.program.kraft
+
+    @property
+    def controllers(self) -> list[int]:
+        """The node ids of controllers in processes of their own, one beside each broker; none where
+        the brokers are the quorum's voters, too."""
+        return controller_ids(self.brokers * self.program.apart)
+
+    def program_of(self, number: int) -> Program:
+        return self.programs.get(number, self.program)
+
+    def numbers_of(self, name: str) -> list[int]:
+        """The brokers that run the program of this name at first."""
+        return [n for n in range(1, self.brokers + 1) if self.program_of(n).name == name]

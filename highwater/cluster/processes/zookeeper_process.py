@@ -1,0 +1,156 @@
+"""A real ZooKeeper without an installation: its jars and its start.
+
+The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
+ZooKeeper's jars, or an unpacked release), the installed package, the project's cache, `mvn`, which
+fetches them into the cache, and the jars that PySpark ships.  Only the needed jars go on the class
+path: opening all 250 of Spark's takes half the start-up time.
+
+`python -m highwater.cluster.processes.zookeeper_process` prints their place.
+
+It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests).  It is
+killed with its processes, whose writes the kernel keeps, and not by a power loss; and brokers that
+write gigabytes beside it would hold up its first answer for longer than a session lasts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from highwater.child_processes import StartError
+from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, BUNDLED, cached, fetch
+from highwater.maven import FetchError, has_jars
+
+_NEEDED = (
+    "zookeeper-3*", "zookeeper-jute-3*", "log4j-api-2*", "log4j-core-2*", "log4j-slf4j2-impl-*",
+    "slf4j-api-*", "slf4j-simple-*", "logback-core-*", "logback-classic-*", "metrics-core-*",
+    "snappy-java-*",
+    "netty-common-4*", "netty-handler-4*", "netty-transport-4*", "netty-buffer-4*",
+    "netty-codec-4*",
+    "netty-resolver-4*", "audience-annotations-*",
+)  # fmt: skip
+_LOG4J2 = """\
+status = error
+appender.c.type = Console
+appender.c.name = C
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = %d{ISO8601} %p %m%n
+rootLogger.level = info
+rootLogger.appenderRef.c.ref = C
+"""
+NO_JAVA = "no Java found: install Java 17 or later and set JAVA_HOME, or put java on PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperJars:
+    class_path: str
+    where: str
+
+
+def find_java(env: Mapping[str, str] = os.environ) -> str:
+    """The java program of JAVA_HOME, or of PATH; StartError with the remedy where there is none."""
+    if home := env.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise StartError(f"JAVA_HOME is {home}, but {java} is no program: correct JAVA_HOME")
+        return str(java)
+    found = shutil.which("java", path=env.get("PATH"))
+    if found is None:
+        raise StartError(NO_JAVA)
+    return found
+
+
+def _jars_in(folder: Path) -> str | None:
+    """The class path of ZooKeeper's jars in a folder, or in its `lib`; None without them."""
+    for place in (folder, folder / "lib"):
+        jars = sorted({jar for pattern in _NEEDED for jar in place.glob(pattern + ".jar")})
+        names = [jar.name for jar in jars]
+        if any(n.startswith("zookeeper-3") for n in names) and any("slf4j-api" in n for n in names):
+            return os.pathsep.join(map(str, jars))
+    return None
+
+
+def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
+    """ZooKeeper's jars, in the module docstring's order of search."""
+    if setting := env.get("HIGHWATER_ZOOKEEPER_HOME"):
+        if path := _jars_in(Path(setting)):
+            return ZooKeeperJars(path, f"HIGHWATER_ZOOKEEPER_HOME ({setting})")
+        raise StartError(f"HIGHWATER_ZOOKEEPER_HOME is {setting}, which holds no ZooKeeper jars")
+    for place in (BUNDLED, cached()):
+        if has_jars(ARTIFACTS, place):
+            return _whole(place)
+    if problem := _not_fetched(env):
+        spec = importlib.util.find_spec("pyspark")
+        for package in list(spec.submodule_search_locations or ()) if spec else []:
+            if path := _jars_in(Path(package) / "jars"):
+                return ZooKeeperJars(path, f"PySpark ({package}/jars)")
+        raise StartError(f"{problem}, or set HIGHWATER_ZOOKEEPER_HOME to a ZooKeeper release")
+    return _whole(cached())
+
+
+def _whole(folder: Path) -> ZooKeeperJars:
+    return ZooKeeperJars(os.pathsep.join(str(folder / a.jar) for a in ARTIFACTS), str(folder))
+
+
+def _not_fetched(env: Mapping[str, str]) -> str:
+    """Fetches the jars into the cache; gives the reason where that fails."""
+    try:
+        fetch(env)
+    except FetchError as error:
+        return str(error)
+    return ""
+
+
+def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
+    """Writes the configuration into `folder`; returns the command that starts ZooKeeper there."""
+    java, jars = find_java(), find_jars()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j2.properties").write_text(_LOG4J2)
+    (folder / "zoo.cfg").write_text(
+        f"tickTime={tick_ms}\ndataDir={folder / 'data'}\nclientPort={port}\n"
+        "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+        "4lw.commands.whitelist=*\nautopurge.purgeInterval=1\n"
+    )
+    return [
+        java,
+        "-Xmx192m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss,SSS",
+        "-Dorg.slf4j.simpleLogger.showThreadName=false",
+        "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.forceSync=no",
+        "-cp",
+        jars.class_path,
+        "org.apache.zookeeper.server.ZooKeeperServerMain",
+        str(folder / "zoo.cfg"),
+    ]
+
+
+def answers(port: int) -> bool:
+    """Whether ZooKeeper serves: its `srvr` command tells a mode."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+            sock.sendall(b"srvr")
+            sock.settimeout(1)
+            data = b""
+            while chunk := sock.recv(4096):
+                data += chunk
+    except OSError:
+        return False
+    return b"Mode:" in data
+
+
+if __name__ == "__main__":
+    try:
+        print(find_jars().where)
+    except StartError as problem:
+        sys.exit(f"zookeeper: {problem}")
