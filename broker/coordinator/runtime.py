@@ -167,9 +167,13 @@ class Coordinator(ABC, Generic[S, R]):
     def _answer(self, answers: Iterable[tuple[Any, object]]) -> None:
         for ticket, answer in answers:
             assert isinstance(ticket, Waiting)
-            ticket.answer = answer
-            # not at once: the latest requester is answered first, then those that waited for it
-            self._completed(Waiting.kind, ticket.keys)
+            self.answer(ticket, answer)
+
+    def answer(self, ticket: Waiting, answer: object) -> None:
+        """Answers a request that waits: not at once, as the latest requester is answered first,
+        then those that waited for it."""
+        ticket.answer = answer
+        self._completed(Waiting.kind, ticket.keys)
 
     # ---------------------------------------------------------------- roles
 

@@ -330,9 +330,8 @@ class FetchOperation(DelayedOperation):
             partition = hosted.get(r.tp)
             if partition is None:
                 continue
-            stats.fetched(r.tp.topic, r.error, r.size, to_follower)
-            if to_follower and self.request.replica_id in partition.adding:
-                stats.reassignment_bytes_out += r.size
+            adding = to_follower and self.request.replica_id in partition.adding
+            stats.fetched(r.tp.topic, r.error, r.size, to_follower, adding)
             if to_follower and (quota := replicas.throttles.leader).is_throttled(r.tp):
                 quota.record(r.size, monotonic_ms())
 
@@ -377,11 +376,7 @@ class FetchOperation(DelayedOperation):
         return self.answer() if self.complete else None
 
     def on_expire(self) -> Response:
-        stats = self.ctx.services.replicas.topic_stats
-        if self._follower:
-            stats.expired_followers += 1
-        else:
-            stats.expired_consumers += 1
+        self.ctx.services.replicas.topic_stats.expired(self._follower)
         self._let_join()
         self.read_again(self._news)
         return self.answer()

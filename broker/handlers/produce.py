@@ -252,7 +252,8 @@ def append(
     replicas: ReplicaManager, place: Place, version: int, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
     """Appends one partition's batch; the append itself checks it."""
-    tp, records, stats = place.tp, place.records or _NOTHING, None
+    tp, records, stats = place.tp, place.records or _NOTHING, replicas.topic_stats
+    hosted = False
     try:
         partition = place.partition
         if partition is None and place.error is not None:
@@ -261,8 +262,8 @@ def append(
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if partition is None:
             partition = replicas.partition(tp)
-        stats = replicas.topic_stats[tp.topic]
-        stats.total_produce += 1
+        hosted = True
+        stats.produce_asked(tp.topic)
         if place.error is not None:
             raise place.error
         if version < ZSTD_VERSION and not place.looked_into and len(records) >= HEADER_SIZE:
@@ -276,12 +277,11 @@ def append(
             verification=place.verification,
         )
     except ApiError as e:
-        if stats is not None:
-            replicas.topic_stats.produce_failed(tp.topic, e, len(records))
+        if hosted:
+            stats.produce_failed(tp.topic, e, len(records))
         refused = e.records if isinstance(e, RecordsRefused) else ()
         return PartitionResult(tp, int(e.code), message=e.detail, refused=refused), None
-    stats.messages_in += info.last_offset - info.base_offset + 1
-    stats.bytes_in += len(records)
+    stats.produced(tp.topic, info.last_offset - info.base_offset + 1, len(records))
     result = PartitionResult(
         tp, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset
     )

@@ -75,8 +75,7 @@ def handle(ctx: Context, request: Any) -> Reply:
                 verification,
             )
         except ApiError as e:
-            ticket.answer = e.code
-            services.purgatories.check(Waiting.kind, ticket.keys)
+            services.groups.answer(ticket, e.code)
 
     if verification is None:
         commit({})

@@ -8,6 +8,7 @@ newer over another connection.  Answers that wait for leaders or for a topic's e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from highwater.base.event_loop import in_steps
@@ -31,20 +32,23 @@ API = Api(
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    async with ctx.services.metadata_lock:
-        return await _apply(ctx, request)
-
-
-async def _apply(ctx: Context, request: Any) -> Reply:
-    services = ctx.services
+    admit = admission(ctx, request)
     try:
-        admission(ctx, request)()
+        admit()
+        async with ctx.services.metadata_lock:
+            return await _apply(ctx, request, admit)
     except Overtaken:
         return NoResponse(close=True)
     except ApiError as e:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
+
+
+async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> Reply:
+    """Raises as `admit` does, and then has changed nothing."""
+    services = ctx.services
     update = await in_steps(decode_update(request))
+    admit()
     deleted = await in_steps(services.metadata.apply(update, ctx.now_ms))
     services.groups.topics_deleted(deleted)
     services.purgatories.check("topic", (FIRST_NEWS, *update.topics))

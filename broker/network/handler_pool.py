@@ -328,7 +328,7 @@ class HandlerPool:
         ns = request.handled - request.taken
         follower = key == _FETCH and request.metrics is self._labels.get(_FOLLOWER)
         if follower or key in _EXEMPT or self.plane is Plane.CONTROL:
-            quotas.exempt_ns += ns
+            quotas.exempt(ns)
             return response
         now_ms = monotonic_ms()
         user, client = user_of(request.connection.principal), request.client_id or ""

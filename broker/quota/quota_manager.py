@@ -187,6 +187,10 @@ class Quotas:
     def mutations(self, user: str, client: str, strict: bool, now_ms: int) -> MutationQuota:
         return MutationQuota(self.mutation, user, client, strict, now_ms)
 
+    def exempt(self, ns: int) -> None:
+        """Counts the time of a request that no quota limits."""
+        self.exempt_ns += ns
+
     def families(self, now_ms: int) -> Iterable[Family]:
         yield from self.produce.families("produce", "byte_rate", now_ms)
         yield from self.fetch.families("fetch", "byte_rate", now_ms)

@@ -100,6 +100,16 @@ class BrokerTopicStats(dict[str, TopicStats]):
         found = self[topic] = TopicStats()
         return found
 
+    def produce_asked(self, topic: str) -> None:
+        """Counts a client's batch for a partition of a hosted topic, whatever becomes of it."""
+        self[topic].total_produce += 1
+
+    def produced(self, topic: str, messages: int, size: int) -> None:
+        """Counts a client's batch that was appended."""
+        stats = self[topic]
+        stats.messages_in += messages
+        stats.bytes_in += size
+
     def produce_failed(self, topic: str, error: ApiError, size: int) -> None:
         """Counts a client's batch that a partition of a hosted topic refused."""
         code = error.code
@@ -114,17 +124,28 @@ class BrokerTopicStats(dict[str, TopicStats]):
         if code not in _EXPECTED:
             self[topic].failed_produce += 1
 
-    def fetched(self, topic: str, error: int, size: int, to_follower: bool) -> None:
-        """Counts one partition of a hosted topic that was read for an answer."""
+    def fetched(
+        self, topic: str, error: int, size: int, to_follower: bool, adding: bool = False
+    ) -> None:
+        """Counts one partition of a hosted topic that was read for an answer; `adding`: for a
+        replica that a reassignment adds."""
         stats = self[topic]
         stats.total_fetch += 1
         if size:
             if to_follower:
                 self.replication_bytes_out += size
+                self.reassignment_bytes_out += size * adding
             else:
                 stats.bytes_out += size
         elif error and error not in _EXPECTED:
             stats.failed_fetch += 1
+
+    def expired(self, follower: bool) -> None:
+        """Counts a fetch that was answered at its time-out."""
+        if follower:
+            self.expired_followers += 1
+        else:
+            self.expired_consumers += 1
 
     def forget_all_but(self, hosted: Collection[str]) -> None:
         """Drops the series of topics of which this broker no longer has a replica."""

@@ -20,6 +20,7 @@ import trio
 
 from highwater.broker.settings.client_quotas import entity_names, read_entity
 from highwater.kafka import znodes
+from highwater.kafka.config.property_table import TOPIC, without_effect
 from highwater.world.api import ConnectionLoss, NoNode, SessionExpired, WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class TopicConfigs:
         if stat.mzxid > self._applied.get(topic, 0):
             self._applied[topic] = stat.mzxid
             self.apply(topic, overrides)
+            if passed_over := without_effect(overrides, TOPIC):
+                log.warning("topic %s: without effect here: %s", topic, ", ".join(passed_over))
         return overrides
 
 

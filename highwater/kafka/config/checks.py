@@ -14,6 +14,7 @@ from highwater.kafka.config import Config
 from highwater.kafka.config.connection_overrides import parse_overrides
 from highwater.kafka.config.listeners import ListenerError, parse_listeners
 from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, Value
+from highwater.kafka.config.property_table import BROKER
 
 _INTEGERS = {Kind.SHORT: 32767, Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
 _SECRET = re.compile(
@@ -33,8 +34,10 @@ class ConfigError(Exception):
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value must never be shown (Kafka's PASSWORD type)."""
-    return _SECRET.search(name) is not None
+    """Whether a property's value must never be shown: Kafka's type PASSWORD; of a name that the
+    table does not have, whatever it seems to be."""
+    row = BROKER.get(name)
+    return _SECRET.search(name) is not None if row is None else row.kind is Kind.PASSWORD
 
 
 def shown(name: str, value: str) -> str:

@@ -61,6 +61,8 @@ TOPIC: Mapping[str, Property] = {
 }
 
 
-def without_effect(names: Mapping[str, object]) -> list[str]:
-    """The given broker properties that are accepted and change nothing."""
-    return [n for n in names if n in BROKER and BROKER[n].state is State.WITHOUT_EFFECT]
+def without_effect(
+    names: Mapping[str, object], table: Mapping[str, Property] = BROKER
+) -> list[str]:
+    """The given properties of brokers (or of topics) that are accepted and change nothing."""
+    return [n for n in names if n in table and table[n].state is State.WITHOUT_EFFECT]

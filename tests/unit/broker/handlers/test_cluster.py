@@ -178,6 +178,27 @@ async def test_what_waited_for_its_turn_may_be_overtaken_meanwhile(b: Any) -> No
     assert isinstance(replies[5], Response)
 
 
+@in_broker()
+async def test_an_update_that_waited_for_its_turn_may_be_overtaken_meanwhile(b: Any) -> None:
+    replies: dict[int, Any] = {}
+
+    async def take(number: int) -> None:
+        ctx = b.context(update_metadata, 6)
+        ctx.connection_number = number
+        replies[number] = await update_metadata.handle(ctx, empty_update(2, 10))
+
+    generation = b.services.metadata.generation
+    turn = b.services.metadata_lock
+    async with trio.open_nursery() as nursery, turn:
+        for waiting, number in enumerate((4, 5), 1):
+            nursery.start_soon(take, number)
+            while turn.statistics().tasks_waiting < waiting:
+                await trio.sleep(0.001)
+    assert replies[4] == NoResponse(close=True)
+    assert isinstance(replies[5], Response)
+    assert b.services.metadata.generation == generation + 1
+
+
 @pytest.mark.parametrize("version", range(4))
 @in_broker()
 async def test_controlled_shutdown(b: Any, version: int) -> None:

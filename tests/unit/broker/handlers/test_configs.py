@@ -218,6 +218,19 @@ async def test_watcher_tells_of_all_topics_and_then_of_changes(b: Any) -> None:
 
 
 @in_broker()
+async def test_an_override_without_effect_is_named_by_one_warning(b: Any, caplog: Any) -> None:
+    await make_topic(b, "a", retention_ms="5")
+    await make_topic(b, "b")
+    given = ("message.downconversion.enable", SET, "false")
+    await alter(b, "a", given, ("local.retention.ms", SET, "-2"))
+    watcher = DynamicConfigWatcher(b.zk, b.services.topic_configs)
+    await watcher.load()
+    await watcher.load()
+    told = "topic a: without effect here: message.downconversion.enable, local.retention.ms"
+    assert caplog.text.count("without effect here") == caplog.text.count(told) == 1
+
+
+@in_broker()
 async def test_watcher_misses_nothing_in_a_burst_and_purges_what_is_old(b: Any) -> None:
     await make_topic(b, "a")
     last: dict[str, str] = {}

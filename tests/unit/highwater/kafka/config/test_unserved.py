@@ -67,7 +67,7 @@ def test_an_authorizer_that_is_asked_for_wrongly(line: str, words: str) -> None:
     "name",
     [
         "ssl.my.engines.own", "delegation.token.master.key", "delegation.token.secret.key",
-        "password.encoder.iterations", "password.encoder.secret", "password.encoder.old.secret",
+        "password.encoder.secret", "password.encoder.old.secret",
         "zookeeper.ssl.keystore.password",
         "zookeeper.ssl.truststore.password",
     ],
