@@ -4,6 +4,7 @@ highwater/_vendor/python    kafka-python with its licence.  As a build requireme
                             index or mirror of the user's own settings
 highwater/_vendor/jars      ZooKeeper's jars, from the project's cache or by Maven
 highwater/_vendor/licenses  the licences and notices that these jars hold
+highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
 An editable installation has none of this.  It depends on kafka-python as others do, has the jars
@@ -52,6 +53,8 @@ class BuildHook(BuildHookInterface[Any]):
         for room in ROOMS:  # a source distribution has no symbolic links
             if not (root / "highwater" / room).exists():
                 included[str(root / room)] = f"highwater/{room}"
+        for page in sorted((root / "docs").glob("*.md")):
+            included[str(page)] = f"highwater/docs/{page.name}"
         for name in COMPOSE:
             included[str(root / name)] = f"highwater/compose/{name}"
 

@@ -48,9 +48,15 @@ def in_words(sql: str) -> str:
     """The sentences at the head of a SQL file, without its settings."""
     head = sql.split("-- :examined")[0].splitlines()[1:]
     lines = [line.removeprefix("--").strip() for line in head]
-    settings = re.compile(r"(required|claim|needs|verdict): ")
+    settings = re.compile(r"(required|claim|needs|source|verdict): ")
     text = "\n".join(line for line in lines if not settings.match(line)).strip()
     return text.replace("  ", " ")
+
+
+def source_of(sql: str) -> str:
+    found = re.search(r"^-- source: (.+)$", sql, re.MULTILINE)
+    assert found is not None, f"its head names no source: {sql.splitlines()[0]}"
+    return found[1]
 
 
 def plants_of(rule: str) -> list[str]:
@@ -91,6 +97,7 @@ def clients_rules() -> Iterator[str]:
         sql = (spark_folder() / "checks" / f"{check.id}.sql").read_text()
         also = ", and in the simulation" if check.id in simulated else ""
         facts = [
+            ("source", source_of(sql)),
             ("checked in", f"`spark/checks/{check.id}.sql`{also}"),
             ("needs", NEEDS[check.needs]),
             ("planted histories", ", ".join(plants_of(check.id)) or NO_PLANT),
@@ -129,7 +136,8 @@ def render() -> str:
             *clients_rules(),
             "## What a contract demands\n",
             "Rules of `highwater verify --contract`, about users' own topics: "
-            "[contract.md](contract.md).\n",
+            "[contract.md](contract.md). Their source is the contract. Simulation and mutants do "
+            "not reach them: topics are planted.\n",
             *contracts_rules(),
             "## What brokers hold\n",
             *map(brokers_rule, RULES),

@@ -9,6 +9,7 @@ Its head is comments:
     -- needs: full read          cannot speak without a completed full read at the end, by anybody
     -- needs: final read         ... by the harness's own clients
     -- needs: segments           calls nothing wrong where the brokers' segments were not read
+    -- source: TEXT              where the promise is from
     -- verdict: void             what a violation makes of the run, where not "invalid"
 
 `:examined` marks a query of one number, `:findings` one of (kind, topic, partition, offset,

@@ -1,5 +1,6 @@
 -- C1 inconsistent offset
 -- required: yes
+-- source: Jepsen's Kafka workload (inconsistent offsets)
 -- claim: read
 --
 -- One offset of a partition holds one value, for ever, in every answer.  Witnesses are the binding acknowledgements and

@@ -1,5 +1,6 @@
 -- C10 non-monotonic send
 -- required: yes
+-- source: Jepsen's Kafka workload (nonmonotonic send); KIP-98, sequence numbers
 -- claim: acked
 --
 -- A producer's later send stands before its earlier one in a partition.  With idempotence or one request in flight

@@ -1,5 +1,6 @@
 -- C11 real-time order
 -- required: yes
+-- source: linearizability (Herlihy and Wing) of one partition's appends
 -- claim: bound
 --
 -- A send that started after the acknowledgement of offset o stands at or below o.  Binding acknowledgements only.

@@ -1,5 +1,6 @@
 -- C12 ack uniqueness
 -- required: yes
+-- source: Kafka's protocol: an offset is given to one record
 -- claim: acked_at
 --
 -- Two acknowledgements of different values name one offset.  Where one of them did not bind (acks=1), the offset was

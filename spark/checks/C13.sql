@@ -1,5 +1,6 @@
 -- C13 stale end offset
 -- required: no
+-- source: KIP-207: ListOffsets never answers below an earlier answer
 --
 -- ListOffsets(latest) answered below an offset that was known before the call (acknowledged or read).  The answer is
 -- from the leader of the newest epoch at that time, by ZooKeeper's state znode and by the records known.  A leader that

@@ -1,5 +1,6 @@
 -- C14 epoch order
 -- required: no
+-- source: KIP-101 and KIP-320: leader epochs rise along the log
 --
 -- Along the offsets of a partition the leader epochs of the records never fall, and one offset has one epoch.
 -- Two consumers agree on which record follows a record (if one of them skipped records, C8 finds it).

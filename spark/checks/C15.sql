@@ -1,5 +1,6 @@
 -- C15 vanished read
 -- required: yes
+-- source: Kafka's replication: consumers read below the high watermark, which every member of the ISR has
 -- claim: read_before
 -- needs: full read
 --

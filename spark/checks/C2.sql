@@ -1,5 +1,6 @@
 -- C2 duplicate
 -- required: yes
+-- source: Jepsen's Kafka workload (duplicate); KIP-98, idempotent producers
 -- claim: read
 -- needs: segments
 --

@@ -1,5 +1,6 @@
 -- C3 lost write
 -- required: yes
+-- source: Jepsen's Kafka workload (lost write)
 -- claim: acked_at
 -- needs: full read
 --

@@ -1,5 +1,6 @@
 -- C4 unseen
 -- required: yes
+-- source: Jepsen's Kafka workload (unseen); acks=all in Kafka's documentation of producers
 -- claim: acked
 -- needs: full read
 --

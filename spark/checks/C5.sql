@@ -1,5 +1,6 @@
 -- C5 lost where
 -- required: no
+-- source: Kafka's replication: an acknowledged record is in the log of every member of the ISR
 -- needs: full read
 --
 -- The place of each record of C4: in a broker's segments (lost on the way to the consumer), or in none (data loss).

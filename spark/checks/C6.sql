@@ -1,5 +1,6 @@
 -- C6 aborted read (G1a)
 -- required: no
+-- source: Adya's G1a (aborted reads); KIP-98
 --
 -- A read returned a value whose only attempts definitely failed; or, under read_committed, one whose transaction
 -- definitely failed.

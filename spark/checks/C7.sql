@@ -1,5 +1,6 @@
 -- C7 phantom, mismatch
 -- required: yes
+-- source: Kafka's protocol: the base offset of a Produce answer names where the record stands
 -- claim: read
 --
 -- Phantom: a value was read that no client attempted in that topic (a damaged one is such a value). A topic that the

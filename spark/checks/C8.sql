@@ -1,5 +1,6 @@
 -- C8 poll skip
 -- required: yes
+-- source: Jepsen's Kafka workload (poll skip)
 -- claim: read_plainly
 --
 -- The same consumer, with no assign between: its next record of a partition lies beyond an offset that exists

@@ -1,5 +1,6 @@
 -- C9 non-monotonic poll
 -- required: yes
+-- source: Jepsen's Kafka workload (nonmonotonic poll)
 -- claim: read
 --
 -- The same consumer, with no assign between: its next record of a partition lies at or before the last one.

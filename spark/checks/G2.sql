@@ -1,5 +1,6 @@
 -- G2 resume point
 -- required: no
+-- source: Kafka's consumer: a member resumes at the committed position
 --
 -- A group's member was assigned a partition, and the first record that it then read is not the one at the committed
 -- offset (or the next record, if that offset is a hole).  Where the client does not tell the committed offset at the

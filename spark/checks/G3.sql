@@ -1,5 +1,6 @@
 -- G3 ownership
 -- required: no
+-- source: Kafka's group protocol: a partition has one owner in a generation
 --
 -- In one generation of a group, one partition was assigned to two members.  A member is known by its id; assignments of
 -- clients that tell no generation, or no member id, are left out.

@@ -1,5 +1,6 @@
 -- G4 commits survive
 -- required: no
+-- source: Kafka's GroupMetadataManager: offsets are commits in a replicated log
 --
 -- A group's committed offset was answered lower than a commit that had been acknowledged before the request, or as not
 -- there: it went back, or vanished, as happens when a coordinator moves and loses or half-loads its log.  A commit that

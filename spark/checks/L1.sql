@@ -1,5 +1,6 @@
 -- L1 progress
 -- required: no
+-- source: none of Kafka's: what a cluster with a majority of its brokers is for
 --
 -- After a fault that a cluster should survive, some send with acks=all is acknowledged within 30 seconds (Kafka's
 -- default ZooKeeper session is 18), while producers go on.  Times near a fault that stops all brokers are left out.

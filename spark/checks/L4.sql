@@ -1,5 +1,6 @@
 -- L4 non-vacuity
 -- required: yes
+-- source: none of Kafka's: a check that saw nothing proves nothing
 -- verdict: void
 --
 -- A kind of operation never succeeded, or a fault had no visible effect: such a run proves nothing, whatever the other

@@ -1,5 +1,6 @@
 -- T3 torn transaction
 -- required: no
+-- source: KIP-98: a transaction is visible as a whole, or not at all
 -- claim: in_transactions
 -- needs: final read
 --

@@ -1,5 +1,6 @@
 -- T4 money
 -- required: no
+-- source: KIP-98; the bank test of Jepsen
 -- needs: final read
 --
 -- Each transfer is a transaction that takes from one account what it gives to another, so what read_committed shows

@@ -1,5 +1,6 @@
 -- T5 exactly-once copy
 -- required: no
+-- source: KIP-98 and KIP-447: consume, transform, produce exactly once
 -- needs: final read
 --
 -- A copier reads a topic and writes each value to another one, in transactions with its offsets.  The copies that

@@ -1,5 +1,6 @@
 -- T7 LSO progress
 -- required: no
+-- source: KIP-98: the last stable offset
 -- needs: final read
 --
 -- read_committed returns nothing at or above the LSO that the same answer names.  After the time-out of all

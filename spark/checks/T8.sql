@@ -1,5 +1,6 @@
 -- T8 write cycle (G0)
 -- required: no
+-- source: Adya's G0; elle
 --
 -- Two or three committed transactions, each of which has a record right before one of the next, and the last before
 -- one of the first: no order of the transactions is the order of their records. Kafka does not keep the writes of

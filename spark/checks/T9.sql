@@ -1,5 +1,6 @@
 -- T9 circular reads (G1c)
 -- required: no
+-- source: Adya's G1c; elle
 --
 -- Under read_committed a transaction read what another one wrote, that one what a third wrote, and so on, back to the
 -- first: each of them read before the other's commit. So does a transaction that reads its own records. Only reads

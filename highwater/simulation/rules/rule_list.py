@@ -105,7 +105,7 @@ RULES = (
         "No assertion of a broker fails: those of the invariants 2 to 7 of ARCHITECTURE.md, and "
         "any other. Mutants are searched for without them (`python -O`), so that the checks from "
         "outside have to find each.",
-        "",
+        "the invariants 2 to 7 of ARCHITECTURE.md",
     ),
     Rule(
         "R13",
@@ -119,7 +119,7 @@ RULES = (
         "nothing changes at rest",
         "Where a leader's fetches pass a partition over for a follower, the follower has all of "
         "the log, is in the ISR, and knows HW, LSO and log start.",
-        "",
+        "none of Kafka's, which has no such rest: `broker/replica/rests.py`",
     ),
     Rule(
         "T1",
@@ -132,7 +132,7 @@ RULES = (
         "health",
         "No broker dies by itself, and once all faults are healed every partition has its "
         "full ISR, and every broker's metadata say what ZooKeeper says.",
-        "",
+        "none of Kafka's: what a healed cluster is for",
     ),
     Rule(
         "L5",

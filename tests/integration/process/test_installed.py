@@ -50,6 +50,13 @@ def test_it_owns_one_name(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"highwater"}
 
 
+def test_its_pages_are_there_offline(installed: Path) -> None:
+    command = (installed / "venv" / "bin" / "python", "-m", "highwater.cli.main", "docs")
+    listed = run(*command, cwd=installed).splitlines()
+    assert [line.split()[0] for line in listed] == sorted(p.stem for p in ROOT.glob("docs/*.md"))
+    assert run(*command, "docs/rules.md", cwd=installed) == (ROOT / "docs" / "rules.md").read_text()
+
+
 @pytest.mark.parametrize("module", ["highwater.broker", "highwater.cli.main"])
 def test_entry_points_take_no_module_of_the_users(installed: Path, module: str) -> None:
     python = installed / "venv" / "bin" / "python"
