@@ -7,7 +7,7 @@
 -- A value that was attempted once stands at two or more offsets of a partition.  With idempotence this is a violation;
 -- without, a retry leaves a second copy by right, and it is counted.
 --
--- Copies of librdkafka under different producer epochs are its own doing, and counted: when the batch behind a refused
+-- Copies under different producer epochs are librdkafka's own doing, and counted: when the batch behind a refused
 -- one gets OUT_OF_ORDER_SEQUENCE_NUMBER, it raises its epoch and sends again everything that has no answer yet, stored
 -- or not (librdkafka issue 4953).  A broker that does not recognise a repetition stores both copies under one epoch.
 -- :examined

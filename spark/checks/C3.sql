@@ -6,7 +6,7 @@
 --
 -- A reader went past the place of an acknowledged record, and no reader ever read that record.  A record of unknown
 -- outcome counts too when another record of the same operation was read: the operation took place as a whole.
--- Implies C4 where the record was acknowledged.
+-- Where the record was acknowledged, C4 finds it as well.
 -- :examined
 SELECT count(*) AS examined FROM sends s WHERE s.acked AND s.offset IS NOT NULL
 -- :findings

@@ -4,7 +4,7 @@
 -- claim: read
 --
 -- Phantom: a value was read that no client attempted in that topic (a damaged one is such a value). A topic that the
--- run does not name, and that nobody in its history sends to, is fed by others: there it says nothing.
+-- run does not name, and to which no process of its history sends, is fed by others: the rule does not apply to it.
 -- Mismatch: a value came back with another key or in another partition than it was sent with, or an acknowledged
 -- offset holds another value.  Where the acknowledgement did not bind (acks=1), the last is an expected loss.
 -- :examined

@@ -8,8 +8,8 @@
 -- may have succeeded without its answer.
 --
 -- A member of aiokafka that began at the partition's start is counted, not a violation, if the history has the answers
--- that it got since its assignment, and they explain it: an error to some OffsetFetch, which this client does not read
--- (docs/client-problems.md), and no offset below the commit.  Without such answers it is a violation, as it is for any
+-- that it got since its assignment, and they explain it: an error in answer to some OffsetFetch, which this client does
+-- not read (docs/client-problems.md), and no offset below the commit.  Without such answers it is a violation, as it is for any
 -- other client.
 -- :examined
 SELECT count(*) AS examined

@@ -4,7 +4,7 @@
 -- needs: final read
 --
 -- A copier reads a topic and writes each value to another one, in transactions with its offsets.  The copies that
--- read_committed shows are the input: every acknowledged value once, none twice, nothing that is no copy.  An input that
+-- read_committed shows are the input: every acknowledged value once, none twice, and nothing else.  An input that
 -- itself stands twice in its topic, which is C2's to judge, is copied twice by right.
 -- :examined
 SELECT count(*) AS examined

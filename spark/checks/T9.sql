@@ -4,8 +4,8 @@
 --
 -- Under read_committed a transaction read what another one wrote, that one what a third wrote, and so on, back to the
 -- first: each of them read before the other's commit. So does a transaction that reads its own records. Only reads
--- make the circle: with writes in it, it is Kafka's way (T8). Circles of up to four are told. In a longer one, too, a
--- read is older than the commit of what it shows, which is T3.
+-- make the circle: with writes in it, Kafka allows it (T8). Circles of up to four are reported. In a longer one, too, a
+-- read is older than the commit of what it shows, which T3 finds.
 -- :examined
 SELECT count(*) AS examined FROM txn_edges e WHERE e.kind = 'wr'
 -- :findings

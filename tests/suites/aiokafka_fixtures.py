@@ -20,7 +20,7 @@ class NotHere:
     """Stands in for the container in tests that change the broker's users, keys or files."""
 
     def __getattr__(self, name: str) -> object:
-        return pytest.skip(f"needs TLS, SASL or an authorizer ({name})")
+        return pytest.skip(f"the suites' cluster has no TLS, SASL or authorizer ({name})")
 
 
 @pytest.fixture(scope="session")

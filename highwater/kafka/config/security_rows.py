@@ -116,7 +116,7 @@ TLS_ROWS: Sequence[Property] = (
     _tls(
         "ssl.client.auth",
         "test_tls::test_client_authentication",
-        "Whether clients must show a certificate, may, or are not asked; of SASL_SSL only a "
+        "Whether clients must show a certificate, may, or are not asked; on SASL_SSL only a "
         "listener's own value counts.",
         default="none",
         choices=("required", "requested", "none"),
@@ -143,7 +143,7 @@ TLS_ROWS: Sequence[Property] = (
     _tls(
         "ssl.principal.mapping.rules",
         "test_principals::test_rules_are_tried_in_turn",
-        "How a client's principal is made of the name in its certificate.",
+        "How a client's principal is made from the name in its certificate.",
         default="DEFAULT",
     ),
 )
@@ -156,7 +156,7 @@ STORE_TYPES: Sequence[Property] = tuple(
         wrong=_among("JKS", "PKCS12", "PEM"),
         read_by="highwater.kafka.config.security_rows",
         test=_STORES,
-        doc="The format of the store; it is told by its content, whatever is said here.",
+        doc="The format of the store; its content decides, whatever is said here.",
         differs=_LATER,
     )
     for name in ("ssl.keystore.type", "ssl.truststore.type")
@@ -286,7 +286,7 @@ AUTHORIZER_ROWS: Sequence[Property] = (
         wrong=_principals,
         read_by=_AUTHORIZER,
         test="test_acls::test_what_each_api_answers",
-        doc="Who may do everything, as User:admin;User:broker; the brokers' own principals belong "
+        doc="Users who may do everything: User:admin;User:broker; the brokers' principals belong "
         "here.",
     ),
     Property(
@@ -295,7 +295,7 @@ AUTHORIZER_ROWS: Sequence[Property] = (
         default=False,
         read_by=_AUTHORIZER,
         test="test_acls::test_a_resource_without_rules",
-        doc="Whether a resource that no access rule is for is open to everybody.",
+        doc="Whether a resource without access rules is open to everybody.",
     ),
 )
 SECURITY: Sequence[Property] = (

@@ -62,15 +62,15 @@ class BrokerProperties:
     )  # fmt: skip
     zookeeper_connection_timeout_ms: Int | None = prop(
         None, at_least=1, read_by="highwater.broker.server", test="test_start::test_no_zookeeper",
-        differs={"range": "nobody could connect within it"},
+        differs={"range": "no broker could connect within it"},
         doc="How many milliseconds a broker tries to connect to ZooKeeper; the session time-out, "
         "if unset.",
     )  # fmt: skip
     authorizer_class_name: str = prop(
         "", wrong=_authorizer, read_by="highwater.broker.settings.authorizer",
         test="test_acls::test_what_each_api_answers",
-        doc="kafka.security.authorizer.AclAuthorizer, so that only those may do something to whom "
-        "an access rule allows it; empty: everybody may do everything.",
+        doc="kafka.security.authorizer.AclAuthorizer, which enforces the access rules; empty: "
+        "everybody may do everything.",
     )  # fmt: skip
     highwater_broker_probe_ms: Int = prop(
         300, at_least=1, read_by="highwater.controller.shell.term",

@@ -67,7 +67,7 @@ RULES = (
         "R7",
         "epochs and cuts",
         "One broker leads in a leader epoch, and epochs never fall. A replica's high "
-        "watermark falls by a restart alone, or where it begins to follow; and no replica cuts off "
+        "watermark falls only by a restart, or where it begins to follow; and no replica cuts off "
         "what was committed.",
         "KIP-101, KIP-279",
     ),
@@ -117,21 +117,21 @@ RULES = (
     Rule(
         "R14",
         "nothing changes at rest",
-        "Where a leader's fetches pass a partition over for a follower, the follower has all of "
+        "Where a leader's fetches skip a partition for a follower, the follower has all of "
         "the log, is in the ISR, and knows HW, LSO and log start.",
         "none of Kafka's, which has no such rest: `broker/replica/rests.py`",
     ),
     Rule(
         "T1",
         "reads of one's own",
-        "A transaction does not read, under read_committed, what it has itself sent.",
+        "A transaction does not read, under read_committed, the records that it has sent itself.",
         "KIP-98",
     ),
     Rule(
         "L2",
         "health",
         "No broker dies by itself, and once all faults are healed every partition has its "
-        "full ISR, and every broker's metadata say what ZooKeeper says.",
+        "full ISR, and every broker's metadata agrees with ZooKeeper.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(

@@ -1,8 +1,8 @@
 -- K1 unlike the contract
 -- required: yes
 --
--- A record has no value at the place that the contract names, or one that is not of its kind. A tombstone does not
--- need what stands in values. A place that no record of a topic has makes the verdict void instead.
+-- A record has no value at the place that the contract names, or one that is not of its kind. A tombstone needs
+-- no fields of a value. A place that no record of a topic has makes the verdict void instead.
 -- :examined
 SELECT count(*) AS examined FROM records r
 -- :findings

@@ -1,8 +1,8 @@
 -- K6 equal sums
 -- required: yes
 --
--- The amounts of a topic, or those of a key in it, have another sum than in the first topic of the list, or than the
--- total that the contract names. The last record of the key is named.
+-- The amounts of a topic, or those of a key in it, do not have the same sum as in the first topic of the list, or not
+-- the total that the contract names. The last record of the key is named.
 -- :examined
 SELECT count(*) AS examined FROM sums s JOIN records r ON r.topic = s.topic WHERE r.amount IS NOT NULL
 -- :findings

@@ -62,8 +62,8 @@ HEAD = """\
 Made from tests/integration/oracle/differences.toml by
 `python -m tests.integration.oracle.differences`.  A test sends one script of requests, at every
 version, to a cluster of each (Apache Kafka 3.9 in ZooKeeper mode), and compares the answers field
-by field: what it asks and is not here is equal, but for ports, ids drawn by lot, times, folders,
-and the words of error messages.
+by field: everything it asks that is not listed here is equal, but for ports, random ids, times,
+folders, and the words of error messages.
 
 | API | what | why |
 |---|---|---|
