@@ -75,7 +75,7 @@ class Access:
     whole: tuple[Needs, ...] = ()
     each: Needs | None = None
     items: tuple[str, ...] = ()
-    """The one of these fields that the version has."""
+    """Which of these fields the version has."""
     answers: str = ""
     by_controller: bool = False
     """Another broker asks for nothing, as it answers NOT_CONTROLLER."""

@@ -166,7 +166,7 @@ class Broker:
         self._served, self._written = trio.Event(), trio.Event()
 
     def _tell_of_changes(self) -> None:
-        """Who is told when the configuration changes while the broker runs."""
+        """Registers those that are told when the configuration changes while the broker runs."""
         self.services.dynamic.on_change = self._reconfigured
         self.services.dynamic.stores = self.security.prepared
         self.services.dynamic.limits = self.server.limit_listeners
@@ -330,7 +330,7 @@ class Broker:
             self.services.broker_epoch = await register(
                 zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
             )
-            # not before our epoch is known: what the controller sent to an earlier life may wait in
+            # not before the epoch is known: what the controller sent to an earlier life may wait in
             # the listen queue, and would make a leader of a log that has lost its tail
             self.server.start_accepting()
             candidate = Candidate(

@@ -1,4 +1,4 @@
-"""Jars by `mvn`: the only code that fetches any.
+"""Jars by `mvn`: the only module that fetches any.
 
 `mvn` knows its repositories and mirrors from the user's own settings, so nothing here names a host.
 A folder of jars appears by one rename: it is whole or absent, even where two processes fetch at

@@ -75,7 +75,7 @@ class RecordedProducer:
 
 
 class RecordedConsumer:
-    """A member of a group; `assign` lines mark where its places begin anew."""
+    """A member of a group; `assign` lines mark where its places begin again."""
 
     def __init__(self, history: History, settings: dict[str, Any], topics: list[str]) -> None:
         self._history = history

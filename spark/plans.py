@@ -1,4 +1,4 @@
-"""Measures how the checks are best put to Spark: the table of docs/spark.md.
+"""Measures the ways in which Spark can run the checks: the table of docs/spark.md.
 
     python spark/plans.py RUN [--rounds 3] [--variant NAME ...]
 

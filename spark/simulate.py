@@ -5,8 +5,8 @@
 
 Seeds depend on nothing, so each task is a small range of them.  The result is the log of a run, as
 `highwater sim --log` writes it: `python -m highwater.simulation.run_log run.jsonl` renders it,
-and a log that is there already is gone on with.  Executors need Highwater and what it depends on: a
-clone at the same path as here, or an installation.
+and an existing log is continued.  Executors need Highwater and what it depends on: a clone at the
+same path as here, or an installation.
 """
 
 from __future__ import annotations

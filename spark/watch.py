@@ -1,4 +1,4 @@
-"""Looks on while a run goes on, by Spark's Structured Streaming: names what is broken, and ends.
+"""Watches a run, by Spark's Structured Streaming: names what is broken, and ends.
 
     spark-submit spark/watch.py RUN
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 spark/watch.py RUN \
@@ -11,8 +11,8 @@ Java client inside Spark: the independent reader.
 A broken promise is a line on the terminal and in RUN/watch/alarms.jsonl: rule, topic, partition,
 offset, seconds since its record.  The job ends with 1 after the first one (--go-on: at its end),
 with 0 when it is told to end (touch RUN/watch/stop, --seconds, Ctrl-C) and nothing was broken, and
-with 3 where RUN cannot be watched.  A new start goes on from RUN/watch, and tells
-nothing twice.  docs/spark.md has more.
+with 3 where RUN cannot be watched.  A new start goes on from RUN/watch, and tells nothing twice.
+docs/spark.md has more.
 """
 
 from __future__ import annotations

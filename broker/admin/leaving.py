@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 async def leave_cluster(services: Services) -> None:
-    """Returns when no partition is led here any more, or when waiting longer is pointless."""
+    """Returns when this broker leads no partition, or when waiting longer is pointless."""
     config = services.config
     for attempt in range(config.controlled_shutdown_max_retries + 1):
         if attempt:

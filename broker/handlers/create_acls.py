@@ -1,6 +1,6 @@
 """CreateAcls, API 30, v0-3: adds access rules; SECURITY_DISABLED without an authorizer.
 
-Any broker does it, and all of them follow.  Each rule has its own error.  v1 has patterns of names.
+Any broker does it, and all of them follow.  Each rule has its own error.  v1 adds name patterns.
 A rule whose type, pattern, operation or permission is unknown closes the connection, as in Kafka.
 """
 

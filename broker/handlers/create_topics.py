@@ -130,8 +130,8 @@ def _answer(
     details: Mapping[str, Mapping[str, Any]],
     ctx: Context,
 ) -> Response:
-    """`names` in the order of the request: a name given twice is answered twice.  Whoever may not
-    describe a topic's configuration is not told it, nor its numbers."""
+    """`names` in the order of the request: a name given twice is answered twice.  A client that
+    may not describe a topic's configuration is not told it, nor its numbers."""
 
     def hidden(name: str) -> dict[str, int]:
         code, (refused, _) = ErrorCode.NONE, outcomes[name]

@@ -1,7 +1,7 @@
 """DeleteAcls, API 31, v0-3: removes the access rules that match a filter; SECURITY_DISABLED without
 an authorizer.
 
-A rule that several filters mean is answered under the first.  v1 has patterns of names.
+A rule that several filters match is answered under the first.  v1 adds name patterns.
 """
 
 from __future__ import annotations

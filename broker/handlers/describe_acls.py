@@ -1,6 +1,6 @@
 """DescribeAcls, API 29, v0-3: access rules by a filter; SECURITY_DISABLED without an authorizer.
 
-v1 has patterns of names; before, every pattern is literal.
+v1 adds name patterns; in v0 every pattern is literal.
 """
 
 from __future__ import annotations

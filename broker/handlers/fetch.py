@@ -288,7 +288,8 @@ class FetchOperation(DelayedOperation):
         return Response(parts=parts, error_names=names)
 
     def _let_rest(self, session: FetchSession) -> None:
-        """Lets those rest of which the follower has all, and is told so by this answer."""
+        """Puts to rest each partition of which the follower has everything and learns so from this
+        answer."""
         hosted, replica_id = self.ctx.services.replicas.partitions, self.request.replica_id
         for p, r in zip(self.asked, self._reads, strict=True):
             partition = hosted.get(p.tp)

@@ -4,9 +4,9 @@ The answer names the largest epoch at or below the one asked for, and the offset
 record.  Followers ask before they append; consumers ask to find out whether records that they have
 read were truncated.
 
-A consumer that has read a later epoch than ours knows of a later leader.  This broker is then a
-zombie, and does not say that the records are missing: Kafka does, with -1, which would make the
-consumer start over.
+A consumer that has read a later epoch than this broker's knows of a later leader.  This broker is
+then a zombie, and does not say that the records are missing: Kafka does, with -1, which would make
+the consumer start over.
 """
 
 from __future__ import annotations

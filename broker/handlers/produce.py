@@ -432,7 +432,7 @@ class VerifiedProduce(DelayedOperation):
             self.ctx.services.purgatories.check(self.kind, (self._answered,))
 
     def keep_records(self) -> None:
-        """Copies the records: the request's buffer is not ours while we wait."""
+        """Copies the records: during the wait the request's buffer may be used again."""
         for place in self.places:
             if place.records is not None:
                 place.records = memoryview(bytearray(place.records))

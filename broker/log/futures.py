@@ -187,7 +187,7 @@ class FutureLogs:
         return self._manager.jitter_ms(limit)
 
     def start_moved(self, log: Log) -> None:
-        """Does nothing: nobody reads a future log."""
+        """Does nothing: no client reads a future log."""
 
     def rolled(self, log: Log) -> None:
         """Does nothing: a future log is flushed before it counts."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Code inside concerns one directory: an OSError takes it offline, and ends here."""
+    """Code inside uses one directory: an OSError takes that offline, and goes no further."""
 
     def __init__(
         self,

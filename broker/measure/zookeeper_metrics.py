@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LISTENER = "kafka_server_sessionexpirelistener_zookeeper"
 _LATENCY = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"
 _NEVER = ("authfailures", "readonlyconnects", "saslauthentications")
-"""No session of ours asks for any of these; dashboards expect to see zero."""
+"""No session here asks for any of these; dashboards expect to see zero."""
 
 T = TypeVar("T")
 

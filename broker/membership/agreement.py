@@ -6,10 +6,10 @@ others, and a client that was answered in between would meet "unknown partition"
 configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
 Kafka's own requests, until they show the same.
 
-A broker that does not answer is passed over: it delays an answer by `PATIENCE_S` at most.  One that
+A broker that does not answer is left out: it delays an answer by `PATIENCE_S` at most.  One that
 answers but does not agree delays it by `LIMIT_MS`, or by three quarters of the request's time-out
 if that is less: a client that gave up at the time-out would ask once more, and be told that the
-topic exists.  Apache Kafka's brokers are asked like ours.  Deviation from Apache Kafka, which
+topic exists.  Apache Kafka's brokers are asked in the same way.  Deviation from Apache Kafka, which
 answers as soon as the answering broker itself shows the change.
 """
 

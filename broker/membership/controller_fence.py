@@ -42,8 +42,8 @@ class ControllerFence:
 
         Raises ApiError: STALE_BROKER_EPOCH for a request meant for an earlier life of this broker
         (KIP-380), STALE_CONTROLLER_EPOCH for one from an earlier controller.  A request for a
-        later broker epoch than ours is admitted: the answer to our own registration may still be
-        on its way.  -1 comes from controllers that know no broker epochs.
+        later broker epoch than this one is admitted: the answer to this broker's registration may
+        still be on its way.  -1 comes from controllers that know no broker epochs.
 
         Raises Overtaken if the same controller has sent something over a newer connection.  It gave
         this connection up, and requests left in it are older than those that came since.  Taken

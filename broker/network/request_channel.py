@@ -6,9 +6,9 @@ stands in `stalled`, in order, and is read again when there is room.
 
 A request's bytes count from the moment that its size is known until the API no longer needs their
 buffer: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's memory
-pool a request is let in while anything is left, so one request may pass the bound.  A request that
-was let in is read to its end while the pool is empty, because its bytes come back only then.
-Further bytes of a client wait in its socket, but for the end of one read (64 KiB).
+pool, a request is let in while anything is left, so one request may exceed the bound.  A request
+that was let in is read to its end while the pool is empty, because its bytes come back only then.
+Further bytes of a client wait in its socket, apart from the rest of one read (64 KiB).
 
 Unlike Kafka's processor, which blocks with one request in its hand and sends no answers meanwhile,
 this one goes on sending: a full channel never delays an answer that is ready.

@@ -36,7 +36,7 @@ class TooManyConnections(Exception):
 
 
 class ListenerLimits(NamedTuple):
-    """What `listener.name.NAME.…` allows: connections, and new ones in a second."""
+    """The limits of `listener.name.NAME.…`: connections, and new ones in a second."""
 
     max_connections: int = INT_MAX
     creation_rate: int = INT_MAX

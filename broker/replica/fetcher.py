@@ -198,7 +198,7 @@ class ReplicaFetcher:
         return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 10), longest)
 
     def _fenced(self, tp: TopicPartition, code: int) -> None:
-        """The leader's epoch is newer than ours: only a LeaderAndIsr can help."""
+        """The leader's epoch is newer than this one's: only a LeaderAndIsr can help."""
         log.info("%s: fetcher fenced by leader %d (%s)", tp, self.leader, ErrorCode(code).name)
         self.remove(tp)
 
@@ -316,7 +316,7 @@ class ReplicaFetcher:
     def _changes(
         self, asked: dict[TopicPartition, FetchPartition], ready: dict[TopicPartition, FetchState]
     ) -> dict[TopicPartition, FetchPartition | None]:
-        """What the next request says of the partitions that are due; those that wait stay due."""
+        """The next request's news of the partitions that are due; those that wait stay due."""
         changes: dict[TopicPartition, FetchPartition | None] = {}
         for tp in (*self._due, *asked):
             state = self.states.get(tp)
@@ -407,7 +407,7 @@ class ReplicaFetcher:
             quota.record(fetched.size, monotonic_ms())
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
-        """Finds a new place: our LEO is outside the leader's log, above its end after an unclean
+        """Finds a new place: this LEO is outside the leader's log, above its end after an unclean
         election, else below its start.
         """
         state, partition = self.states.get(tp), self.manager.partitions.get(tp)

@@ -83,7 +83,7 @@ class FetcherManager:
                 fetcher.remove(tp)
 
     def look_at(self, tp: TopicPartition) -> None:
-        """What its next fetch says of it may have changed."""
+        """Looks at it again for its next fetch, which may have to say something else of it."""
         fetcher = self._owner.get(tp)
         if fetcher is not None:
             fetcher.look_at(tp)

@@ -31,7 +31,7 @@ class FollowerSession:
         return self._epoch == INITIAL_EPOCH
 
     def asked(self, tp: TopicPartition) -> FetchPartition | None:
-        """As the latest request asked for it, by name or as ever; None if it did not."""
+        """As the latest request asked for it, by name or as before; None if it did not."""
         return self._asked.get(tp)
 
     def others(self, tps: Iterable[TopicPartition]) -> int:
@@ -67,7 +67,7 @@ class FollowerSession:
         min_bytes: int,
         max_bytes: int,
     ) -> FetchRequest:
-        """The next request of the session: for these anew, without those that are None, and for
+        """The next request of the session: for these again, without those that are None, and for
         all others as before.
         """
         if self.is_new:

@@ -2,10 +2,10 @@
 controller.
 
 One attempt can end in three ways.  It succeeded: the partition commits it.  The version was wrong:
-another write came before, either an earlier attempt of ours whose answer was lost (then the znode
-holds exactly what we meant to write, one version on) or the controller's (then the change is
-dropped).  The outcome is unknown (the connection was lost): it is tried again until one of the
-first two is known; meanwhile the partition counts both ISRs.
+another write came before, either an earlier attempt whose answer was lost (then the znode holds
+exactly what was to be written, one version on) or the controller's (then the change is dropped).
+The outcome is unknown (the connection was lost): it is tried again until one of the first two is
+known; meanwhile the partition counts both ISRs.
 
 /isr_change_notification carries the partitions whose ISR changed, so that the controller can spread
 the new state.  The first change after a quiet time is told almost at once, later ones in batches,

@@ -46,8 +46,8 @@ def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int
     if the request does not give the epoch of the last record.
 
     Raises ApiError: OFFSET_OUT_OF_RANGE like Kafka's Partition.readRecords if nothing is known of
-    that epoch, and UNKNOWN_LEADER_EPOCH if it is later than our own.  Then we are a leader that was
-    replaced while it stood still, asked by a client whose metadata is as old.  Kafka answers
+    that epoch, and UNKNOWN_LEADER_EPOCH if it is later than this leader's own.  Then this leader
+    was replaced while it stood still, and the client's metadata is as old.  Kafka answers
     OFFSET_OUT_OF_RANGE there too, and the client starts over.
     """
     if asked.last_fetched_epoch < 0:

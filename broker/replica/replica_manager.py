@@ -249,7 +249,7 @@ class ReplicaManager:
         self.completed("Fetch", (tp,))
 
     def log_start_moved(self, tp: TopicPartition) -> None:
-        """A leader's followers are told with their next fetch, or the leader with ours."""
+        """A leader's followers are told with their next fetch, or the leader with this broker's."""
         partition = self.partitions.get(tp)
         if partition is not None:
             partition.stir()

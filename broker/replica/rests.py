@@ -1,9 +1,9 @@
-"""Partitions at rest: of those that a follower copies, nearly none changes between two fetches.
+"""Partitions at rest: most of those that a follower copies do not change between two fetches.
 
 In an incremental session (KIP-227) each fetch asks for every partition of the session.  Where a
 follower in the ISR has all that the leader has, and knows it, another read would give nothing, and
 would change nothing but the time of the follower's last fetch.  Such a partition *rests*: fetches
-of the session pass it over, and the session's own time stands for the follower's.  So a fetch
+of the session skip it, and the session's own time stands for the follower's.  So a fetch
 costs what has changed, however many partitions the session has.  Kafka reads all of them.
 
 Whatever could change that read ends the rest first (`Partition.stir`): an append, a HW, ISR, role,

@@ -1,4 +1,4 @@
-"""The answer to a step of an authentication: to a failed one it comes late, to slow guessing.
+"""The answer to a step of an authentication; if the step failed, it comes late, to slow guessing.
 
 It waits in the purgatory, where it occupies no handler.
 """

@@ -12,8 +12,8 @@ A name that Kafka does not know is stored for plugins, which read such names.  I
 so its value is neither described nor logged.
 
 A listener's key and trust store are read again, from the same file or another, when its
-`listener.name.NAME.ssl.keystore.location` (`ssl.truststore.location`) is set: the value may be the
-one that it has.  A store that cannot be used is refused.  Passwords stay as they are at the start.
+`listener.name.NAME.ssl.keystore.location` (`ssl.truststore.location`) is set, even to the same
+value.  A store that cannot be used is refused.  Passwords stay as they are at the start.
 A listener's own `max.connections` and `max.connection.creation.rate` follow, too.
 
 The rates of replication throttles (`throttles.RATES`) can only be given in this way: a file has no

@@ -116,7 +116,7 @@ def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
     yield from requests.send_update_metadata(state)
     online, offline = yield from replicas.initialize_phases(state)
     yield from replicas.change(state, online, ReplicaPhase.ONLINE)
-    # the last member of an ISR stays: rather a dead one than one that may have lost records
+    # the last member of an ISR stays: a dead one is better than one that may have lost records
     offline.sort(key=lambda r: r.broker not in bounced)
     yield from replicas.change(state, offline, ReplicaPhase.OFFLINE)
     partitions.initialize_phases(state)

@@ -204,7 +204,7 @@ def _update_assignment(
     # replicas that an earlier target was adding, and this one does not want
     unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
     if unwanted:
-        # they leave the ISR, and cannot join again, before the assignment forgets them: nobody
+        # they leave the ISR, and cannot join again, before the assignment forgets them: no broker
         # would take them out after a controller that fails in between
         state.assign(tp, wanted)
         problem = yield from _bump_leader_epoch(state, tp, wanted)
@@ -240,7 +240,7 @@ def _bump_leader_epoch(
 ) -> Procedure[str | None]:
     """Leader and ISR stay, the leader epoch grows: all replicas take the assignment over.
 
-    Gives the reason where it may not go on: of the ISR, as it stands with this write, the
+    Gives the reason where it may not go on: of the ISR, as it is with this write, the
     assignment names no member.  A leader that it does not name cannot change the ISR after that.
     """
     while True:

@@ -4,8 +4,8 @@ It reads one line of JSON (`agent_settings`) from standard input, starts the clu
 writes one line of JSON to standard output, and serves until its input ends: it cannot outlive its
 parent.  SIGTERM and SIGINT end it, too.
 
-Users' tests wait for its start.  So its imports are late, and are made without kafka-python's
-clients and without looks for garbage.
+Users' tests wait for its start.  So its imports are late, leave out kafka-python's clients, and run
+with garbage collection off.
 """
 
 from __future__ import annotations

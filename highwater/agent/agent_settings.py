@@ -55,7 +55,7 @@ class AgentSettings:
     quick_end: bool = True
     """Kill everything at the end, because no one needs the data."""
     security: str = "plaintext"
-    """ssl, sasl_plaintext or sasl_ssl: what clients' ports want; access rules hold then.  Of
+    """ssl, sasl_plaintext or sasl_ssl: what clients' ports require; access rules hold then.  Of
     processes alone."""
     scram: tuple[str, ...] = field(default=(), repr=False)
     """Users of SCRAM, each as --add-scram has it."""
@@ -65,7 +65,7 @@ class AgentSettings:
     """A preference; 0: any."""
     control_port: int = 0
     control_host: str = "127.0.0.1"
-    """Beyond loopback, each call has to bring the token."""
+    """Beyond loopback, each call must carry the token."""
     control_token: str = field(default="", repr=False)
     """Empty: made where one is needed."""
     advertised: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class AgentSettings:
 
 
 def _check_program(made: AgentSettings) -> None:
-    """Raises StartError for a program that there is not, or that cannot do what is asked."""
+    """Raises StartError for an unknown program, or one that cannot do what is asked."""
     if made.program in ("highwater", "apache"):
         return
     from highwater.cluster.target import release

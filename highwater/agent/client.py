@@ -191,7 +191,7 @@ class AgentProcess:
         self.control: str = first["control"]
         """The URL of its control API."""
         self.token: str = first["token"]
-        """That its calls have to bring; empty on loopback."""
+        """The token that its calls must carry; empty on loopback."""
         self.bootstrap: str = first["bootstrap"]
         self.seconds: float = first["seconds"]
         """How long its cluster took to start."""

@@ -4,7 +4,7 @@ The ports by which a container is reached may be known only after its start.  So
 comes first, and POST /v1/cluster tells it the addresses that the brokers are to advertise; then
 ZooKeeper and the brokers start.  HIGHWATER_ADVERTISED (HOST:PORT,...) says the same beforehand.
 
-HIGHWATER_CONTROL_TOKEN is the token that calls bring; without it, one is made and kept in FOLDER.
+HIGHWATER_CONTROL_TOKEN is the token that calls carry; without it, one is made and kept in FOLDER.
 `... container healthy` is the image's health check.
 """
 
@@ -37,7 +37,7 @@ EVERYWHERE = "0.0.0.0"
 
 @dataclass(slots=True)
 class Order:
-    """A cluster that is wanted, and what came of it."""
+    """A cluster that is wanted, and the result."""
 
     body: dict[str, Any]
     done: trio.Event = field(default_factory=trio.Event)

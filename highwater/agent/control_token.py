@@ -1,7 +1,7 @@
-"""The token that the control API's calls bring where it listens beyond loopback.
+"""The token that calls to the control API must carry where it listens beyond loopback.
 
-It is told in a file that only its user reads, and never printed: output ends in logs.  The standard
-library alone, because the command line reads it at each call.
+It is kept in a file that only its user can read, and never printed: output ends in logs.  This
+module imports the standard library alone, because the command line reads the token at each call.
 """
 
 from __future__ import annotations

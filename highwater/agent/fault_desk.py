@@ -1,7 +1,7 @@
 """The faults that callers begin and end, by number.
 
 A fault that lasts stays open until it is ended: by its number, by its own time (`for`), by `mend`,
-or because something else took it back (a killed broker that was started).  An effect that cannot be
+or because something else undid it (a killed broker that was started).  A fault whose effect is not
 seen is an error: a test that goes on without it would prove nothing.
 """
 

@@ -32,7 +32,7 @@ from highwater.verdict.results import Finding, Results
 MOST: Final = 20
 """Histories that may be open, and clients of one."""
 MOST_VALUES: Final = 1_000_000
-"""That an application may claim of one topic."""
+"""Values that an application may claim of one topic."""
 MOST_PER_S: Final = 100_000.0
 END_S: Final = 60.0
 Faults = Callable[[], Sequence[dict[str, Any]]]

@@ -1,8 +1,9 @@
-"""HTTP/1.1 on a port of this machine: h11 speaks the protocol, and this moves its bytes.
+"""HTTP/1.1 on a port of this machine: h11 speaks the protocol, and this module moves its bytes.
 
-It is bounded: so many connections, a body of a mebibyte, a minute without a request.  A request
-with an Origin is refused, because only a web page sends one, and no page has to break a cluster.
-Where there is a token, each request has to bring it (RFC 6750: `Authorization: Bearer TOKEN`).
+It is bounded: a number of connections, a body of a mebibyte, a minute without a request.  A request
+with an Origin is refused, because only a web page sends one, and no web page should be able to
+break a cluster.  Where there is a token, each request must carry it (RFC 6750: `Authorization:
+Bearer TOKEN`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the control API, made of its table of routes."""
+"""The OpenAPI 3.1 description of the control API, made from its table of routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS: Mapping[str, Schema] = {
     **dict.fromkeys(("latency", "jitter", "rate", "by"), NUMBER),
     "side": {"type": "string", "enum": ["request", "response"]},
 }
-"""The fields of verbs that are no text."""
+"""The fields of verbs whose values are not text."""
 
 
 def fault_entry() -> Schema:

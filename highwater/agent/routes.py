@@ -1,4 +1,4 @@
-"""The calls of the control API: one table, of which its OpenAPI description is made."""
+"""The calls of the control API: one table, from which its OpenAPI description is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of the control API, and the finding of the one that a request asks for."""
+"""One call of the control API, and the search for the one that a request asks for."""
 
 from __future__ import annotations
 

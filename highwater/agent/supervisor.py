@@ -46,7 +46,7 @@ class Agent:
     seconds: float
     """How long the start took."""
     token: str = ""
-    """That each call has to bring; empty: none."""
+    """The token that each call must carry; empty: none."""
     histories: Histories | None = None
     """From the first call about one on."""
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The topics, as ZooKeeper has them, and their making and deletion."""
+"""The topics, as ZooKeeper has them; creating and deleting them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Compacted:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows, ours first.  Raises BenchFailed where a wrong offset is left."""
+    """The measured rows, Highwater's first.  Raises BenchFailed where a wrong offset is left."""
     done: dict[str, list[Compacted]] = {side.name: [] for side in sides}
     for number in range(plan.rounds):
         for side in sides:

@@ -51,7 +51,7 @@ class Found:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows; the first side is ours."""
+    """The measured rows; the first side is Highwater's."""
     found = [Found() for _ in sides]
     for number in range(plan.rounds):
         for side, results in zip(sides, found, strict=True):

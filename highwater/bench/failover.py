@@ -234,7 +234,7 @@ async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Be
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Gives medians and worst of each client; the first side is ours."""
+    """Gives medians and worst of each client; the first side is Highwater's."""
     home = apache.home() if "java" in plan.clients or len(sides) > 1 else None
     found: list[dict[tuple[str, str], list[float]]] = []
     errors: list[str] = []

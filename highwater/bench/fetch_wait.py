@@ -80,7 +80,7 @@ def around(min_mib: Sequence[int]) -> Iterator[Limits]:
 
 
 def too_slow(rows: Sequence[Row]) -> list[str]:
-    """The rows in which ours takes over 1.5 times as long, and over 50 ms longer."""
+    """The rows where Highwater takes over 1.5 times as long, and over 50 ms longer."""
     return [
         row.what
         for row in rows
@@ -89,7 +89,7 @@ def too_slow(rows: Sequence[Row]) -> list[str]:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Gives rows in milliseconds, ours first.  Raises BenchFailed."""
+    """Gives rows in milliseconds, Highwater's first.  Raises BenchFailed."""
     async with AsyncExitStack() as stack:
         clusters = [
             (side.name, await stack.enter_async_context(side.cluster(1, _PROPERTIES)))

@@ -124,7 +124,7 @@ async def _measure(
     await create_topic(cluster, _BESIDE, [1, 2, 3])
     async with _scraped(cluster, steps), _busy(cluster):
         await drive(cluster, plan.load)
-    for number in cluster.brokers:  # "no long step" says nothing of a loop that nobody watches
+    for number in cluster.brokers:  # "no long step" says nothing of a loop that is not watched
         if cluster.running(broker(number)):
             page = await _page(cluster.metrics_port(number))
             if not page.get(_TAKEN):

@@ -53,7 +53,7 @@ class Plan:
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows; the first side is ours."""
+    """The measured rows; the first side is Highwater's."""
     for number in range(plan.starts - 1):
         for side in sides:
             progress(f"start {number + 1} of {plan.starts}: {side.name}")

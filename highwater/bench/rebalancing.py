@@ -44,7 +44,7 @@ Seconds = dict[str, list[float]]
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows; the first side is ours.  Raises BenchFailed."""
+    """The measured rows; the first side is Highwater's.  Raises BenchFailed."""
     done: dict[str, Seconds] = {}
     for side in sides:
         settings = Settings(

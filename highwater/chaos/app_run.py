@@ -64,7 +64,7 @@ OFFSETS = "__consumer_offsets"
 
 @dataclass(slots=True)
 class AppOptions:
-    """What the user's command is, and what must hold of it."""
+    """The user's command, and the demands on it."""
 
     out: Path
     seed: int
@@ -126,9 +126,9 @@ class AppRun:
         self.contract = model.load(str(self.path), lambda file: text)
         self._text = text
         self.problems: list[str] = []
-        """What makes the run invalid, beside the contract."""
+        """Reasons why the run is invalid, beside the contract."""
         self.missing: list[str] = []
-        """What makes it prove nothing."""
+        """Reasons why it proves nothing."""
         self.read = False
         self._deaths = DeathWitness(lambda number: [])
         self._outputs: dict[int, tuple[int, int]] = {}
@@ -312,7 +312,7 @@ class AppRun:
                 await trio.sleep(0.1)
 
     async def _watch_reading(self, cluster: Cluster) -> None:
-        """Asks the brokers' metrics whether anybody read the input; nobody but the copies would."""
+        """Asks the brokers' metrics whether the input was read; only the copies read it."""
         known = [a for n in cluster.brokers if (a := cluster.metrics_address(n))]
         self.read = not known
         name = "kafka_server_brokertopicmetrics_bytesoutpersec"

@@ -72,14 +72,14 @@ class Options:
     rate: float = 100.0
     program: Program = field(default_factory=Highwater)
     target: Target | None = None
-    """What is broken instead of `program`."""
+    """The cluster that is broken instead of `program`."""
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
     """More workloads beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
     engine: str = "auto"
     watch: bool = False
-    """Have spark/watch.py look on, and end the workload at the first violation."""
+    """Have spark/watch.py watch the run, and end the workload at the first violation."""
     properties: dict[str, str] = field(default_factory=dict)
 
 
@@ -107,7 +107,7 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
 
 
 def _own_lacks(options: Options) -> Mapping[str, str]:
-    """What a cluster without a target cannot be put through."""
+    """The faults that a cluster without a target cannot have."""
     if options.runtime == "compose":
         return hosts.ELSEWHERE
     return hosts.lacks(doors=options.program.name == "highwater")
@@ -224,7 +224,7 @@ class Run:
                 log.close()
 
     async def _make_topics(self, cluster: Cluster) -> None:
-        """Raises ClusterError where a cluster that is not ours has a topic of such a name."""
+        """Raises ClusterError where a cluster that others started has such a topic."""
         await create_topics(cluster, self.topics, exists_ok=not self.shared)
         self._made_topics = True
 

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""The versions of the programs and libraries that took part in a run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class WatchProcess:
         self.child: Child | None = None
 
     async def start(self, bootstrap: str, topics: Sequence[str]) -> None:
-        """Starts it, and waits until it looks on."""
+        """Starts it, and waits until it watches."""
         options = ["--master", "local[2]", "--driver-memory", "512m", *self.connector]
         options += ["--conf", "spark.ui.enabled=false"]
         options += ["--driver-java-options", "-XX:TieredStopAtLevel=1"]
@@ -67,7 +67,7 @@ class WatchProcess:
         self.progress.say(f"watch: {told(self._alarms()[0])}")
 
     async def stop(self) -> Found:
-        """Has it read the rest of the history, and gives what it said."""
+        """Lets it read the rest of the history, and gives its output."""
         found = Found("watched while it ran")
         if self.child is None:
             return found

@@ -22,7 +22,7 @@ from highwater.cli.bench_options import Page, compare, comparing, markdown_optio
     multiple=True,
     help="May be given more than once; all write at the same time.  [default: all three]",
 )
-@click.option("--swap", is_flag=True, help="Move the leader, and kill nobody.")
+@click.option("--swap", is_flag=True, help="Move the leader, and kill no broker.")
 @click.option(
     "--retry-backoff-ms",
     "backoff_ms",

@@ -37,7 +37,7 @@ def steps(
     json_file: Path | None,
     folder: Path | None,
 ) -> None:
-    """What keeps a broker's loop, by name; exit code 1 where a step took more than 20 ms.
+    """The steps that keep a broker's loop, by name; exit code 1 where one took more than 20 ms.
 
     \b
     Example:

@@ -98,7 +98,7 @@ class SeedRange(click.ParamType[range]):
     help="A topic whose beginning goes, and requests of several partitions.",
 )
 @click.option("--retained", is_flag=True, help="Retention by size and time; lookups by time.")
-@click.option("--admin", is_flag=True, help="Administrators, and a topic that is made anew.")
+@click.option("--admin", is_flag=True, help="Administrators, and a topic made again.")
 @click.option(
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )

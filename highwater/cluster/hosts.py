@@ -1,9 +1,9 @@
 """Faults of the machines of a cluster's brokers: their disks and wall clocks.
 
-A full disk is Linux's own doing: the process may let no file grow any more (RLIMIT_FSIZE), so each
+Linux itself makes a disk full: the process may let no file grow any more (RLIMIT_FSIZE), so each
 of its writes fails (EFBIG), that of its own output, too.  A slow disk and a clock that jumps need a
-door into the process (`world.real.fault_door`), which only Highwater's brokers have: of others no
-system lets a process without privileges slow the disk or move the clock.
+door into the process (`world.real.fault_door`), which only Highwater's brokers have: no system lets
+a process without privileges slow another's disk or move its clock.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from highwater.world.real.fault_door import VARIABLE, FaultDoor
 DISK_FULL, SLOW_DISK, CLOCK_JUMP = "disk_full", "slow_disk", "clock_jump"
 NO_DOOR = "only Highwater's own brokers, as processes, have a door for it"
 NOT_OURS: Mapping[str, str] = {SLOW_DISK: NO_DOOR, CLOCK_JUMP: NO_DOOR}
-"""What brokers of another program lack: `Cluster.lacks`."""
+"""The faults that brokers of another program cannot have: `Cluster.lacks`."""
 ELSEWHERE: Mapping[str, str] = {
     DISK_FULL: "the brokers are no processes of this harness, whose limits it could lower",
     **NOT_OURS,
 }
-"""What brokers lack that the harness does not run as its own processes."""
+"""The faults that brokers cannot have which are not the harness's own processes."""
 
 
 def lacks(doors: bool) -> Mapping[str, str]:
-    """What brokers that run as processes of the harness lack."""
+    """The faults that brokers cannot have which are the harness's own processes."""
     found = {} if doors else dict(NOT_OURS)
     if sys.platform != "linux":
         found[DISK_FULL] = "only Linux sets the limits of a process that runs (prlimit)"
@@ -38,7 +38,7 @@ def lacks(doors: bool) -> Mapping[str, str]:
 
 def refuse_writes(pid: int) -> Callable[[], None]:
     """Lets a process write nothing more to any file; gives what allows it again.  Sockets are no
-    files.  Raises OSError where its limits are not ours to set, or not to be set at all.
+    files.  Raises OSError where this user may not set its limits, or the system cannot.
 
     CPython and the JVM ignore the signal (SIGXFSZ) that would end the process.
     """

@@ -48,9 +48,9 @@ WITHOUT_ZOOKEEPER = {
     "expire_session": "there is no ZooKeeper, and no session in it",
     "delete": "a quorum's leader has no znode that could be deleted; write how: kill",
 }
-"""What a cluster in KRaft mode lacks: `Cluster.lacks`."""
+"""The faults that a cluster in KRaft mode cannot have: `Cluster.lacks`."""
 BROKER_LINKS, SEGMENTS = "links between brokers", "segments"
-"""What may be missing beside verbs and members."""
+"""Further things that a cluster may lack, beside verbs and members."""
 
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -128,8 +128,8 @@ class Cluster(Protocol):
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        """What no fault can do here, with the reason: verbs, members, and `delete` (of the
-        controller's znode)."""
+        """The faults that this cluster cannot have, with the reason: verbs, members, and `delete`
+        (of the controller's znode)."""
 
     @property
     def bootstrap(self) -> str:

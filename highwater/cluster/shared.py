@@ -116,7 +116,7 @@ class LocalCluster(ABC):
         """HOST:PORT of a broker's metrics, where it has them."""
 
     def state(self) -> dict[str, Any]:
-        """What state.json says."""
+        """The content of state.json."""
         return {
             "supervisor": Pid.of(os.getpid()).as_json(),
             "runtime": self.runtime,

@@ -120,7 +120,7 @@ def parse(
     services: Sequence[str] = (),
     config: Path | None = None,
 ) -> Target:
-    """Raises StartError for a text that names no target, or an address where nobody answers.
+    """Raises StartError for a text that names no target, or an address where no broker answers.
 
     `services`: the brokers' of a Compose project, where not all that answer are to be broken.
     `config`: a client's settings for a cluster at an address, where it asks for TLS or a login."""

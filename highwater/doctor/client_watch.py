@@ -1,12 +1,12 @@
-"""`highwater doctor --watch`: a client's connection, looked at on its way through proxies.
+"""`highwater doctor --watch`: a client's traffic, watched on its way through proxies.
 
 Theory of operation.  Proxies on 127.0.0.1 stand in front of the brokers, as they do for a chaos
 run on a cluster at an address, and replace every address in an answer by their own: so the client
 cannot get past them.  `seen` gathers what its requests tell, and the rules of `highwater doctor`
 judge what was seen, not a default that the client may have changed.  Nothing is written to disk,
-and of a login nothing is read.
+and nothing of a login is read.
 
-Of a client that speaks TLS no request can be seen; that it does is told.
+No request of a client that speaks TLS can be seen; the watch says that it speaks TLS.
 """
 
 from __future__ import annotations

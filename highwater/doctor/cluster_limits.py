@@ -101,7 +101,7 @@ def _safety(
 
 
 def broker_findings(talk: Talk, broker: int, settings: ClientSettings) -> Iterator[Finding]:
-    """Limits that the cluster sets to sessions and transactions."""
+    """Limits that the cluster sets for sessions and transactions."""
     configs = configs_of(talk, BROKER, str(broker))
     if settings.role == "producer" and settings.get("transactional.id"):
         most = configs.get("transaction.max.timeout.ms", "")

@@ -25,7 +25,7 @@ class Examination(Outcome):
     dialect: Dialect
     clients: list[ClientSettings] = field(default_factory=list)
     found: dict[str, list[Finding]] = field(default_factory=dict)
-    """By what was looked at: producer, consumer, names, connection."""
+    """By subject: producer, consumer, names, connection."""
 
     def add(self, where: str, some: Sequence[Finding]) -> None:
         known = {finding for findings in self.found.values() for finding in findings}

@@ -281,7 +281,7 @@ def security(settings: ClientSettings) -> Iterator[Finding]:
         yield Finding(
             Effect.REMARK,
             f"{own('ssl.endpoint.identification.algorithm')}={algorithm}",
-            "Whoever has any certificate of that authority can pass for the broker.",
+            "Anyone with a certificate of that authority can pass for the broker.",
             "leave it at https",
         )
     if "SASL" in protocol and "SSL" not in protocol and settings.get("sasl.mechanism") == "PLAIN":

@@ -1,7 +1,7 @@
 """Reads a client's settings: .properties, YAML, JSON, TOML, or Spring Boot's application file.
 
-Of Spring's names `spring.kafka.producer.*`, `spring.kafka.consumer.*` and `spring.kafka.*` are
-read, with their `properties.*` below; a producer's and a consumer's stand in the same file.
+Of Spring's names it reads `spring.kafka.producer.*`, `spring.kafka.consumer.*` and
+`spring.kafka.*`, each with its `properties.*`; one file may hold a producer's and a consumer's.
 """
 
 from __future__ import annotations

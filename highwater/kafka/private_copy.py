@@ -2,8 +2,8 @@
 
 The wheel carries one (`highwater/_vendor/python`), so that an installation fits beside any version
 that its user has.  It comes first on the path of each process that decodes with it
-(`highwater.kafka.wire`), or runs its clients (`kafka_python`).  A user's own process must
-not: it imports no Kafka library of ours (`highwater.pytest_plugin` and `highwater.agent.client`).
+(`highwater.kafka.wire`), or runs its clients (`kafka_python`).  A user's own process must not
+import it: `highwater.pytest_plugin` and `highwater.agent.client` do without a Kafka library.
 A clone carries none, and uses the locked one of its environment.
 """
 

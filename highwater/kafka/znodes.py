@@ -1,4 +1,4 @@
-"""Kafka's znodes: paths and data, so that Apache's brokers and tools and ours read each other's.
+"""Kafka's znodes: paths and data, in the forms that Apache Kafka's brokers and tools read, too.
 
 Each znode has a path and, where it holds data, `encode_*` and `decode_*`.  The JSON is compact
 UTF-8, as in Kafka. Decoding accepts every version that a 2.x or 3.x broker wrote, and for anything
@@ -433,7 +433,7 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
 
 
 def encode_handled_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
-    """Our own znode, which no other program reads: see controller/rules/bounces.py."""
+    """Highwater's own znode, which no other program reads: see controller/rules/bounces.py."""
     return encode_json({"version": 1, "epochs": {str(b): epochs[b] for b in sorted(epochs)}})
 
 

@@ -128,7 +128,7 @@ class History:
 
         Of the application's records, equal values count as one:
 
-        * `acknowledged`: values whose storage it was promised; each has to be in the topic.
+        * `acknowledged`: values that were acknowledged to it; each has to be in the topic.
         * `processed`: values that it took from the topic and worked on; every acknowledged record
           has to be among them, and with `exactly_once` only once, in the order of its partition.
 
@@ -165,7 +165,7 @@ class History:
         try:
             return self._control.call("GET", f"/v1/groups/{name}")
         except ControlError as error:
-            if error.kind != "not_found":  # nobody joined it
+            if error.kind != "not_found":  # no member joined it
                 raise
             return {"group": name, "committed": {}}
 

@@ -120,7 +120,7 @@ class Kafka:
 
 
 class Waits:
-    """Each returns after how many seconds it was so, or raises NotInTime with the state."""
+    """Each returns the seconds that it took, or raises NotInTime with the cluster's state."""
 
     def __init__(self, control: Control) -> None:
         self._control = control

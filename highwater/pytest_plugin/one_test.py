@@ -75,7 +75,7 @@ class OneTest:
         self.cluster.groups_left += self.groups.made
         for group in list(self.cluster.groups_left):
             with _suppressed("refused"):  # it still has members: it is tried again
-                with _suppressed("not_found"):  # nobody joined it
+                with _suppressed("not_found"):  # no member joined it
                     control.call("DELETE", f"/v1/groups/{group}")
                 self.cluster.groups_left.remove(group)
 

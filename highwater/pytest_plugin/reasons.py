@@ -8,7 +8,7 @@ from typing import Any
 
 
 def of_acknowledged(topic: str, events: Iterable[str]) -> list[str]:
-    """Of records that the application was promised and that are gone; `events` are the test's."""
+    """Of acknowledged records that are gone from the topic; `events` are the test's."""
     for text in events:
         died = re.match(r"\w+ (broker-\d+): .*\bleading (.*)", text)
         led = died[2].split(", ") if died else []

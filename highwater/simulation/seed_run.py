@@ -69,7 +69,7 @@ class Options:
     retained: bool = False
     """Topics with retention by size and by time, and lookups by time (`retained`)."""
     admin: bool = False
-    """Administrators at work, and a topic made anew under its name (`administrators`)."""
+    """Administrators at work, and a topic made again under its name (`administrators`)."""
     transactions: bool = False
     """Transactional producers, hijacked now and then, and a read_committed consumer."""
     groups: bool = False

@@ -2,8 +2,8 @@
 
 The history's own clients record everything about themselves.  The application records nothing, so
 these functions make lines for it: a record that was read and that no client of the history sent is
-a send of unknown outcome; values that the application was promised are acknowledged sends; values
-that it processed are its reads.  Then the checks say of it what they say of any client.
+a send of unknown outcome; values that were acknowledged to the application are acknowledged sends;
+values that it processed are its reads.  Then the checks judge it like any client.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def _send(
     partition, key = place or (None, None)
     common = {"process": APPLICATION, "client": APPLICATION, "f": "send", "op": op, "index": op}
     common |= {"topic": topic, "partition": partition, "key": key, "value": value, "acks": -1}
-    # nobody knows when it was sent: so long ago that no check of real time can hold it against it
+    # when it was sent is unknown: so long ago that no check of real time can hold it against it
     return [{**common, "type": "invoke", "t_ns": 0}, {**common, "type": ending}]
 
 
 def as_processed(lines: Iterable[Line], topic: str, processed: Iterable[str]) -> list[Line]:
-    """The sends to the topic, read by nobody but the application, in the order of `processed`."""
+    """The sends to the topic, read by the application alone, in the order of `processed`."""
     sends: list[Line] = []
     at: dict[str, tuple[int, int]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""What the checks read, and how they are written: for Spark and for DuckDB.
+"""The tables that the checks read, and the form of the checks: for Spark and for DuckDB.
 
 A check is one SQL file, `spark/checks/ID.sql`, in the common subset of Spark SQL 4.0 and DuckDB.
 Its head is comments:
@@ -6,7 +6,7 @@ Its head is comments:
     -- C4 unseen                 id and name, as in the project's list of checks
     -- required: yes             a run in which it examined nothing is void
     -- claim: NAME               ... and so is a history of one's own that claims NAME (CLAIMS)
-    -- needs: full read          cannot speak without a completed full read at the end, by anybody
+    -- needs: full read          cannot speak without a full read at the end, by any client
     -- needs: final read         ... by the harness's own clients
     -- needs: segments           calls nothing wrong where the brokers' segments were not read
     -- source: TEXT              where the promise is from
@@ -14,10 +14,10 @@ Its head is comments:
 
 `:examined` marks a query of one number, `:findings` one of (kind, topic, partition, offset,
 value, detail), where kind is `violation`, `expected` (a loss that the topic's promise allows) or
-`counted` (worth a number, wrong nowhere).
+`counted` (worth a number, but no fault).
 
-`spark/views/N_name.sql` are the words the checks are written in (sends, reads, ...), built in the
-order of their names upon the tables of the run: TABLES.  Three rules keep the files portable: a
+`spark/views/N_name.sql` are the views that the checks use (sends, reads, ...), built in the
+order of their names from the tables of the run: TABLES.  Three rules keep the files portable: a
 column named `offset` is always qualified; no text holds a quotation mark; types are STRING, INT,
 BIGINT, DOUBLE, BOOLEAN.
 
@@ -145,8 +145,8 @@ CROSS JOIN (
   ) r ON r.topic = l.topic AND r.partition = l.partition
 ) u
 """
-"""What a history of one's own (a folder without run.json) claims to hold, counted in its lines and
-not in the views that the checks use: answers of each kind, and the partitions that nobody read
+"""The claims of a history of one's own (a folder without run.json), counted in its lines and not
+in the views that the checks use: answers of each kind, and the partitions that no process read
 whole (`full_read`) after the last answer in them."""
 
 

@@ -114,7 +114,7 @@ def decide(
 def _what_the_source_gave(
     claims: dict[str, Any], required: dict[str, bool], info: dict[str, Any]
 ) -> list[str]:
-    """What a history of one's own claims to hold, or what the target cannot show."""
+    """The claims of a history of one's own, or the evidence that the target cannot give."""
     notes = []
     if claims:
         told = ", ".join(id_ for id_, owed in required.items() if owed)

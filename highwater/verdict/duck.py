@@ -18,7 +18,7 @@ def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> Resu
     began = time.perf_counter()
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
-        db.execute("SET enable_progress_bar = false")  # its line would mix with ours
+        db.execute("SET enable_progress_bar = false")  # its line would mix with the command's
         tables.register(db, run)
         build_views(db, folder)
         checks = look(db, catalog.checks(folder), examples)

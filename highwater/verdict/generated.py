@@ -3,8 +3,8 @@
 Every record has a producer's send, a consumer's poll while the run lasts, and the full read at the
 end: so an operation is a send or a poll, and makes two rows.  Partitions of `load` are plain; every
 fourth partition is of `ledger`, whose records are in transactions of TEN, one after the other, and
-whose readers are under read_committed.  Each number is computed from the record's own, so no row
-needs another one, and both engines make the same.  Standard library only.
+whose readers are under read_committed.  Everything is computed from a record's own number, so no
+row needs another one, and both engines make the same rows.  Standard library only.
 """
 
 from __future__ import annotations

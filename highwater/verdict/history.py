@@ -7,7 +7,7 @@ written by the clients themselves at the moment of the phase, and distinguishes 
 * `fail`  an error that *proves* that nothing was appended (MESSAGE_TOO_LARGE,
           INVALID_PRODUCER_EPOCH, ...);
 * `info`  everything else: a time-out, a lost connection, NOT_ENOUGH_REPLICAS_AFTER_APPEND.  The
-          record may be in the log or not, and a harness that books these as failures is blind to
+          record may be in the log or not, and a harness that counts these as failures misses
           phantom records, or invents them.
 
 Each operation has an `invoke` line and one ending line, joined by `op`.  A poll that returns n

@@ -1,7 +1,7 @@
 """Checks a run's folder: tables, DuckDB's verdict at once, and Spark's after it.
 
 Spark decides where it can be used.  DuckDB runs the same files over the same tables, in a second,
-and a disagreement makes the verdict unknown: one of the two is wrong, and nobody can tell which.
+and a disagreement makes the verdict unknown: one of the two is wrong, and it is unknown which.
 """
 
 from __future__ import annotations

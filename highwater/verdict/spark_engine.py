@@ -26,7 +26,7 @@ def run_checks(
     at_a_time: int,
     progress: Progress,
 ) -> tuple[dict[str, Found], list[dict[str, Any]]]:
-    """What each check found, and the rows of `facts_query`; the views must be there."""
+    """The findings of each check, and the rows of `facts_query`; the views must be there."""
     result = none_yet([check.id for check in selected])
     order = sorted(selected, key=lambda c: HEAVY.index(c.id) if c.id in HEAVY else len(HEAVY))
     with ThreadPoolExecutor(at_a_time) as pool:

@@ -145,7 +145,7 @@ class Job:
         return verdict.exit_code
 
     def _ingest(self, info: dict[str, object]) -> tuple[Ingest | None, str | None]:
-        """What was read, or the reason why nothing was."""
+        """The records that were read, or the reason why there are none."""
         if not self.args.bootstrap:
             return None, None
         import ingest  # beside verify.py: nothing else in it knows how topics are read

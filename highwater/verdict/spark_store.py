@@ -50,7 +50,7 @@ class Store:
         return self._text(path, 0) if self.exists(path) else None
 
     def torn_end(self, path: str) -> str:
-        """What stands behind the last line's end: "" where the last line is whole."""
+        """The text behind the end of the last whole line: "" where the last line is whole."""
         status = self._status(path)
         if status is None or status.isDirectory():
             return ""

@@ -6,8 +6,8 @@ PySpark.  It is resolved once, by Maven where it is installed, else by Spark's o
 kept in the user's cache. Where neither can, the checks still run, on what the harness itself
 consumed, and the verdict says so.
 
-A session starts once for reading and checking.  What the job needs it sets itself, by the size of
-the data; here stands what a job cannot set any more when it runs: the memory, and for a small
+A session starts once for reading and checking.  The job sets most settings itself, by the size of
+the data; this module sets those that a running job cannot change: the memory, and for a small
 history a Java that compiles quickly and not well, which halves the work of starting.
 """
 
@@ -41,7 +41,7 @@ CONNECTOR: Final = (
     Artifact("org.apache.kafka", "kafka-clients", "3.9.0"),
     Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
 )
-"""What PySpark's own jars lack; everything else that the source needs is among them."""
+"""The jars that PySpark lacks; it has everything else that the source needs."""
 
 SMALL_ROWS: Final = 300_000
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -65,7 +65,7 @@ class SparkFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """What is needed to start a job."""
+    """The programs that start a job."""
 
     home: Path
     java: str
@@ -207,7 +207,7 @@ def submit(
     progress: Progress = print,
     timeout_s: float = 1800,
 ) -> None:
-    """Runs one job to its end; all it says goes to the file `log`, its lines `verify: ...` on."""
+    """Runs one job to its end; its output goes to the file `log`, its lines `verify: ...` on."""
     command = [str(spark.home / "bin" / "spark-submit"), *options, *job]
     progress("starting Spark")
     log.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
-"""A run's folder as Spark's tables, from any store, and the views upon them.
+"""A run's folder as Spark's tables, from any store, and the views on them.
 
 A table is read from RUN/tables/NAME.parquet (which `highwater verify` writes) where that is not
 older than the JSON lines it was made from, and has the columns of the catalog; else from the JSON
-lines.  What cannot be read is one line (RunDamaged), never a check that quietly sees less.
+lines.  Where it cannot be read there is a one-line error (RunDamaged), and no check quietly sees
+less.
 """
 
 from __future__ import annotations

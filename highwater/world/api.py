@@ -47,8 +47,8 @@ class Connection(Protocol):
     peer: tuple[str, int]
     local: tuple[str, int]
     small_bytes: int
-    """Up to so many bytes of a file are cheaper read, and sent with what stands before them, than
-    sent by `send_file`."""
+    """Up to so many bytes of a file are cheaper to read, and to send with what stands before them,
+    than to send by `send_file`."""
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """Gives the number of bytes read (0: the peer closed), or None where it would block."""

@@ -2,7 +2,7 @@
 
 A handshake is a task of its own, limited in time and in bytes; handshakes make their steps in turn,
 and other tasks run in between.  Before each step it looks whether the peer is still there: in a
-rush of clients most of those whose turn comes late have given up, and nobody must wait for them.
+rush of clients most of those whose turn comes late have given up, and no other must wait for them.
 After it the connection is used as any other.  Records are encrypted in the process, so that
 `send_file` reads the file: there is no sendfile.
 

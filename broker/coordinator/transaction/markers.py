@@ -127,7 +127,7 @@ class MarkerSender:
         return Link(self._config, self._world, self._metadata, broker_id, "txn-markers")
 
     def leads_none(self, broker_id: int, markers: Iterable[Wanted]) -> bool:
-        """Whether others lead all of these partitions now (or the decision is no longer ours)."""
+        """Whether others lead all of these partitions now (or this shard is no longer led here)."""
         leader_of = self._metadata.leader_of
         return all(leader_of(m.tp) != broker_id or not m.is_current for m in markers)
 

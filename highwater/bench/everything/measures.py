@@ -13,9 +13,9 @@ from typing import Any
 from highwater.bench.figures.rows import Row
 
 Samples = dict[str, list[list[float]]]
-"""By line the samples of each side, ours first."""
+"""By line the samples of each side, Highwater's first."""
 Run = Callable[[Any], Awaitable[Samples]]
-"""Measures; it is given the `turns.Turns`."""
+"""The measure itself; it is given the `turns.Turns`."""
 
 
 @dataclass(frozen=True, slots=True)

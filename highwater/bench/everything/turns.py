@@ -84,7 +84,7 @@ class Turns:
         self._warm: WarmMemory | None = None
 
     async def clusters(self) -> list[ProcessCluster]:
-        """The clusters that stay up, ours first."""
+        """The clusters that stay up, Highwater's first."""
         if not self._clusters:
             for side in self.sides:
                 self.progress(f"{side.name}: starts")

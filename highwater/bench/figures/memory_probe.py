@@ -2,7 +2,7 @@
 
     python -m highwater.bench.figures.memory_probe CPU FILE
 
-A virtual machine may be slow for a moment without its kernel's knowing.  While the host maps its
+A virtual machine may be slow for a moment without its kernel knowing it.  While the host maps its
 memory again, each touched page costs a fault in the host, which the guest takes for computing, and
 system calls of two microseconds take two hundred.  So this process touches 64 pages, a thousand
 times a second, ahead of everything else on its CPU (SCHED_FIFO: no program of the machine can hold

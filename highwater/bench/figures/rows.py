@@ -1,4 +1,4 @@
-"""Rows of a benchmark: medians of both sides, and a ratio, above 1 where ours is better."""
+"""Rows of a benchmark: medians of both sides, and a ratio, above 1 where Highwater is better."""
 
 from __future__ import annotations
 

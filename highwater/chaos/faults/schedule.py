@@ -1,7 +1,8 @@
-"""A schedule from a seed: first the required acts, in an order of the seed's own; then random ones.
+"""A schedule from a seed: first the required acts, in an order that the seed chooses; then random
+ones.
 
 Between two acts the cluster gets time to become whole, so that each fault meets a cluster that it
-could break, and at most one broker is away at a time.  So nothing acknowledged by acks=all may be
+can break, and at most one broker is away at a time.  So nothing acknowledged by acks=all may be
 lost, whatever happens.
 """
 

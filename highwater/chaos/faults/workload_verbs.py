@@ -87,7 +87,7 @@ async def _sever(
 
 
 def _shrink_of(stage: ChaosStage, leader: str, tp: TopicPartition) -> Rule:
-    """What holds a leader's change of the partition's ISR."""
+    """The rule that holds a leader's change of the partition's ISR."""
     if ZOOKEEPER not in stage.cluster.members():
         return Rule(Action.HOLD, "AlterPartition", source=leader, limit=0)
     path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"

@@ -113,7 +113,7 @@ class ConfluentConsumer(TopicsReader):
 
 
 def new_consumer(bootstrap: str, name: str, tell_end: bool = False) -> confluent_kafka.Consumer:
-    """`tell_end`: it also tells where a partition ends, which may be behind the last record."""
+    """`tell_end`: it also reports a partition's end, which may be behind the last record."""
     return confluent_kafka.Consumer(
         {
             **_common(bootstrap, name),

@@ -141,7 +141,7 @@ def _settings(member: Member) -> dict[str, Any]:
 
 
 def forget_old_answers(coordinator: Any, partitions: Any) -> None:
-    """kafka-python keeps an answer for which nobody waited any more, and gives it to whoever asks
+    """kafka-python keeps an answer whose caller no longer waited, and gives it to the one who asks
     for the same partitions next (docs/client-problems.md)."""
     coordinator._offset_fetch_futures.pop(frozenset(partitions), None)
 

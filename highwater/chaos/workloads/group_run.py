@@ -1,7 +1,7 @@
 """Running consumer groups: members as processes that join, leave and crash, and one history.
 
 A `GroupRun` is one group on one topic.  Each member writes a file of its own (`group_member`;
-Java's members print, and a thread of ours writes that down), so that kill -9 loses no earlier
+Java's members print, and a thread writes that down), so that kill -9 loses no earlier
 event. `collect` makes one history.jsonl of all of them, in the order of their clock, for the checks
 G2, G3 and G4.
 """
@@ -199,7 +199,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _write_down(source: IO[bytes], member: Member) -> None:
-    """Converts VerifiableConsumer's lines to ours, until it ends."""
+    """Converts VerifiableConsumer's lines to the history's, until it ends."""
     operations = 0
     with Path(member.out).open("a", encoding="utf-8", buffering=1) as out:
 

@@ -311,7 +311,7 @@ class Copier(Client):
             consumer.close()
 
     def _resume(self, consumer: Consumer) -> dict[int, int]:
-        """The group's offsets, once no other can move them: our producer has fenced them all."""
+        """The group's offsets, once no other can move them: this producer has fenced them all."""
         places = [TopicPartition(self.source.name, p) for p in range(self.source.partitions)]
         found = consumer.committed(places, timeout=GIVE_UP_S)
         for place in found:

@@ -1,4 +1,4 @@
-"""A witness by the brokers' own answers, for clusters whose ZooKeeper is not there or not ours.
+"""A witness by the brokers' own answers, for clusters whose ZooKeeper is not there or out of reach.
 
 Theory of operation.  One task a broker keeps a connection past every proxy, and asks for Metadata
 twenty times a second and for DescribeQuorum (KIP-595) five times.  A broker that is cut off, or
@@ -8,7 +8,8 @@ the controller itself, where ZooKeeper elects it.  An older leader epoch never c
 witness could not see an epoch fall: it leaves `controller_epochs` empty, and R10 idle.
 
 The time at which a state was written is not told.  A line of the log has the time of the last
-answer before it, which is too early, never too late: C13 excuses more for it, and accuses nobody.
+answer before it, which is too early, never too late: so C13 may excuse too much, and never accuses
+wrongly.
 """
 
 from __future__ import annotations

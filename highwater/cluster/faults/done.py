@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 Effect = str | None
-"""What was seen; None: nothing."""
+"""The effect that was seen, or None."""
 
 
 @dataclass(slots=True)

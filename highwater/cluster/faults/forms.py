@@ -42,7 +42,7 @@ class Scene:
     apps: Sequence[str] = ()
     """The copies of the application under test."""
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """What this cluster cannot do, with the reason: `Cluster.lacks`."""
+    """The faults that this cluster cannot have, with the reason: `Cluster.lacks`."""
 
     def members(self) -> list[str]:
         own = [*[ZOOKEEPER] * (ZOOKEEPER not in self.lacks), CLIENTS]

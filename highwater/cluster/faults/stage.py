@@ -1,4 +1,4 @@
-"""The objects of verbs: the cluster, its links, the witness of its leaders, and faults' remains."""
+"""The objects of verbs: the cluster, its links, the witness of its leaders, and open faults."""
 
 from __future__ import annotations
 

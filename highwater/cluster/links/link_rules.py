@@ -120,8 +120,8 @@ class Links:
         self.connections: Counter[tuple[str, str]] = Counter()
         self.live: set[Connection] = set()
         self.names: dict[str, str] = {}
-        """The members that are not named as a client id lets suppose: controllers in processes of
-        their own."""
+        """The members whose names differ from what their client ids suggest: controllers in
+        processes of their own."""
         self._slow: dict[tuple[str, str], list[Slowness]] = {}
 
     def _change(self) -> None:

@@ -1,4 +1,4 @@
-"""Who looks at the traffic that a proxy passes on."""
+"""An observer of the traffic that a proxy passes on."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class _Frames:
             return None
         (size,) = _SIZE.unpack_from(self.buffer)
         size = max(size, 0)
-        # what is no frame goes on as it comes: the far side closes, and nobody waits for the rest
+        # what is no frame goes on as it comes: the far side closes, and neither waits for the rest
         look = 4 + min(size, _LOOK) if size <= _LARGEST else len(self.buffer)
         if not await self._fill(look):
             return None
@@ -320,7 +320,7 @@ class Proxy:
         await session.lanes[Side.RESPONSE].drained()
 
     async def _next_answer(self, session: _Session, frames: _Frames) -> tuple[bytes, int] | None:
-        """What an answer begins with; None where the member hung up, which the observer is told."""
+        """The head of an answer; None where the member hung up, of which the observer is told."""
         got = None
         with contextlib.suppress(trio.BrokenResourceError):
             got = await frames.head()

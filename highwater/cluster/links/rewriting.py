@@ -1,6 +1,6 @@
 """Addresses in brokers' answers, replaced by those of the proxies in front of the brokers.
 
-A client connects to whatever address an answer names, so one that were passed on as it is would
+A client connects to whatever address an answer names, so an address passed on as it is would
 lead past the proxy.  Which answers have addresses is not listed here: the schemas are walked for
 structures with a host and a port (Metadata, FindCoordinator, DescribeCluster, DescribeQuorum, and
 by KIP-951 the NodeEndpoints of Produce v10 and Fetch v16).

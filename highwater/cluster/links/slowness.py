@@ -4,8 +4,8 @@ Theory of operation.  A pipe hands its pieces to a `Lane`.  While nothing slows 
 lane sends them at once.  Else it queues each with the moment at which it is due, so that latency
 delays many requests in flight together and not one after the other; bandwidth spreads the bytes
 over slices of a tenth of a second.  A lane never reorders.  Its queue is bounded, so a slow link
-pushes back on the sender, as a full TCP window does.  What a slowness holds up goes on when it is
-over: no connection stays slow in a cluster that was mended.
+pushes back on the sender, as a full TCP window does.  Pieces that a slowness holds up go on when it
+is over: no connection stays slow in a cluster that was mended.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The process runtime: ZooKeeper and brokers, ours or Apache Kafka's, as processes here."""
+"""The process runtime: ZooKeeper and brokers, Highwater's or Apache Kafka's, as processes here."""

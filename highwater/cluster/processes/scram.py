@@ -1,8 +1,8 @@
 """SCRAM credentials of a new cluster: in /config/users before the first broker starts.
 
 So brokers can log in to each other by SCRAM from their first connection on, as after
-`kafka-storage format --add-scram` or `kafka-configs --zookeeper`.  What a user has beside (quotas,
-the other mechanism) stays.
+`kafka-storage format --add-scram` or `kafka-configs --zookeeper`.  The rest of a user's
+configuration (quotas, the other mechanism) stays.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ KRAFT_TEST = {
     "controller.quorum.fetch.timeout.ms": "5000",
     "controller.quorum.election.timeout.ms": "2000",
 }
-"""What zookeeper.session.timeout.ms is of the profile `test`, and longer: a voter that waits for a
-processor would else start elections without end, and every broker be fenced."""
+"""The counterparts of the profile `test`'s zookeeper.session.timeout.ms, and longer: otherwise a
+voter that waits for a processor would start elections without end, and every broker be fenced."""
 
 
 def endpoints(chosen: Mapping[str, int], **outside: str) -> str:

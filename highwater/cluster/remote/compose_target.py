@@ -3,9 +3,9 @@
 Theory of operation.  Compose tells the project's containers, and the engine where each of them is:
 the ports that it publishes, its addresses in the project's networks, and its names there.  Some
 port of some container answers Metadata, and that answer names every broker by the listener it came
-through; a name of a container stands for its address.  A way in counts where each broker it names
+through; a container's name stands for its address.  A port is used if each broker that it names
 can be reached from here and is one of the containers: so a listener that advertises what only other
-containers can reach is passed over by itself.  From then on it is a cluster at an address
+containers can reach is left out by itself.  From then on it is a cluster at an address
 (`remote_cluster`), whose commands are the engine's: kill, stop, start, pause, unpause.
 
 The file and the containers stay as they are, and a run ends with each of them running.

@@ -1,13 +1,13 @@
-"""A cluster that others started, at an address: proxies of ours in front of each of its brokers.
+"""A cluster that others started, at an address, with a proxy in front of each of its brokers.
 
 Theory of operation.  The brokers and their addresses are read from Metadata once, at the start.
 Each gets a proxy on 127.0.0.1, and every address in an answer that goes through one is replaced by
-that of a proxy (`links.rewriting`); an address of nobody known becomes one at which nobody listens,
+that of a proxy (`links.rewriting`); an unknown broker's address becomes one where nothing listens,
 because a client must not get past the proxies.  So links between clients and brokers can be cut,
 slowed down and reset, and messages held; those between brokers are the cluster's own.  A process is
 killed, started, paused and resumed by the user's own commands, where they are given.
 
-What runs is what no command of ours has ended: nothing else is known of the processes.
+A process counts as running until such a command has ended it: nothing else is known of it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 COMMAND_S = 60.0
 POLL_S = 0.1
 STAYS_S = 0.3
-"""For how long a connection that stands for a broker has to stay."""
+"""For how long a connection has to stay open before it counts as a broker's."""
 _NEEDS = {
     "kill": ("kill",),
     "stop": ("stop",),
@@ -180,7 +180,7 @@ class RemoteCluster:
         return None
 
     def write_state(self, **further: Any) -> None:
-        """Nothing of ours outlives the run."""
+        """Writes nothing: no process of the harness outlives the run."""
 
     def data_dirs(self, number: int) -> list[Path]:
         return []
@@ -247,7 +247,7 @@ class RemoteCluster:
         return code
 
     async def _gone(self, member: str) -> None:
-        """Waits until nobody listens at its address: a command may only ask for an end."""
+        """Waits until nothing listens at its address: a command may only ask for an end."""
         with trio.move_on_after(PATIENCE_S):
             while await self._listens(member):
                 await trio.sleep(POLL_S)

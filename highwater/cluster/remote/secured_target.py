@@ -2,11 +2,11 @@
 
 Theory of operation.  The file says, in Java's names, how a client logs in.  In front of each broker
 stand two things on 127.0.0.1.  A tunnel connects by TLS, logs in as that client, and then passes
-bytes on; it gives up for a client that has given up, because a broker which lags behind can afford
-no handshake for nobody.  Before it, a proxy replaces each address in an answer by that of another
-such proxy, so that nobody is led to a listener which they cannot speak to.  To everything else of
-the harness these proxies are the cluster: the workload's clients, faults and rules of messages need
-no secrets, and see frames.  A broker takes all of them for the file's user.
+bytes on; it gives up when its client has given up, because a broker that lags behind has no time
+for handshakes that no client waits for.  Before it, a proxy replaces each address in an answer by
+that of another such proxy, so that no client is sent to a listener it cannot speak to.  To
+everything else in the harness these proxies are the cluster: the workload's clients, faults and
+rules of messages need no secrets, and see frames.  A broker takes all of them for the file's user.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def ways_in(
     by_address = {address: ways[number] for number, address in known.items()}
 
     def replace(number: int | None, own: Address) -> Address:
-        """An address of nobody known stays: the proxies of the run replace it."""
+        """An unknown broker's address stays: the proxies of the run replace it."""
         return ways[number] if number in ways else by_address.get(own, own)
 
     async with trio.open_nursery() as nursery:

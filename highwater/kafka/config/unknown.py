@@ -1,4 +1,4 @@
-"""Names that are no broker property: a typing mistake changes nothing, and nobody notices."""
+"""Names that are no broker property: a typing mistake would otherwise go unnoticed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A resource pattern is a type and a name (literal, where * stands for all, or the prefix of names).
 Its entries allow or deny a principal, from a host, an operation.  A deny goes before every allow;
 READ, WRITE, DELETE and ALTER include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS, where
-they are allowed and not where they are denied.
+they are allowed, but not where they are denied.
 
 Numbers are those of the protocol.
 Source: kafka.security.authorizer.AclAuthorizer, org.apache.kafka.common.acl.AclOperation.
@@ -147,7 +147,7 @@ class Filter(NamedTuple):
 
 
 class Acls:
-    """All rules of a cluster, and who stands above them."""
+    """All rules of a cluster, and the users that are exempt from them."""
 
     def __init__(self, super_users: Iterable[str] = (), *, open_without_rules: bool) -> None:
         self._super_users = frozenset(super_users)

@@ -26,8 +26,8 @@ _REAUTHENTICATION_PAUSE_MS = 1000
 
 
 class Refused(Exception):
-    """The client is not who it says.  `told`: the message it gets, None for the general one; True
-    is the reason itself."""
+    """The client is not who it claims to be.  `told`: the message it gets, None for the general
+    one; True is the reason itself."""
 
     def __init__(self, reason: str, *, told: bool | str = False) -> None:
         super().__init__(reason)

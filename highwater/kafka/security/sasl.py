@@ -1,4 +1,4 @@
-"""A listener's SASL, and this broker's own login to other brokers, made of the `sasl.*` properties.
+"""A listener's SASL, and this broker's own login to other brokers, by the `sasl.*` properties.
 
 PLAIN's users are the `user_NAME="password"` options of the JAAS entry.  SCRAM's are in ZooKeeper.
 The entry of a broker's own login names its user: `username="…" password="…"`.  It is looked for at

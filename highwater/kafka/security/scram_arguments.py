@@ -3,8 +3,8 @@
     SCRAM-SHA-256=[name=alice,password=alice-secret]
     SCRAM-SHA-512=[name=bob,iterations=8192,salt="MWx…",saltedpassword="BT0…"]
 
-A value may stand in quotes, and has to where it holds a comma.  Errors show no
-value but the name's and the number of iterations.
+A value may stand in quotes, and has to where it holds a comma.  Errors show no value but the name's
+and the number of iterations.
 
 Source: kafka.tools.StorageTool.getUserScramCredentialRecord (KIP-900).
 """

@@ -1,5 +1,5 @@
-"""Key and trust stores: PEM and PKCS12, told apart by their content: `ssl.keystore.type` says
-JKS where it is not given.
+"""Key and trust stores: PEM and PKCS12, told apart by their content, because `ssl.keystore.type`
+says JKS by default.
 
 A real JKS file is refused with the command that converts it.  A private key is decrypted in memory
 alone: OpenSSL reads keys from files only, so it is handed over encrypted, under a password that was

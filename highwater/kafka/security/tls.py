@@ -1,7 +1,7 @@
-"""OpenSSL's contexts, made of the `ssl.*` properties of a listener.
+"""OpenSSL's contexts, made from the `ssl.*` properties of a listener.
 
 A listener's context serves clients; the same stores serve this broker as a client of the others
-(`ssl.client.auth=required` between brokers needs no second set).  Of SASL_SSL listeners the general
+(`ssl.client.auth=required` between brokers needs no second set).  On SASL_SSL listeners the general
 `ssl.client.auth` does not count, only the listener's own, as in Kafka.
 """
 

@@ -2,8 +2,7 @@
 
 What there is to reach is taken from the product: the error codes that a handler's file names, the
 state machines' steps, the controller's events, the arms of the marked modules, the square of the
-partition's events.  Codes that come from below a handler count from the first time on that they are
-seen.
+partition's events.  A code that comes from below a handler counts once it has been seen.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A broker that met such an error may not go on with that directory: Kafka takes i
 whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
 that where a full disk or a failing call was really met; a broker that met none had nothing to
 break.  A disk that fails for a while is not judged so: what met it may have been a deletion, whose
-failure the directory's next user reports.  A sendfile that
-fails costs its connection alone (`Processor.poll`).
+failure the directory's next user reports.  A sendfile that fails costs its connection alone
+(`Processor.poll`).
 """
 
 from __future__ import annotations

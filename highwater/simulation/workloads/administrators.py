@@ -1,4 +1,4 @@
-"""Administrators at work while brokers fail, and a topic that is made anew under its name.
+"""Administrators at work while brokers fail, and a topic that is made again under its name.
 
 One changes a topic of its own: more partitions, a property, other replicas, and now and then a
 cancellation of that move.  It is written so seldom that most of its leaders append nothing in their
@@ -9,7 +9,7 @@ checks, when all is whole again:
 * L2: every broker gives a property the value that was acknowledged last, or one whose outcome is
   unknown; a topic has at least the partitions that were acknowledged.
 * L2, too: no move is under way any more, and its replicas are those of a target that was asked for.
-* C7: a topic that was made anew has nothing of its former lives.
+* C7: a topic that was made again has nothing of its former lives.
 * R2: a move ends only when its whole target has been in the ISR (`ZooKeeperRules`).
 """
 
@@ -122,12 +122,12 @@ class Administrators:
     cancelled: set[TopicPartition] = field(default_factory=set)
     """Partitions of which a move may have been cancelled."""
     written: set[bytes] = field(default_factory=set)
-    """Acknowledged values of the topic that is made anew."""
+    """Acknowledged values of the topic that is made again."""
     sent: int = 0
     resting: bool = False
     """Nothing new is begun: the faults are over."""
     lives: int = 0
-    """How often the topic was made anew."""
+    """How often the topic was made again."""
 
     async def _try(self, what: str, call: Awaitable[object]) -> str:
         """The error's name; empty where the call succeeded."""
@@ -214,7 +214,7 @@ class Administrators:
             address = client.random.choice(client.addresses())
             await self._try("admin: questions", client.question(address, tp))
 
-    # -- a topic that is made anew ----------------------------------------------------------------
+    # -- a topic that is made again ---------------------------------------------------------------
 
     async def rebirth(self, client: AdminClient, replicas: int) -> None:
         """Deletes the topic and makes it again, until cancelled."""

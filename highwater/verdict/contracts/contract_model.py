@@ -11,7 +11,7 @@
       - {from: orders, to: invoices, must: [exactly once], within_s: 30}
 
 `sums` compares amounts: `{topics: [debits, credits], per: key}`, `{topics: [bank], total: 0}`.
-Whatever is not understood is one line (ContractError): a promise that is skipped would look kept.
+Whatever is not understood is a one-line error (ContractError): a skipped promise would look kept.
 """
 
 from __future__ import annotations

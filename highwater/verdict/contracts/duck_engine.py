@@ -1,4 +1,4 @@
-"""A contract's rules in DuckDB, upon records that a reader gives one by one.
+"""A contract's rules in DuckDB, on records that a reader gives one by one.
 
 The records' fields go through a file, so that memory does not grow with the topic.
 """

@@ -1,4 +1,4 @@
-"""The records of a contract's topics, by librdkafka: all that were there as the reading began."""
+"""The records of a contract's topics, by librdkafka: all that were there when the reading began."""
 
 from __future__ import annotations
 

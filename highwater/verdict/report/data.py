@@ -98,7 +98,7 @@ class ReportData:
     clients: list[tuple[str, int, int, int]]
     """(library, records acknowledged, of unknown outcome, read)."""
     flow: Flow | None = None
-    """Of an application's run, which has no operations of our own."""
+    """Of an application's run, whose history has no operations."""
 
     def members(self) -> list[str]:
         """The members: ZooKeeper and the application's copies first, then the brokers."""

@@ -150,7 +150,7 @@ def _reads(canvas: Canvas, data: ReportData) -> None:
 
 
 def _flow(canvas: Canvas, flow: Flow) -> None:
-    """What went into an application, and below it, on the same scale, what came out."""
+    """An application's input, and below it, on the same scale, its output."""
     both = [a + b for a, b in zip(flow.came, flow.again, strict=True)]
     highest = _nice(max([*flow.acknowledged, *both, 1.0]))
     fed = [("acked", flow.acknowledged, f"inputs/s acknowledged in {flow.source}")]

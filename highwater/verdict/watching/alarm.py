@@ -1,4 +1,4 @@
-"""What a rule says when it is broken."""
+"""The alarm of a rule that is broken."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Promises:
-    """What the machines have to know of the run."""
+    """The run's promises, by which the machines judge it."""
 
     unseen_s: float = 60.0
     horizon_s: float = 60.0

@@ -1,4 +1,4 @@
-"""What is known of the newest offsets of one partition: which value stands there, and who says so.
+"""The newest offsets of one partition: the value at each, and the witnesses of it.
 
 Offsets are dense, so an entry is eight bytes of a value's hash, two of its key's, and one of flags.
 What is older than the horizon is cut off in front.  Pure.

@@ -10,7 +10,7 @@ never, not wrongly.  Pure: `now_ms` is the time of the batch.
     C3   a reader went past an acknowledged record     C12  one offset was acknowledged twice
     C4   acknowledged, and unseen for N seconds        C15  was read, and the independent reader
     C6   read, although its send failed                     does not find it
-    C7   read, and nobody sent it (after N seconds)
+    C7   read, and no client sent it (after N seconds)
     C8   a consumer left out what another one read     C9   a consumer went back
 """
 
@@ -71,7 +71,7 @@ class TopicWatch:
         self.unseen: dict[tuple[int, int], tuple[int, int, str]] = {}
         """(Partition, offset) of an acknowledged record -> (deadline in ms, t_ns, process)."""
         self.strangers: dict[int, tuple[int, int, int, str, int | None]] = {}
-        """Hash of a read value that nobody sent -> (deadline, partition, offset, process, t_ns)."""
+        """Hash of a value read, not sent -> (deadline, partition, offset, process, t_ns)."""
 
     # --- what comes in
 

@@ -4,8 +4,8 @@ The machine gets, in the order of their times, the history's lines that name a t
 those of reads under read_committed.  Pure: `now_ms` is the time of the batch.
 
     T3   a read under read_committed shows a record before its transaction's commit was asked for,
-         or leaves out a record of a committed transaction; or a part of one is shown, and for N
-         seconds not the rest
+         or leaves out a record of a committed transaction; or a part of one is shown, and the rest
+         does not follow within N seconds
     T4   what is shown of a transaction that moves money does not sum to zero; or a producer
          committed although another one had taken over its transactional id
     C6   a read under read_committed shows a record of a transaction that was aborted
@@ -178,7 +178,7 @@ class TransactionWatch:
     def _left_out(
         self, topic: str, partition: int, last: int, offset: int, process: str, t_ns: int
     ) -> None:
-        """What a reader under read_committed passes over is of aborted transactions."""
+        """A reader under read_committed may skip only records of aborted transactions."""
         placed = self.placed.get((topic, partition), {})
         for skipped in range(max(last + 1, offset - MOST_SKIPPED), offset):
             if (name := placed.get(skipped)) is None:

@@ -2,8 +2,8 @@
 
 Appends and reads are plain system calls, made in the trio thread: they go to the page cache, and
 cost a few microseconds.  Longer work (fsync, recovery) runs in worker threads, a few at a time.  So
-do reads of bytes that have left the page cache, where the reader can wait: RWF_NOWAIT tells
-(Linux), and the bytes written last need no such check.
+do reads of bytes that have left the page cache, where the reader can wait.  On Linux, RWF_NOWAIT
+tells which bytes those are; the bytes written last need no such check.
 
 A file that is closed while a thread still uses it is closed after that: otherwise its number could
 already belong to another file.

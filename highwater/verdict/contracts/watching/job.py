@@ -165,7 +165,7 @@ class ContractWatch:
     # --- the clock
 
     def _look(self, stream: Any) -> None:
-        """Tells what waited for its time."""
+        """Reports the alarms that waited for their time."""
         progress = stream.lastProgress
         if progress is not None and (seen := progress_of(progress.json)) is not None:
             began_ms, behind = seen

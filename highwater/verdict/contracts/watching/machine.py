@@ -1,12 +1,12 @@
 """All rules of a contract on topics that are being written, and their state on disk.
 
-Two times.  `now_ms` is the wall clock.  The clock is how far all topics are read: the start of a
-batch that took everything there was, or, behind a backlog, the least of the newest times of the
-partitions that are behind (a watermark).  What waits for its time waits by the clock, so a backlog
-and a restart make nothing late, and what is beyond the horizon by the clock is forgotten.
+There are two times.  `now_ms` is the wall clock.  The clock is how far all topics are read: the
+start of a batch that took everything there was, or, behind a backlog, the least of the newest times
+of the partitions that are behind (a watermark).  Whatever waits for its time waits by the clock, so
+a backlog or a restart makes nothing late, and what is beyond the horizon by the clock is forgotten.
 
-A batch of the stream comes at least once; `batch` says which is in the state, and both are one
-file, so that one that comes again changes nothing.
+A batch of the stream comes at least once.  `batch` says which one is in the state, and both are in
+one file, so that a batch that comes again changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long is waited for what may still come, and what is remembered."""
+    """How long a late record is waited for, and how long records are remembered."""
 
     unseen_s: float = 60.0
     horizon_s: float = 60.0
@@ -133,7 +133,7 @@ class ContractMachine:
 
 
 def _fingerprint(contract: Contract) -> str:
-    """What is demanded, wherever its file lies."""
+    """The contract's demands, wherever its file lies."""
     topics = {
         name: (sorted(t.looked_for.items(), key=str), t.must, t.per, t.compacted)
         for name, t in contract.topics.items()

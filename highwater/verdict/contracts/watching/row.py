@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from highwater.verdict.watching.alarm import Alarm, Told
 
 GRACE_MS: Final = 2000
-"""What two topics show at one time is up to so far apart: their ends are asked for one after
-another, and a record's time is the one when its producer made it."""
+"""The most by which two topics' states, read at one time, are apart: their ends are asked for one
+after another, and a record's time is the one when its producer made it."""
 AT_REST: Final = 10
-"""What had no record for so many horizons is forgotten, even where something is still open."""
+"""After so many horizons without a record a key is forgotten, even where something is open."""
 
 
 class Row(NamedTuple):

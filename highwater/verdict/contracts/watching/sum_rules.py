@@ -1,8 +1,8 @@
 """Equal sums of a contract while its topics are written: K6 of docs/rules.md.  Pure.
 
 Topics that are written have equal sums between two transfers alone, so a sum is judged when none of
-its records (of the key, or of all) is younger than `unseen`.  Sums that are equal then begin anew
-at zero: what is kept are keys in motion, those that are wrong, and those of a total that is not 0.
+its records (of the key, or of all) is younger than `unseen`.  Sums that are equal then start again
+at zero: only keys in motion, wrong ones, and those of a total that is not 0 are kept.
 """
 
 from __future__ import annotations
