@@ -1,4 +1,4 @@
-"""Keeps tests that run side by side from taking the ports of each other's brokers that are down.
+"""Keeps tests that run side by side from taking the ports of each other's stopped brokers.
 
 Begins with the long files.
 """

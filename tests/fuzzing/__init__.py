@@ -1,2 +1,2 @@
-"""Input that nobody meant: requests, record batches and files, made with the schemas
+"""Damaged input: requests, record batches and files, made with the schemas
 in mind, and then damaged.  CI runs a slice of it; `scripts/long fuzz` runs many."""

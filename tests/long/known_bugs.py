@@ -1,5 +1,5 @@
 """A known bug of Apache Kafka, provoked by a schedule of examples/known-bugs: `python -m
-tests.long.known_bugs run BUG RELEASE SEED FOLDER`; what came of all that are in FOLDER, in a
+tests.long.known_bugs run BUG RELEASE SEED FOLDER`; the results of all runs in FOLDER, in a
 sentence: `… total FOLDER`.
 
 Each bug is tried on a release that has it and on a later one.  A run that is invalid has shown

@@ -1,11 +1,11 @@
 """One chaos run of a target, with transactions and groups: `python -m tests.long.targets run TARGET
-SEED FOLDER`; what came of all that are in FOLDER, in a sentence: `… total FOLDER`.
+SEED FOLDER`; the results of all runs in FOLDER, in a sentence: `… total FOLDER`.
 
 Every schedule from a seed has the leader of the acks=1 topic killed alone with its records, and a
 run in which that loss is not seen is void: so a run that is valid has seen a planted loss.
 
 The target `running` is Apache Kafka 3.9 that was started before the run, and is broken at its
-address: processes by its control API, as a user's own commands would, and links at our proxies.
+address: processes by its control API, as a user's own commands would, and links at its proxies.
 The target `compose` is three brokers of Apache Kafka 4.2.0 in containers (`apache_compose`).
 """
 

@@ -147,7 +147,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 @dataclass(slots=True)
 class Measured:
-    """What came of it: the rules that were broken and the alarms, each in their order."""
+    """The result: the rules that were broken and the alarms, each in their order."""
 
     planted: list[str] = field(default_factory=list)
     alarms: list[dict[str, Any]] = field(default_factory=list)

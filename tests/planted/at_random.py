@@ -221,7 +221,7 @@ class History:
 
 
 def planted(topics: Iterable[str], histories: Iterable[History]) -> set[Place]:
-    """What is to be found, once `story.write` has told these histories as these topics."""
+    """The expected findings, once `story.write` has told these histories as these topics."""
     return {
         (check, topic, partition, offset)
         for topic, history in zip(topics, histories, strict=True)
@@ -230,7 +230,7 @@ def planted(topics: Iterable[str], histories: Iterable[History]) -> set[Place]:
 
 
 def violations(result: Results) -> set[Place]:
-    """What was found, but for what is of no topic: that a run as a whole shows too little."""
+    """The findings about topics; those about a run as a whole (too little shown) are left out."""
     return {
         (id_, one["topic"], one["partition"], one["offset"])
         for id_, check in result["checks"].items()

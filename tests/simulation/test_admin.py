@@ -1,4 +1,4 @@
-"""Administrators at work under faults, and a topic that is made anew, in the simulation."""
+"""Administrators at work under faults, and a topic that is made again, in the simulation."""
 
 from __future__ import annotations
 

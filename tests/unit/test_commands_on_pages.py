@@ -39,7 +39,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 def wrong(line: str) -> str | None:
-    """What a command line asks for and there is not; None where all is there."""
+    """The first thing that a command line names and that does not exist, or None."""
     try:
         program, *words = shlex.split(line)
     except ValueError as error:

@@ -21,7 +21,7 @@ HEALTH_CHECK = ("highwater/cli/healthcheck.py", "highwater/cluster/serving.py")
 IMPORTS = (ast.Import, ast.ImportFrom)
 OURS = {"highwater"}
 MAY_LACK = {"pyyaml"}
-"""What a job asks for where it has to, and says so."""
+"""Packages that a job imports only where it needs them, with an error that names them."""
 DISTRIBUTION_OF = {"jwt": "pyjwt", "kafka": "kafka-python", "yaml": "pyyaml"}
 
 

@@ -1,4 +1,4 @@
-"""The house keeps its order: no crowded room, no two files of one name, no circle at run time."""
+"""The tree keeps its order: no crowded folder, no two files of one name, no circle at run time."""
 
 from __future__ import annotations
 

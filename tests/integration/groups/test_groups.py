@@ -84,7 +84,7 @@ def read(consumer: Any, count: int) -> list[int]:
 
 
 def seen_by(consumer: Any, values: list[int]) -> str:
-    """What a confluent consumer read, holds and committed, and the cluster as it knows it."""
+    """A confluent consumer's reads, assignment and commits, and the cluster as it knows it."""
     held, known = consumer.assignment(), consumer.list_topics(timeout=5)
     leaders = {
         f"{name}-{number}": partition.leader

@@ -1,7 +1,7 @@
 """The answers of each API to clients who may do one thing each: equal to Apache Kafka's.
 
 One broker of each kind, with AclAuthorizer and the same rules.  Each request names a resource on
-which its user may be allowed something (`seen`), one on which nobody is (`hidden`), and one that
+which its user may be allowed something (`seen`), one on which no user is (`hidden`), and one that
 does not exist (`nowhere`); so the answers show what is allowed, what is denied, and what is hidden.
 """
 

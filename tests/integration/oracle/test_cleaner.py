@@ -1,4 +1,4 @@
-"""Our cleaner beside Apache Kafka's, on the same bytes.
+"""Highwater's cleaner beside Apache Kafka's, on the same bytes.
 
 A log is written once, and copied into the folder of an Apache Kafka broker; both cleaners work on
 it, round after round, and between the rounds the same segments are added to both.  After each,

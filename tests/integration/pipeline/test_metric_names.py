@@ -1,4 +1,4 @@
-"""Our metrics by the names that a live Apache broker has.
+"""Highwater's metrics by the names that a live Apache Kafka broker has.
 
 One Apache broker is started with its JMX port open, made to do a little of everything, and asked
 for all of its MBeans by its own JmxTool; one Highwater broker does the same and gives its page.

@@ -1,9 +1,9 @@
-"""The installed package beside what its user has, and without a network.
+"""The installed package beside the user's own packages, and without a network.
 
 The user's project has packages `broker` and `controller`, and kafka-python 2.2, with which it tests
-itself; ours decode with the wheel's own copy.  pip first fills a folder with what it would install.
+itself; Highwater decodes with the wheel's own copy.  pip first downloads what it would install.
 From then on everything runs in a network namespace that has a loopback interface alone, with no
-Maven on the path and an empty cache: whatever were fetched would fail.
+Maven on the path and an empty cache: any download would fail.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The whole demo: real clients, faults, a verdict; on our brokers, on Apache Kafka's, in
-containers."""
+"""The whole demo: real clients, faults, a verdict; on Highwater's brokers, on Apache Kafka's, and
+in containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock fixes what is installed, and an audit that could ask nobody claims nothing."""
+"""The lock fixes what is installed, and an audit that reached no service claims nothing."""
 
 from __future__ import annotations
 

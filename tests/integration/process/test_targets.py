@@ -1,4 +1,4 @@
-"""Chaos runs on what is not Highwater's own: a release of Apache Kafka without ZooKeeper, and a
+"""Chaos runs on other clusters than Highwater's: a release of Apache Kafka without ZooKeeper, and a
 cluster that runs already."""
 
 from __future__ import annotations

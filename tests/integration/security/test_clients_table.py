@@ -1,4 +1,4 @@
-"""Each client by each way to log in, what a bad certificate is told on both sides, and that nothing
+"""Each client by each way to log in, the errors on both sides for a bad certificate, and that no
 secret was written in all of it."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
 def send(config: dict[str, Any], topic: str, within_s: float = 30) -> list[str | None]:
-    """What became of one record: [None] where it was acknowledged."""
+    """The outcome of one record: [None] where it was acknowledged."""
     told: list[str | None] = []
     producer = Producer(config | {"acks": "all"})
     producer.produce(topic, b"x", on_delivery=lambda e, _: told.append(e and e.name()))

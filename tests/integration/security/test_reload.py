@@ -1,5 +1,5 @@
 """Certificates are renewed while brokers run, as kafka-configs does it: AlterConfigs of a
-listener's key store, to the file that it has or to another."""
+listener's key store, to the same file or to another."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_store_that_cannot_be_used_is_refused(secured: Secured, tmp_path: Path
 
 
 def test_another_authority_of_clients(secured: Secured, tmp_path: Path) -> None:
-    """What a listener trusts changes, too, and comes back."""
+    """A listener's trust store changes, too, and comes back."""
     config = admin_config(secured)
     foreign = Authority(tmp_path)
     path = foreign.pem(foreign.issue("a@b", common_name="mallory"), "mallory.pem")

@@ -1,4 +1,4 @@
-"""A follower's fetches of partitions at rest: not read, its time counts, and what wakes is told."""
+"""A follower's fetches of partitions at rest: not read, but timed; those that wake are reported."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_what_wakes_during_the_wait_is_in_its_answer(b: Any) -> None:
 
 @in_broker()
 async def test_a_hw_alone_ends_no_wait_and_records_after_it_do(b: Any) -> None:
-    """What has joined a fetch is watched as long as the fetch waits."""
+    """A partition that has joined a fetch is watched as long as the fetch waits."""
     third = 3
     await lead(b, replicas=(1, FOLLOWER, third))
     f = Follower(b)

@@ -169,7 +169,7 @@ async def test_max_connections_makes_clients_wait_and_brokers_not(network: Net) 
 
 
 async def test_max_connections_counts_where_there_is_one_listener_alone(network: Net) -> None:
-    """It is the brokers' own as well, and nobody's place can be taken."""
+    """It is the brokers' own as well, and no other connection can make room."""
     async with serving(network, entry(echo), max_connections=1) as s:
         first, second = await s.connect(), await s.connect()
         assert await first.call(b"1") == b"<1>"

@@ -1,4 +1,4 @@
-"""What a fetcher looks at for its next fetch, and what it leaves as the session has it."""
+"""The partitions that a fetcher looks at for its next fetch, and those that it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition at rest for a follower: only while nothing changes that its read was made from."""
+"""A partition rests for a follower only while nothing changes on which its read depended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AtRest:
     def fetch(
         self, partitions: list[FetchPartition], forgotten: tuple[TopicPartition, ...] = ()
     ) -> list[FetchPartition]:
-        """What the leader has to read for the session's next fetch."""
+        """The partitions that the leader has to read for the session's next fetch."""
         session = 7 if self.epoch else 0
         request = FetchRequest(
             FOLLOWER, 0, 1, 1000, 0, session, self.epoch, partitions, list(forgotten), ""

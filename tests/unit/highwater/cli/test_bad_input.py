@@ -1,4 +1,4 @@
-"""What a command says of bad input: one line that names the thing and the remedy."""
+"""A command's answer to bad input: one line that names the thing and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin in users' projects: the names that it takes, and its cost where nobody needs it."""
+"""The plugin in users' projects: the names that it takes, and its cost where no test needs it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ALL = "kafka", "topic", "group", "chaos", "history"
 
 
 def python(program: str) -> str:
-    """What a fresh interpreter prints, as a list."""
+    """The output of a fresh interpreter that runs the program."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def imported_by(modules: str) -> set[str]:
-    """What these modules bring along beside pytest."""
+    """The modules that these import, apart from pytest's."""
     program = f"import sys, pytest; before = set(sys.modules); import {modules}; "
     found: list[str] = ast.literal_eval(
         python(program + "print(sorted(set(sys.modules) - before))")

@@ -1,4 +1,4 @@
-"""What is said for an application that records nothing itself, judged by the checks' own SQL."""
+"""The lines made for an application that records nothing itself, judged by the checks' SQL."""
 
 from __future__ import annotations
 

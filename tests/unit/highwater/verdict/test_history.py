@@ -1,4 +1,4 @@
-"""The history must survive a crash of its writer, and never book the unknown as a failure."""
+"""The history must survive a crash of its writer, and never count the unknown as a failure."""
 
 from __future__ import annotations
 

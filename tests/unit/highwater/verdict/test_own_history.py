@@ -1,4 +1,4 @@
-"""A history of one's own: required is what it claims to hold, by both engines, and on its page."""
+"""A history of one's own: both engines and its page require the checks of what it claims."""
 
 from __future__ import annotations
 

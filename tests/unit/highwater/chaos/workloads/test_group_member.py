@@ -1,4 +1,4 @@
-"""What a member of a group is told of its group's offsets."""
+"""The committed offsets that a member of a group is told."""
 
 from __future__ import annotations
 

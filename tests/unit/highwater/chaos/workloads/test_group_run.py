@@ -1,4 +1,4 @@
-"""Members' files become one history; Java's lines become ours."""
+"""Members' files become one history, and so do the lines of Java's members."""
 
 from __future__ import annotations
 

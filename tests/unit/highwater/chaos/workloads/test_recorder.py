@@ -1,4 +1,4 @@
-"""Each operation ends exactly once, and an unknown outcome is never booked as a failure."""
+"""Each operation ends exactly once, and an unknown outcome is never counted as a failure."""
 
 from __future__ import annotations
 

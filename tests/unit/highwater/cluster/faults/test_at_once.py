@@ -1,4 +1,4 @@
-"""Several members at once: one that fails keeps the others from nothing."""
+"""Several members at once: one that fails does not hold back the others."""
 
 from __future__ import annotations
 

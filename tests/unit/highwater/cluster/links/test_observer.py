@@ -1,4 +1,4 @@
-"""Who is said to have ended a connection: the member, or whoever else it was."""
+"""The side that is named as the one that ended a connection: the member, or another."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def says_nothing(stream: trio.SocketStream) -> None:
 
 
 async def asked_of(broker: Broker, *, client_leaves: bool = False) -> list[str]:
-    """What an observer is told of one request; the proxy is stopped unless somebody ends it."""
+    """An observer's news of one request; the proxy is stopped unless somebody ends it."""
     recorder = Recorder()
     target, port = free_ports(2)
     proxy = Proxy(Links(), target, owner="broker-1", observer=recorder)

@@ -12,7 +12,7 @@ from highwater.cluster.remote.compose_target import LOCAL, container_of, find, p
 
 
 def told(number: int, **published: str) -> dict[str, Any]:
-    """What `docker inspect` has of kafka-1, kafka-2, ..."""
+    """The output of `docker inspect` for kafka-1, kafka-2, ..."""
     ports: dict[str, Any] = {"9092/tcp": None, "9093/tcp": None, "9999/udp": None}
     ports |= {
         f"{inside[1:]}/tcp": [{"HostIp": "127.0.0.1", "HostPort": outside}]

@@ -1,4 +1,4 @@
-"""Properties that ask for security, or for anything else that is not built: none is passed over."""
+"""Properties that ask for security, or for anything else that is not built: none is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`highwater verify --contract` upon consumed records: exit codes and words."""
+"""`highwater verify --contract` on consumed records: exit codes and words."""
 
 from __future__ import annotations
 

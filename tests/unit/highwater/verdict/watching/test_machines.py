@@ -1,4 +1,4 @@
-"""What stands between the machines and Spark: pieces of the history, the state, the alarms."""
+"""The parts between the machines and Spark: pieces of the history, the state, the alarms."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.planted.story import Plant
 
 UNSEEN_MS = 60_000
 SO_FAR, SO_FAR_OF = {"C3"}, {"C2", "C3", "C4", "C8"}
-"""What was passed over is lost (C3) until another reader finds it (C8), or finds it elsewhere."""
+"""A skipped record is lost (C3) until another reader finds it (C8), or finds it elsewhere."""
 
 
 def watch(plant: Plant, restart_every: int | None = None) -> set[str]:

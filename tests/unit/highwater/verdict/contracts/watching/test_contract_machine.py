@@ -91,7 +91,7 @@ def put(machine: ContractMachine, contract: Contract, topic: str, n: int, t: int
 
 
 def test_a_partition_that_is_behind_holds_the_clock(tmp_path: Path) -> None:
-    """What has not been read yet is not missing, however long ago it was written."""
+    """A record that has not been read yet is not missing, however long ago it was written."""
     machine, contract = pipeline(tmp_path)
     put(machine, contract, "p-a", 0, 1000)
     machine.advance(900_000, [("p-b", 0)])

@@ -1,4 +1,4 @@
-"""What the contract's watch reads of Spark's progress, and who may use a state folder."""
+"""The contract's watch: its use of Spark's progress, and who may use a state folder."""
 
 from __future__ import annotations
 
