@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _NETWORK: Network = RealNetwork()
 METADATA_VERSION = 7
+PATIENT_S = 10.0
+"""For one who asks again until there is an answer: each new connection is dear where it needs TLS
+and a login, and on a busy machine no attempt of two seconds may come to its end."""
 
 
 async def ask(
@@ -61,7 +64,7 @@ async def brokers_known(address: tuple[str, int]) -> set[int]:
     """The brokers in this broker's metadata; empty where it does not answer, or knows of no
     controller yet (it then names only itself, as no controller has told it of others)."""
     try:
-        answer = await metadata(address, [])
+        answer = await metadata(address, [], PATIENT_S)
     except (OSError, BadMessage, trio.BrokenResourceError):
         return set()
     if answer.controller_id < 0:

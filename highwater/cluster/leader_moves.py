@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import trio
 
-from highwater.cluster.ask import ask, metadata
+from highwater.cluster.ask import PATIENT_S, ask, metadata
 from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError, broker
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -34,9 +34,9 @@ def reachable(cluster: Cluster) -> Iterator[tuple[int, tuple[str, int]]]:
 async def controller_address(cluster: Cluster) -> tuple[str, int]:
     """The controller's direct address; raises ClusterError where none is known."""
     direct = addresses(cluster.direct_bootstrap)
-    for address in direct:
+    for _, address in reachable(cluster):
         try:
-            answer = await metadata(address, [])
+            answer = await metadata(address, [], PATIENT_S)
         except OSError:
             continue
         if answer.controller_id in cluster.brokers:

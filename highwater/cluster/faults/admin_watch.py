@@ -32,7 +32,9 @@ from highwater.world.real.network import RealNetwork
 
 POLL_S = 0.05
 QUORUM_S = 0.2
-ANSWER_S = 1.0
+OPEN_S = 10.0
+"""A new connection is dear where it needs TLS and a login; a dead broker refuses it at once."""
+ANSWER_S = 5.0
 FRESH_S = 1.5
 """For how long the answer about the quorum decides who reports."""
 START_S = 10.0
@@ -94,7 +96,7 @@ class AdminWitness(Witness):
             connection = None
             try:
                 connection = await ClientConnection.open(
-                    RealNetwork(), *address, "highwater-witness", timeout_s=ANSWER_S
+                    RealNetwork(), *address, "highwater-witness", timeout_s=OPEN_S
                 )
                 await self._ask(number, connection)
             except (OSError, BadMessage, trio.BrokenResourceError):
