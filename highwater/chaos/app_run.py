@@ -37,7 +37,7 @@ from highwater.cluster.faults import forms
 from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster
+from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster, controller, controller_ids
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -139,6 +139,9 @@ class AppRun:
         scene = forms.Scene(
             BROKERS,
             {t.name: t.partitions for t in self.topics},
+            controllers=[
+                controller(n) for n in controller_ids(len(BROKERS) * options.program.apart)
+            ],
             apps=apps,
             lacks={
                 **hosts.lacks(doors=options.program.name == "highwater"),

@@ -17,6 +17,7 @@ from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.host_verbs import clock_jump, disk_full, slow_disk
 from highwater.cluster.faults.link_quality import bandwidth, latency, reset_peer
 from highwater.cluster.faults.stage import Led, Stage, at_once
+from highwater.cluster.faults.targets import APART
 from highwater.cluster.interface import (
     PATIENCE_S,
     ZOOKEEPER,
@@ -224,9 +225,10 @@ async def cut(stage: Stage, fault: Fault) -> Done:
 
 
 async def isolate(stage: Stage, fault: Fault) -> Done:
-    """Cuts one member from all others; clients still reach it."""
+    """Cuts one broker from all others, ZooKeeper, and controllers apart; clients still reach it."""
     member = stage.target(fault)
-    others = [m for m in stage.cluster.members() if m != member]
+    others = [broker(n) for n in stage.cluster.brokers if broker(n) != member]
+    others += [m for m in stage.cluster.members() if m == ZOOKEEPER or APART.match(m)]
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
 
 
