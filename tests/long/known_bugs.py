@@ -2,8 +2,9 @@
 tests.long.known_bugs run BUG RELEASE SEED FOLDER`; the results of all runs in FOLDER, in a
 sentence: `… total FOLDER`.
 
-Each bug is tried on a release that has it and on a later one.  A run that is invalid has shown
-something, and one that is valid has not; both are results.  Only a void one has failed.
+Each bug is tried on a release that has it and on a later one.  A run that violates the checks of
+the bug, and no others, has shown it, and a valid one has not; both are results.  Any other has
+failed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,20 @@ HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 class Bug:
     affected: str
     later: str
+    shows: frozenset[str]
+    """The checks that it would violate."""
     options: tuple[str, ...] = ()
 
 
 BUGS = {
-    "late-endtxn": Bug("3.6.0", "4.2.0", ("--workload=transactions",)),
-    "kafka-14704": Bug("3.4.0", "3.6.0"),
-    "kafka-9835": Bug("2.5.0", "3.6.0"),
+    "late-endtxn": Bug(
+        "3.6.0",
+        "4.2.0",
+        frozenset(("C6", "T3", "T4", "T5", "T7")),
+        ("--workload=transactions",),
+    ),
+    "kafka-14704": Bug("3.4.0", "3.6.0", frozenset(("C1", "C13", "C15"))),
+    "kafka-9835": Bug("2.5.0", "3.6.0", frozenset(("C1", "C15"))),
 }
 
 
@@ -40,7 +48,14 @@ def run(bug: str, release: str, seed: str, folder: Path) -> int:
     command += [f"--faults={SCHEDULES / bug}.yaml", f"--out={folder}", "--engine=duckdb"]
     command.append("--rate=25")
     code = subprocess.run([*command, *BUGS[bug].options], check=False).returncode
-    return 0 if code in (0, 1) else code
+    return 0 if code == 1 and _shown(bug, folder / "verdict.json") else code
+
+
+def _shown(bug: str, file: Path) -> set[str]:
+    """The checks that the bug has violated; none where others are violated, too."""
+    checks = json.loads(file.read_text())["checks"]
+    violated = {name for name, check in checks.items() if check["status"] == "violated"}
+    return violated if violated <= BUGS[bug].shows else set()
 
 
 def total(folder: Path) -> str:
@@ -49,16 +64,10 @@ def total(folder: Path) -> str:
     for bug, of in BUGS.items():
         for release in (of.affected, of.later):
             files = sorted(folder.glob(f"{bug}-{release}-seed-*/verdict.json"))
-            verdicts = [json.loads(file.read_text()) for file in files]
-            checks = Counter(
-                name
-                for verdict in verdicts
-                for name, check in verdict["checks"].items()
-                if check["status"] == "violated"
-            )
-            flagged = sum(verdict["verdict"] == "invalid" for verdict in verdicts)
+            shown = [_shown(bug, file) for file in files]
+            checks = Counter(name for names in shown for name in names)
+            some = f"{bug} on {release}: shown in {sum(map(bool, shown))} of {len(files)}"
             by = ", ".join(f"{name} {n}" for name, n in sorted(checks.items()))
-            some = f"{bug} on {release}: {flagged} of {len(verdicts)} flagged"
             told.append(f"{some} ({by})" if by else some)
     return "; ".join(told)
 
