@@ -16,6 +16,10 @@ from highwater.child_processes import StartError
 from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.kafka.config.sources import profile_properties
 
+RELEASE_SESSION_MS = "6000"
+"""Of the profile `test`, for Apache's releases: a JVM that starts on a busy machine has stood still
+for three seconds, and a broker whose session expires while it starts ends."""
+
 
 class Program(Protocol):
     @property
@@ -112,6 +116,8 @@ class ApacheKafka:
         further = profile_properties(profile, brokers)
         if self.version and (own := numbers(self.version)) < (2, 6):
             further["inter.broker.protocol.version"] = ".".join(map(str, own[:2]))
+        if self.version and profile == "test":
+            further["zookeeper.session.timeout.ms"] = RELEASE_SESSION_MS
         if self.kraft:
             from highwater.cluster.processes.server_properties import KRAFT_TEST
 

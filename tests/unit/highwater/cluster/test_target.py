@@ -61,6 +61,16 @@ def test_an_old_release_speaks_its_own_protocol(
     assert further["inter.broker.protocol.version"] == protocol
 
 
+def test_a_release_outlives_the_pauses_of_its_start(tmp_path: Path) -> None:
+    (tmp_path / "libs").mkdir()
+    session = "zookeeper.session.timeout.ms"
+    assert ApacheKafka(tmp_path, version="2.4.0").prepare(tmp_path, 3, "test")[session] == "6000"
+    kraft = ApacheKafka(tmp_path, version="3.9.2", kraft=True).prepare(tmp_path, 3, "test")
+    assert session not in kraft
+    oracle = ApacheKafka(tmp_path).prepare(tmp_path, 3, "test")
+    assert oracle[session] == "3000", "the same as Highwater's"
+
+
 def test_a_later_release_speaks_that_of_all_clusters(tmp_path: Path) -> None:
     (tmp_path / "libs").mkdir()
     for version in ("2.6.0", "3.9.2", ""):
