@@ -93,6 +93,16 @@ async def test_cut_stops_one_source_only_and_healing_delivers_what_waited() -> N
         assert (await read_frame(peer))[4:8] == struct.pack(">i", 2)
 
 
+async def test_a_controller_apart_is_known_by_its_own_name() -> None:
+    """Its client id has a number as a broker's has."""
+    links = Links()
+    links.names["broker-101"] = "controller-101"
+    async with proxied(links) as port:
+        peer = await trio.open_tcp_stream("127.0.0.1", port)
+        assert await call(peer, FETCH, 1, "raft-client-101") == 1
+    assert links.connections["controller-101", "broker-1"] == 1
+
+
 async def test_an_answer_is_held_until_it_is_released() -> None:
     links = Links()
     rule = Rule(Action.HOLD, "Fetch", Side.RESPONSE, source="broker-1", target="broker-2")
