@@ -24,6 +24,7 @@ import trio
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from highwater.base.wall_clock import wall_ms
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
 from highwater.chaos.app_traffic import Feeder, Watcher, count
 from highwater.chaos.faults.engine import Engine
@@ -347,7 +348,7 @@ class AppRun:
     def _check(self, bootstrap: str, feeder: Feeder, apps: AppCluster) -> Judgement:
         self.progress.phase("checking")
         reader = Reader(self.contract, bootstrap, {}, self.progress.say_from_thread)
-        read_ms = int(time.time() * 1000)
+        read_ms = wall_ms()
         seen: set[str] = set()
         records = self._noting(reader.records(), seen)
         found = duck_engine.check(self.contract, records, read_ms)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from highwater.base.wall_clock import wall_ms
 from highwater.cli.error_lines import complain
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
@@ -34,7 +34,7 @@ def verify_contract(
     try:
         contract = load(str(file), _text)
         settings = librdkafka_settings(_properties(command_config))
-        read_ms = int(time.time() * 1000)
+        read_ms = wall_ms()
         notes: list[str] = []
         records: Iterable[Record]
         if bootstrap is not None:

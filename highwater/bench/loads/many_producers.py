@@ -23,6 +23,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from struct import Struct
 
+from highwater.base.wall_clock import wall_ms
 from highwater.kafka.wire.header import request_header
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
@@ -62,7 +63,7 @@ class Outcome:
 def produce_frame(topic: str, batch_bytes: int, acks: int = -1, timeout_ms: int = 60_000) -> bytes:
     """A Produce v7 of one batch of about so many bytes, for partition 0."""
     value = os.urandom(max(batch_bytes - 100, 1))
-    batch = build_batch([Record(None, value, int(time.time() * 1000))])
+    batch = build_batch([Record(None, value, wall_ms())])
     name = topic.encode()
     body = b"".join(
         (

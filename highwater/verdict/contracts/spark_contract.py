@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from highwater.base.wall_clock import wall_ms
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
 from highwater.verdict import plain_table, spark_engine, spark_session, spark_tables
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 PROG: Final = "contract"
 SENT: Final = ("highwater.verdict.contracts.avro", "highwater.verdict.contracts.fields")
 """Modules that executors get by value: they need no Highwater."""
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +90,7 @@ class _Job:
         contract = load(self.args.contract, self.store.read)
         if self.args.watch:
             return self._watch(contract)
-        read_ms = now_ms()
+        read_ms = wall_ms()
         records = extracted(self.spark, contract, self._source(contract)).persist()
         self.spark.sparkContext.setJobDescription("reading the topics")
         bytes_read = records.agg({"bytes": "sum"}).collect()[0][0] or 0

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.base.wall_clock import wall_ms
 from highwater.verdict import spark_session
 from highwater.verdict.spark_job import CANNOT_BE_CHECKED, first_cause, in_session
 from highwater.verdict.watching.alarms_file import AlarmsFile, told
@@ -268,7 +269,7 @@ class Watch:
             if number <= self.machines.batches.get(stream, -1):
                 return  # it came before the restart, and is in the state
             bad, began = self.machines.bad_lines, time.monotonic()
-            take(_now_ms())
+            take(wall_ms())
             if self.machines.bad_lines > bad:
                 more = self.machines.bad_lines - bad
                 self._say(f"{more} lines of the history are no JSON objects: they are left out")
@@ -308,7 +309,7 @@ class Watch:
             full = len(self.lengths) == self.lengths.maxlen
             if full and self.machines.position >= self.lengths[0]:
                 with self.lock:
-                    self.machines.due(_now_ms())
+                    self.machines.due(wall_ms())
                     self._report()
         if self.pieces.error is not None:
             raise CannotWatch(f"the history cannot be read: {self.pieces.error}")
@@ -355,7 +356,3 @@ def _of_batch(stream: Any, took: dict[str, float]) -> str:
     parts = [f"{name} {seconds:.1f}" for name, seconds in took.items()]
     spark = max(0.0, whole / 1000 - sum(took.values()))
     return f"; a batch takes {whole / 1000:.1f} s: Spark {spark:.1f}, {', '.join(parts)}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

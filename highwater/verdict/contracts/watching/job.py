@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from highwater.base.wall_clock import wall_ms
 from highwater.verdict import spark_session
 from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.watching.machine import ContractMachine, Place, Waits
@@ -139,7 +140,7 @@ class ContractWatch:
             self.failing_since = None
             if number <= self.machine.batch:
                 return  # it came before the restart, and is in the state
-            self.machine.take(rows, _now_ms())
+            self.machine.take(rows, wall_ms())
             self.machine.forget()
             self._report()
             self.machine.batch = number
@@ -191,7 +192,7 @@ class ContractWatch:
 
     def _tell(self) -> None:
         self.told_at = time.monotonic()
-        behind_s = max(0.0, (_now_ms() - self.machine.clock_ms) / 1000)
+        behind_s = max(0.0, (wall_ms() - self.machine.clock_ms) / 1000)
         read = f"read to {behind_s:.1f} s before now" if self.machine.clock_ms else "reading"
         self._say(
             f"{self.machine.records:,} records, {read}, {self.broken} offenders,"
@@ -235,7 +236,3 @@ def _offsets(given: Any) -> dict[Place, int] | None:
     if not isinstance(found, dict):
         return None
     return {(topic, int(p)): n for topic, of in found.items() for p, n in of.items()}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
