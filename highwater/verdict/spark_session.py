@@ -27,11 +27,15 @@ STATIC: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.debug.maxToStringFields": "1000",
+    # each query is also written out for the UI, which costs as much as planning it
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "2000",
 }
 QUIET: Final = (
     "org.apache.hadoop.util.NativeCodeLoader",  # Hadoop's native code, which nothing here needs
     "org.apache.spark.scheduler.FairSchedulableBuilder",  # one line a pool
     "org.apache.spark.sql.execution.window.WindowExec",  # a constant kind is no partition to it
+    "org.apache.spark.sql.catalyst.util.StringUtils",  # plans that are cut short, as is wanted here
     "org.apache.kafka.clients",  # the source asks for offsets with defaults, and says so at length
 )
 """Loggers whose warnings help no reader."""

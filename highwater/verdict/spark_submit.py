@@ -44,8 +44,12 @@ CONNECTOR: Final = (
 """The jars that PySpark lacks; it has everything else that the source needs."""
 
 SMALL_ROWS: Final = 300_000
-QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For what ends before Java's second compiler and its parallel collectors pay."""
+QUICK_JAVA: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g -Xmn500m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""For what ends before Java's second compiler and its parallel collectors pay: memory that need not
+grow first, and no proof that the classes of Spark's own jars are well-formed."""
 PINNED: Final = f"pyspark=={SPARK}"
 INSTALL: Final = f"install it beside Highwater: pip install 'highwater-kafka[spark]' ({PINNED})"
 

@@ -179,11 +179,26 @@ def keep(run: Run, name: str, found: DataFrame | None) -> int:
     kept = _laid_out(run, found).persist()
     rows = int(kept.count())
     if rows:
-        kept.createOrReplaceTempView(name)
+        _alone(run.spark, kept).createOrReplaceTempView(name)
     else:
         kept.unpersist()
         _empty(run.spark, name, dict(kept.dtypes))
     return rows
+
+
+def _alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
+    """Rows that are kept, without the query that made them.
+
+    Views stand upon views, so each query would be analysed, and told to Spark's listeners, with
+    all that any of them is made of, only for Spark to put what is kept in their place.  Lost rows
+    are still computed again: that is the RDDs' business.  PySpark has no name for it.
+    """
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark.sparkContext._jvm
+    session: Any = spark._jsparkSession
+    plan = kept._jdf.queryExecution().withCachedData()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
 
 
 def _laid_out(run: Run, found: DataFrame) -> DataFrame:
