@@ -16,7 +16,7 @@ Its head is comments:
 value, detail), where kind is `violation`, `expected` (a loss that the topic's promise allows) or
 `counted` (worth a number, but no fault).
 
-`spark/views/N_name.sql` are the views that the checks use (sends, reads, ...), built in the
+`spark/views/NN_name.sql` are the views that the checks use (sends, reads, ...), built in the
 order of their names from the tables of the run: TABLES.  Three rules keep the files portable: a
 column named `offset` is always qualified; no text holds a quotation mark; types are STRING, INT,
 BIGINT, DOUBLE, BOOLEAN.

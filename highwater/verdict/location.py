@@ -30,7 +30,7 @@ def spark_folder() -> Path:
 
 @cache
 def sql_folder() -> Folder:
-    """The folder that holds checks/ID.sql and views/N_name.sql; it may be inside a zip."""
+    """The folder that holds checks/ID.sql and views/NN_name.sql; it may be inside a zip."""
     for folder in _candidates():
         if (folder / "checks").is_dir():
             return folder

@@ -14,7 +14,7 @@ WHERE h.f = 'list_offsets' AND h.which = 'latest' AND h.type = 'ok'
 WITH epochs AS (
   SELECT e.topic, e.partition, e.offset, min(e.leader_epoch) AS leader_epoch
   FROM (
-    SELECT r.topic, r.partition, r.offset, r.leader_epoch FROM reads r
+    SELECT o.topic, o.partition, o.offset, o.lowest_epoch AS leader_epoch FROM places o
     UNION ALL
     SELECT g.topic, g.partition, g.offset, g.leader_epoch FROM segments g
     UNION ALL
@@ -39,7 +39,7 @@ timeline AS (
   FROM (
     SELECT s.topic, s.partition, s.acked_ns AS t_ns, s.offset FROM sends s WHERE s.binding AND s.offset IS NOT NULL
     UNION ALL
-    SELECT r.topic, r.partition, r.t_ns, r.offset FROM reads r WHERE r.t_ns IS NOT NULL
+    SELECT o.topic, o.partition, o.known_ns AS t_ns, o.offset FROM places o WHERE o.known_ns IS NOT NULL
   ) k
   JOIN epochs e ON e.topic = k.topic AND e.partition = k.partition AND e.offset = k.offset
   UNION ALL

@@ -8,28 +8,22 @@
 SELECT count(*) AS examined FROM reads r WHERE r.leader_epoch IS NOT NULL
 -- :findings
 SELECT
-  CASE WHEN e.unclean = 1 THEN 'expected' ELSE 'violation' END AS kind,
+  CASE WHEN e.unclean THEN 'expected' ELSE 'violation' END AS kind,
   e.topic, e.partition, e.offset,
   CAST(NULL AS STRING) AS value,
   CASE
-    WHEN e.lowest < e.highest
-      THEN 'was read with leader epoch ' || CAST(e.lowest AS STRING) || ' and with ' || CAST(e.highest AS STRING)
-    ELSE 'leader epoch ' || CAST(e.lowest AS STRING) || ' stands after epoch ' || CAST(e.before_epoch AS STRING)
+    WHEN e.lowest_epoch < e.highest_epoch
+      THEN 'was read with leader epoch ' || CAST(e.lowest_epoch AS STRING) || ' and with ' || CAST(e.highest_epoch AS STRING)
+    ELSE 'leader epoch ' || CAST(e.lowest_epoch AS STRING) || ' stands after epoch ' || CAST(e.before_epoch AS STRING)
   END AS detail
 FROM (
   SELECT
-    o.*,
-    lag(o.highest) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_epoch
-  FROM (
-    SELECT
-      r.topic, r.partition, r.offset, min(r.leader_epoch) AS lowest, max(r.leader_epoch) AS highest,
-      max(CASE WHEN r.unclean THEN 1 ELSE 0 END) AS unclean
-    FROM reads r
-    WHERE r.leader_epoch IS NOT NULL
-    GROUP BY r.topic, r.partition, r.offset
-  ) o
+    o.topic, o.partition, o.offset, o.lowest_epoch, o.highest_epoch, o.unclean,
+    lag(o.highest_epoch) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_epoch
+  FROM places o
+  WHERE o.lowest_epoch IS NOT NULL
 ) e
-WHERE e.lowest < e.highest OR e.lowest < e.before_epoch
+WHERE e.lowest_epoch < e.highest_epoch OR e.lowest_epoch < e.before_epoch
 UNION ALL
 SELECT
   CASE WHEN max(CASE WHEN p.unclean THEN 1 ELSE 0 END) = 1 THEN 'expected' ELSE 'violation' END AS kind,

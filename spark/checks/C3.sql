@@ -15,7 +15,7 @@ SELECT
   s.topic, s.partition, s.offset, s.value,
   'was acknowledged to ' || s.process || ' and never read, though ' || CAST(h.highest AS STRING) || ' was' AS detail
 FROM sends s
-JOIN (SELECT r.topic, r.partition, max(r.offset) AS highest FROM reads r GROUP BY r.topic, r.partition) h
+JOIN (SELECT o.topic, o.partition, max(o.offset) AS highest FROM places o GROUP BY o.topic, o.partition) h
   ON h.topic = s.topic AND h.partition = s.partition AND h.highest >= s.offset
 WHERE s.acked AND NOT s.seen AND NOT s.deleted
 UNION ALL

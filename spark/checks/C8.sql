@@ -14,10 +14,5 @@ SELECT
   p.process || ' read offset ' || CAST(p.before_offset AS STRING) || ', then ' || CAST(p.offset AS STRING)
     || ', and left out ' || CAST(e.before_offset AS STRING) AS detail
 FROM poll_steps p
-JOIN (
-  SELECT
-    o.topic, o.partition, o.offset,
-    lag(o.offset) OVER (PARTITION BY o.topic, o.partition ORDER BY o.offset) AS before_offset
-  FROM (SELECT DISTINCT r.topic, r.partition, r.offset FROM reads r) o
-) e ON e.topic = p.topic AND e.partition = p.partition AND e.offset = p.offset
+JOIN places e ON e.topic = p.topic AND e.partition = p.partition AND e.offset = p.offset
 WHERE e.before_offset > p.before_offset AND NOT p.committed

@@ -58,14 +58,14 @@ FROM (
       WHERE p.f = 'poll' AND p.type = 'ok' AND p.offset >= 0
         AND p.index > a.place AND (a.until IS NULL OR p.index < a.until)
     ) f
-    LEFT JOIN reads r
+    LEFT JOIN places r
       ON r.topic = f.topic AND r.partition = f.partition AND r.offset >= f.resume AND r.offset < f.offset
     WHERE f.nth = 1
     GROUP BY
       f.client, f.process, f.group_id, f.topic, f.partition, f.place, f.told, f.resume, f.offset, f.value, f.read_at
   ) g
   LEFT JOIN (
-    SELECT r.topic, r.partition, min(r.offset) AS begins FROM reads r GROUP BY r.topic, r.partition
+    SELECT o.topic, o.partition, min(o.offset) AS begins FROM places o GROUP BY o.topic, o.partition
   ) b ON b.topic = g.topic AND b.partition = g.partition
   LEFT JOIN history q
     ON q.f = 'offset_fetch' AND q.process = g.process AND q.group_id = g.group_id AND q.topic = g.topic
