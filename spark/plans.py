@@ -27,7 +27,7 @@ for place in Path(__file__).resolve().parents[1:3]:
     if (place / "highwater" / "__init__.py").is_file():
         sys.path.insert(0, str(place))
 
-from highwater.verdict import catalog  # noqa: E402
+from highwater.verdict import catalog, spark_tables  # noqa: E402
 from highwater.verdict.spark_submit import QUICK_JAVA  # noqa: E402
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Variant:
     queries: int
     """Into how many the checks are put; 0 is one a check."""
     keep: str
-    """The views: "memory", "parquet", or "" where each query computes them."""
+    """The views: "memory", "parquet", "alone" (in memory, without the queries that made them), or
+    "" where each query computes them."""
     layout: str
     """The views' rows: "single" partition, "hashed" by topic and partition and sorted, or ""."""
     at_a_time: int
@@ -66,6 +67,7 @@ VARIANTS = {
     "four queries": Variant(4, "memory", "single", 2, (*INTERPRETED, ONE)),
     "one a check": Variant(0, "memory", "single", 1, (*INTERPRETED, ONE)),
     "two at a time": Variant(0, "memory", "single", 2, (*INTERPRETED, ONE)),
+    "alone": Variant(0, "alone", "single", 2, (*INTERPRETED, ONE)),
     "two at a time, FAIR": Variant(0, "memory", "single", 2, (*INTERPRETED, ONE), pools=True),
     "three at a time": Variant(0, "memory", "single", 3, (*INTERPRETED, ONE)),
     "Parquet": Variant(0, "parquet", "single", 2, (*INTERPRETED, ONE)),
@@ -137,6 +139,8 @@ def _keep(spark: SparkSession, variant: Variant, name: str, found: DataFrame, sc
     elif variant.keep:
         found = found.persist()
         found.count()
+    if variant.keep == "alone":
+        found = spark_tables.alone(spark, found)
     found.createOrReplaceTempView(name)
 
 

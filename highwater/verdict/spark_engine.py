@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
 from highwater.verdict import catalog
 from highwater.verdict.results import Found, finding, none_yet
+from highwater.verdict.spark_steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,30 +16,51 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 HEAVY = ("C13", "C7", "G2", "C2", "C3", "T3", "C6", "C10", "C11", "C14", "C8", "C15")
 """Begun first, so that none of them is left alone at the end."""
+FACTS = "facts"
 
 
-def run_checks(
-    spark: SparkSession,
-    selected: Sequence[catalog.Check],
-    facts_query: str,
-    examples: int,
-    at_a_time: int,
-    progress: Progress,
-) -> tuple[dict[str, Found], list[dict[str, Any]]]:
-    """The findings of each check, and the rows of `facts_query`; the views must be there."""
-    result = none_yet([check.id for check in selected])
-    order = sorted(selected, key=lambda c: HEAVY.index(c.id) if c.id in HEAVY else len(HEAVY))
-    with ThreadPoolExecutor(at_a_time) as pool:
-        facts = pool.submit(_facts, spark, facts_query)
-        waiting = {pool.submit(_check, spark, check, examples): check for check in order}
-        for done, future in enumerate(as_completed(waiting), 1):
-            check = waiting[future]
-            result[check.id], seconds = future.result()
-            told = _told(result[check.id])
-            progress(
-                f"{done:2} of {len(selected)}  {check.id} {check.name}: {told} ({seconds:.1f} s)"
+class Checks:
+    """Checks as steps, and what they found; `facts` are the rows of `facts_query`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        selected: Sequence[catalog.Check],
+        facts_query: str,
+        examples: int,
+        progress: Progress,
+    ) -> None:
+        self.found = none_yet([check.id for check in selected])
+        self.facts: list[dict[str, Any]] = []
+        self._spark, self._examples, self._progress = spark, examples, progress
+        self._names = {check.id: check.name for check in selected}
+        self._told = 0
+        order = sorted(selected, key=lambda c: HEAVY.index(c.id) if c.id in HEAVY else len(HEAVY))
+        self.steps = [self._step(check) for check in order]
+        self.steps.append(Step(FACTS, lambda: self._ask_facts(facts_query), facts_query))
+        self._seconds: dict[str, float] = {}
+
+    def tell(self, step: Step) -> None:
+        """One line of a check that is done."""
+        if step.name not in self._names:
+            return
+        self._told += 1
+        found, seconds = _told(self.found[step.name]), self._seconds[step.name]
+        self._progress(
+            f"{self._told:2} of {len(self._names)}  {step.name} {self._names[step.name]}: "
+            f"{found} ({seconds:.1f} s)"
+        )
+
+    def _step(self, check: catalog.Check) -> Step:
+        def work() -> None:
+            self.found[check.id], self._seconds[check.id] = _check(
+                self._spark, check, self._examples
             )
-        return result, facts.result()
+
+        return Step(check.id, work, f"{check.examined}\n{check.findings}")
+
+    def _ask_facts(self, query: str) -> None:
+        self.facts = _facts(self._spark, query)
 
 
 def _check(spark: SparkSession, check: catalog.Check, examples: int) -> tuple[Found, float]:
@@ -57,7 +78,7 @@ def _check(spark: SparkSession, check: catalog.Check, examples: int) -> tuple[Fo
 
 
 def _facts(spark: SparkSession, query: str) -> list[dict[str, Any]]:
-    _describe(spark, "facts", "numbers of the whole")
+    _describe(spark, FACTS, "numbers of the whole")
     return [row.asDict() for row in spark.sql(query).collect()]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from highwater.verdict import catalog, plain_table, spark_engine, spark_session, spark_tables
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.results import Ingest, Results
+from highwater.verdict.spark_steps import carry_out
 from highwater.verdict.spark_store import Store, StoreError
 from highwater.verdict.spark_tables import RunDamaged
 
@@ -94,20 +95,10 @@ class Job:
         )
         ingest, problem = self._ingest(info)
         run = spark_tables.Run(self.spark, self.store, self.run_path, shape)
-        lines = spark_tables.register(run, info)
-        self._end_of("read")
-        self._say(f"read {lines:,} lines of history ({self.phases['read']:.1f} s)")
-        spark_tables.build_views(run)
-        self._end_of("views")
-        self._say(f"built the views ({self.phases['views']:.1f} s)")
-        checks, facts = spark_engine.run_checks(
-            self.spark,
-            catalog.checks(),
-            catalog.FACTS,
-            self.args.examples,
-            shape.at_a_time,
-            self._say,
+        checks = spark_engine.Checks(
+            self.spark, catalog.checks(), catalog.FACTS, self.args.examples, self._say
         )
+        self._carry_out(run, info, checks)
         own = not info
         claims = self.spark.sql(catalog.CLAIMS).collect()[0].asDict() if own else {}
         self._end_of("checks")
@@ -115,8 +106,8 @@ class Job:
             engine="spark",
             version=self.spark.version,
             master=self.spark.sparkContext.master,
-            checks=checks,
-            facts=facts[0],
+            checks=checks.found,
+            facts=checks.facts[0],
             claims=claims,
             ingest=ingest,
             ingest_error=problem,
@@ -129,6 +120,26 @@ class Job:
             self.store.write(self.args.found, json.dumps(results, indent=1) + "\n")
             return 0
         return self._verdict(results, info, run.notes)
+
+    def _carry_out(
+        self, run: spark_tables.Run, info: dict[str, object], checks: spark_engine.Checks
+    ) -> None:
+        """All of it, and what it says on the way: `read` ends with the last table, `views` with
+        the last view, and checks may be done before that."""
+        tables, views = spark_tables.table_steps(run, info), spark_tables.view_steps(run)
+        left = {"read": {step.name for step in tables}, "views": {step.name for step in views}}
+        for step in carry_out([*tables, *views, *checks.steps], run.shape.at_a_time):
+            checks.tell(step)
+            for phase, names in left.items():
+                if step.name in names:
+                    names.remove(step.name)
+                    if not names:
+                        self._end_of(phase)
+                        self._say(self._done(phase, run))
+
+    def _done(self, phase: str, run: spark_tables.Run) -> str:
+        what = f"read {run.rows['history']:,} lines of history"
+        return f"{what if phase == 'read' else 'built the views'} ({self.phases[phase]:.1f} s)"
 
     def _verdict(self, results: Results, info: dict[str, object], notes: Sequence[str]) -> int:
         verdict = conclude(

@@ -48,6 +48,12 @@ SMALL: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
+LARGE: Final = {
+    # plans keep the partitions of the views upon which they stand, so that nothing is moved twice
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -68,7 +74,7 @@ def shape_of(json_bytes: int, cores: int) -> Shape:
     if json_bytes < SMALL_BYTES:
         return Shape(True, 1, at_a_time, SMALL)
     partitions = 4 * cores
-    settings = {"spark.sql.shuffle.partitions": str(partitions)}
+    settings = LARGE | {"spark.sql.shuffle.partitions": str(partitions)}
     return Shape(False, partitions, at_a_time, settings)
 
 

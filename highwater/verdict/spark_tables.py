@@ -9,13 +9,14 @@ less.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.verdict import catalog
 from highwater.verdict.location import Folder
 from highwater.verdict.spark_session import PARQUET_SHRINKS, Shape
+from highwater.verdict.spark_steps import Step
 from highwater.verdict.spark_store import Store
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 DAMAGED: Final = "_damaged"
 """Column of a line that is not JSON, or whose fields have other types."""
+
+BY_VALUE: Final = ("topic", "value")
+SORTED: Final = {"reads": BY_VALUE, "sends": BY_VALUE, "placed": BY_VALUE}
+"""Views whose rows are sorted, and in a large run spread, as most of the checks join them."""
+AS_MADE: Final = ("places",)
+"""Views that are spread by topic and partition, and sorted, as they are computed."""
 
 
 class RunDamaged(Exception):
@@ -38,6 +45,8 @@ class Run:
     path: str
     shape: Shape
     notes: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Of the tables in catalog.TABLES."""
 
     def file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -77,31 +86,52 @@ def read_faults(store: Store, run: str) -> list[dict[str, Any]]:
         raise RunDamaged(f"{run}/faults.jsonl: a line is not JSON: {error}") from None
 
 
-def register(run: Run, info: dict[str, Any]) -> int:
-    """Makes the views `history`, `faults`, ..., `topics` and `consumed`; lines of history."""
-    lines = 0
-    for name, (file, columns) in catalog.TABLES.items():
-        count = _register_table(run, name, run.file(file), columns)
-        lines = count if name == "history" else lines
+def table_steps(run: Run, info: dict[str, Any]) -> list[Step]:
+    """They make the views `history`, `faults`, ..., `topics` and `consumed`."""
+
+    def registered(name: str) -> Callable[[], None]:
+        file, columns = catalog.TABLES[name]
+
+        def work() -> None:
+            run.rows[name] = _register_table(run, name, run.file(file), columns)
+
+        return work
+
+    steps = [Step(name, registered(name)) for name in catalog.TABLES]
+    consumed = Step("consumed", lambda: _register_consumed(run))
+    return [steps[0], Step("topics", lambda: _register_topics(run, info)), consumed, *steps[1:]]
+
+
+def _register_topics(run: Run, info: dict[str, Any]) -> None:
     flags = ("expect_loss", "unclean")
     rows = [
         (str(topic["name"]), *(bool(topic.get(name)) for name in flags))
         for topic in info.get("topics") or ()
     ]
     few_rows(run.spark, "topics", catalog.TOPICS, rows)
-    if run.store.bytes_in(run.file("consumed")):
-        keep(run, "consumed", _columns(run, run.file("consumed"), catalog.CONSUMED))
-    else:
+
+
+def _register_consumed(run: Run) -> None:
+    if not run.store.bytes_in(run.file("consumed")):
         _empty(run.spark, "consumed", catalog.CONSUMED)
-    return lines
+        return
+    run.spark.sparkContext.setJobDescription("table consumed")
+    found = _columns(run, run.file("consumed"), catalog.CONSUMED)
+    assert found is not None
+    (keep if run.shape.small else _read_again)(run, "consumed", found)
 
 
-def build_views(run: Run, folder: Folder | None = None) -> None:
+def view_steps(run: Run, folder: Folder | None = None) -> list[Step]:
     """The words of the checks, each computed once and kept; `folder` holds other SQL files."""
-    for name, query in catalog.views(folder):
-        run.spark.sparkContext.setJobDescription(f"view {name}")
-        keep(run, name, run.spark.sql(query))
-    run.spark.sparkContext.setJobDescription(None)
+
+    def kept(name: str, query: str) -> Callable[[], None]:
+        def work() -> None:
+            run.spark.sparkContext.setJobDescription(f"view {name}")
+            keep(run, name, run.spark.sql(query))
+
+        return work
+
+    return [Step(name, kept(name, query), query) for name, query in catalog.views(folder)]
 
 
 def few_rows(
@@ -124,7 +154,7 @@ def _register_table(run: Run, name: str, file: str, columns: dict[str, str]) -> 
     if made is not None and (written is None or made >= written):
         found = _columns(run, parquet, columns, file if written is not None else None)
         if found is not None:
-            return keep(run, name, found)
+            return keep(run, name, found) if run.shape.small else _read_again(run, name, found)
     if written is None or not run.store.bytes_in(file):
         return _empty(run.spark, name, columns)
     return _keep_lines(run, name, file, columns)
@@ -159,14 +189,14 @@ def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
 
     schema = f"{catalog.ddl(columns)}, `{DAMAGED}` STRING"
     reader = run.spark.read.schema(schema).option("columnNameOfCorruptRecord", DAMAGED)
-    found = _laid_out(run, reader.json(file)).persist()
+    found = _laid_out(run, name, reader.json(file)).persist()
     row = found.agg(F.count("*"), F.count(DAMAGED), F.max(DAMAGED)).collect()[0]
     lines, damaged, example = int(row[0]), int(row[1]), row[2]
     torn = run.store.torn_end(file)
     if damaged > 1 or (damaged and example.strip() != torn.strip()):
         told = "1 line is" if damaged == 1 else f"{damaged:,} lines are"
         raise RunDamaged(f"{file}: {told} not as it should be: {example[:200]}")
-    whole = found.where(f"{DAMAGED} IS NULL").drop(DAMAGED)
+    whole = alone(run.spark, found).where(f"{DAMAGED} IS NULL").drop(DAMAGED)
     if torn and not damaged:  # whole as JSON, and yet cut off: `highwater verify` drops it too
         whole = whole.where(F.col("index") != json.loads(torn)["index"])
     whole.createOrReplaceTempView(name)
@@ -176,17 +206,27 @@ def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
 def keep(run: Run, name: str, found: DataFrame | None) -> int:
     """Computes it once; a view that is empty is known to be so, which shortens plans upon it."""
     assert found is not None
-    kept = _laid_out(run, found).persist()
+    kept = _laid_out(run, name, found).persist()
     rows = int(kept.count())
     if rows:
-        _alone(run.spark, kept).createOrReplaceTempView(name)
+        alone(run.spark, kept).createOrReplaceTempView(name)
     else:
         kept.unpersist()
         _empty(run.spark, name, dict(kept.dtypes))
     return rows
 
 
-def _alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
+def _read_again(run: Run, name: str, columns: DataFrame) -> int:
+    """Large Parquet: each query reads what it needs of it, which costs less than to keep it all."""
+    rows = int(columns.count())
+    if rows:
+        columns.createOrReplaceTempView(name)
+    else:
+        _empty(run.spark, name, dict(columns.dtypes))
+    return rows
+
+
+def alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
     """Rows that are kept, without the query that made them.
 
     Views stand upon views, so each query would be analysed, and told to Spark's listeners, with
@@ -197,16 +237,20 @@ def _alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
 
     jvm: Any = spark.sparkContext._jvm
     session: Any = spark._jsparkSession
-    plan = kept._jdf.queryExecution().withCachedData()
+    # with columns of its own: those of the query's may stand in other views as well
+    plan = kept._jdf.queryExecution().withCachedData().newInstance()
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
 
 
-def _laid_out(run: Run, found: DataFrame) -> DataFrame:
+def _laid_out(run: Run, name: str, found: DataFrame) -> DataFrame:
+    order = SORTED.get(name, ())
     if run.shape.small:
-        return found.coalesce(1)
-    if "topic" in found.columns and "partition" in found.columns:
-        return found.repartition(run.shape.partitions, "topic", "partition")
-    return found
+        found = found.coalesce(1)
+    elif order:
+        found = found.repartition(run.shape.partitions, *order)
+    elif name not in AS_MADE and {"topic", "partition"} <= set(found.columns):
+        found = found.repartition(run.shape.partitions, "topic", "partition")
+    return found.sortWithinPartitions(*order) if order else found
 
 
 def _empty(spark: SparkSession, name: str, columns: dict[str, str]) -> int:

@@ -25,6 +25,7 @@ from highwater.verdict.contracts.watching import job as watching
 from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.results import Results
 from highwater.verdict.spark_job import in_session
+from highwater.verdict.spark_steps import carry_out
 from highwater.verdict.spark_store import Store
 from highwater.verdict.watching.job import CannotWatch
 from highwater.verdict.watching.machines import StateDamaged
@@ -103,20 +104,21 @@ class _Job:
         self._say(f"read {count:,} records of {', '.join(contract.topics)}")
         for name, rows in tables.rows(contract, read_ms).items():
             spark_tables.few_rows(self.spark, name, tables.PROMISES[name], rows)
-        spark_tables.build_views(run, tables.rules_folder())
-        checks, coverage = spark_engine.run_checks(
+        checks = spark_engine.Checks(
             self.spark,
             tables.demanded(contract),
             tables.COVERAGE,
             self.args.examples,
-            shape.at_a_time,
             self._say,
         )
+        views = spark_tables.view_steps(run, tables.rules_folder())
+        for step in carry_out([*views, *checks.steps], shape.at_a_time):
+            checks.tell(step)
         found = Results(
             engine="spark",
             version=self.spark.version,
-            checks=checks,
-            facts={"coverage": coverage},
+            checks=checks.found,
+            facts={"coverage": checks.facts},
             seconds=round(time.monotonic() - self.began, 1),
         )
         if self.args.found:
