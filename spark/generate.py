@@ -20,9 +20,9 @@ for place in Path(__file__).resolve().parents[1:3]:
     if (place / "highwater" / "__init__.py").is_file():
         sys.path.insert(0, str(place))
 
-from highwater.verdict import spark_session  # noqa: E402
+from highwater.verdict.by_spark import spark_session  # noqa: E402
+from highwater.verdict.by_spark.spark_store import Store  # noqa: E402
 from highwater.verdict.generated import Shape, TooSmall, query  # noqa: E402
-from highwater.verdict.spark_store import Store  # noqa: E402
 
 
 def main() -> int:

@@ -27,8 +27,9 @@ for place in Path(__file__).resolve().parents[1:3]:
     if (place / "highwater" / "__init__.py").is_file():
         sys.path.insert(0, str(place))
 
-from highwater.verdict import catalog, spark_tables  # noqa: E402
-from highwater.verdict.spark_submit import QUICK_JAVA  # noqa: E402
+from highwater.verdict import catalog  # noqa: E402
+from highwater.verdict.by_spark import spark_tables  # noqa: E402
+from highwater.verdict.by_spark.spark_submit import QUICK_JAVA  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,7 +147,7 @@ def _keep(spark: SparkSession, variant: Variant, name: str, found: DataFrame, sc
 
 def submit(run: str, name: str, master: str) -> dict[str, float]:
     """One variant by a spark-submit of its own: its phases, `total` and `cpu`."""
-    from highwater.verdict import spark_submit
+    from highwater.verdict.by_spark import spark_submit
 
     spark, variant = spark_submit.find(), VARIANTS[name]
     command = [str(spark.home / "bin" / "spark-submit"), "--master", master]

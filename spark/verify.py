@@ -25,7 +25,7 @@ for place in Path(__file__).resolve().parents[1:3]:
     if (place / "highwater" / "__init__.py").is_file():
         sys.path.insert(0, str(place))
 
-from highwater.verdict.spark_job import main  # noqa: E402
+from highwater.verdict.by_spark.spark_job import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

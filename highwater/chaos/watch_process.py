@@ -11,7 +11,7 @@ import trio
 
 from highwater.chaos.witnesses.state_rules import Found
 from highwater.child_processes import Child, StartError
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.location import spark_folder
 from highwater.verdict.watching.alarms_file import read_alarms, told
 

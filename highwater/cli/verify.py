@@ -15,12 +15,12 @@ from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
 from highwater.cli.watch_contract import watch_contract
 from highwater.verdict import report, runner
+from highwater.verdict.by_spark.spark_submit import SparkFailed, SparkMissing
 from highwater.verdict.contracts import judge
 from highwater.verdict.location import ChecksMissing
 from highwater.verdict.plain_table import example_lines, idle_lines
 from highwater.verdict.report.colour_table import verdict_table
 from highwater.verdict.runner import Engine
-from highwater.verdict.spark_submit import SparkFailed, SparkMissing
 from highwater.verdict.tables import RunUnreadable
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from highwater.child_processes import Child, StartError
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.location import spark_folder
 
 END_S = 90.0

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from highwater.verdict import duck, spark_submit, tables
+from highwater.verdict import duck, tables
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.conclusion import compare, conclude
 from highwater.verdict.results import Results
 from highwater.verdict.verdict import Verdict

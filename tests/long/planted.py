@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from highwater.verdict import duck, spark_submit, tables
+from highwater.verdict import duck, tables
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.conclusion import compare
 from tests.planted.at_random import History, differences, planted, violations
 from tests.planted.story import write

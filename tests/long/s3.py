@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from highwater.maven import Artifact, cache_dir, fetch_jars
-from highwater.verdict import runner, spark_submit
+from highwater.verdict import runner
+from highwater.verdict.by_spark import spark_submit
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 from tests.waiting import eventually

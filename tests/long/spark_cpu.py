@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 
 ROOT = Path(__file__).parents[2]
 KINDS = {

@@ -23,7 +23,7 @@ from typing import Any
 import duckdb
 import psutil
 
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spark.md"

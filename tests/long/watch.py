@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.location import spark_folder
 from highwater.verdict.watching.alarms_file import read_alarms, told
 

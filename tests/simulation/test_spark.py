@@ -9,7 +9,7 @@ import pytest
 
 from highwater.simulation import run_log
 from highwater.simulation.seed_run import Options, simulate
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from highwater.base.wall_clock import wall_ms
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
-from highwater.verdict import plain_table, spark_engine, spark_session, spark_tables
+from highwater.verdict import plain_table
+from highwater.verdict.by_spark import spark_engine, spark_session, spark_tables
+from highwater.verdict.by_spark.spark_job import in_session
+from highwater.verdict.by_spark.spark_steps import carry_out
+from highwater.verdict.by_spark.spark_store import Store
 from highwater.verdict.catalog import ddl
 from highwater.verdict.contracts import fields, tables
 from highwater.verdict.contracts.contract_model import Contract, ContractError, load
@@ -24,9 +28,6 @@ from highwater.verdict.contracts.judge import EXAMPLES, judge
 from highwater.verdict.contracts.watching import job as watching
 from highwater.verdict.contracts.watching.row import Row
 from highwater.verdict.results import Results
-from highwater.verdict.spark_job import in_session
-from highwater.verdict.spark_steps import carry_out
-from highwater.verdict.spark_store import Store
 from highwater.verdict.watching.job import CannotWatch
 from highwater.verdict.watching.machines import StateDamaged
 

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.base.wall_clock import wall_ms
-from highwater.verdict import spark_session
-from highwater.verdict.spark_job import CANNOT_BE_CHECKED, first_cause, in_session
+from highwater.verdict.by_spark import spark_session
+from highwater.verdict.by_spark.spark_job import CANNOT_BE_CHECKED, first_cause, in_session
 from highwater.verdict.watching.alarms_file import AlarmsFile, told
 from highwater.verdict.watching.machines import Machines, Promises, Record, StateDamaged
 from highwater.verdict.watching.pieces import AT_ONCE, Pieces, end_of, end_of_lines

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from kafka import KafkaProducer
 
 from highwater.cli.verify import verify
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 from tests.background import BackgroundCluster
 
 ROOT = Path(__file__).parents[3]

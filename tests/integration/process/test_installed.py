@@ -18,7 +18,7 @@ import pytest
 
 from highwater.cluster.ports import free_ports
 from highwater.cluster.serving import view
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
 from tests.integration.process.building import ROOT, run
 from tests.planted.stories import PLANTS
 from tests.planted.story import write

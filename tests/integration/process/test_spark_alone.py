@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from highwater.cluster.ports import free_ports
-from highwater.verdict import runner, spark_submit
+from highwater.verdict import runner
+from highwater.verdict.by_spark import spark_submit
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from highwater.base.wall_clock import wall_ms
-from highwater.verdict import spark_session
+from highwater.verdict.by_spark import spark_session
+from highwater.verdict.by_spark.spark_job import first_cause
 from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.watching.machine import ContractMachine, Place, Waits
 from highwater.verdict.contracts.watching.row import Row
-from highwater.verdict.spark_job import first_cause
 from highwater.verdict.watching import job as watch
 from highwater.verdict.watching.alarms_file import AlarmsFile, told
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.verdict.spark_submit import QUICK_JAVA
+from highwater.verdict.by_spark.spark_submit import QUICK_JAVA
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.verdict import duck, runner, spark_submit, tables
+from highwater.verdict import duck, runner, tables
+from highwater.verdict.by_spark import spark_submit
 from highwater.verdict.conclusion import compare
 from tests.planted.at_random import History, differences, planted, violations
 from tests.planted.stories import PLANTS

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from highwater.verdict import spark_session
+from highwater.verdict.by_spark import spark_session
 from highwater.verdict.conclusion import compare
 from highwater.verdict.contracts import spark_contract
 from tests.planted.contracts import PLANTS, READ_MS, Plant, together, write

@@ -10,7 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from highwater.verdict import duck, runner, spark_job, spark_session, tables
+from highwater.verdict import duck, runner, tables
+from highwater.verdict.by_spark import spark_job, spark_session
 from highwater.verdict.conclusion import compare
 from highwater.verdict.plain_table import lines
 from tests.planted.stories import PLANTS

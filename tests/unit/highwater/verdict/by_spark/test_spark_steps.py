@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from highwater.verdict import catalog
-from highwater.verdict.spark_steps import NeverReady, Step, carry_out
+from highwater.verdict.by_spark.spark_steps import NeverReady, Step, carry_out
 
 
 def names(*steps: Step, at_a_time: int = 2) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from highwater.verdict import catalog
+from highwater.verdict.by_spark.spark_steps import Step
 from highwater.verdict.results import Found, finding, none_yet
-from highwater.verdict.spark_steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from highwater.verdict import catalog, plain_table, spark_engine, spark_session, spark_tables
+from highwater.verdict import catalog, plain_table
+from highwater.verdict.by_spark import spark_engine, spark_session, spark_tables
+from highwater.verdict.by_spark.spark_steps import carry_out
+from highwater.verdict.by_spark.spark_store import Store, StoreError
+from highwater.verdict.by_spark.spark_tables import RunDamaged
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.results import Ingest, Results
-from highwater.verdict.spark_steps import carry_out
-from highwater.verdict.spark_store import Store, StoreError
-from highwater.verdict.spark_tables import RunDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.verdict import catalog
+from highwater.verdict.by_spark.spark_session import PARQUET_SHRINKS, Shape
+from highwater.verdict.by_spark.spark_steps import Step
+from highwater.verdict.by_spark.spark_store import Store
 from highwater.verdict.location import Folder
-from highwater.verdict.spark_session import PARQUET_SHRINKS, Shape
-from highwater.verdict.spark_steps import Step
-from highwater.verdict.spark_store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.verdict import spark_submit
+from highwater.verdict.by_spark import spark_submit
+from highwater.verdict.by_spark.spark_submit import CONNECTOR, SparkFailed, SparkMissing
 from highwater.verdict.runner import run
-from highwater.verdict.spark_submit import CONNECTOR, SparkFailed, SparkMissing
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
