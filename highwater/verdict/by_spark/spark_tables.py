@@ -231,15 +231,21 @@ def alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
 
     Views stand upon views, so each query would be analysed, and told to Spark's listeners, with
     all that any of them is made of, only for Spark to put what is kept in their place.  Lost rows
-    are still computed again: that is the RDDs' business.  PySpark has no name for it.
+    are still computed again: that is the RDDs' business.  PySpark has no name for it, so with a
+    Spark that has not this class either, the rows stay with their query.
     """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
     jvm: Any = spark.sparkContext._jvm
     session: Any = spark._jsparkSession
     # with columns of its own: those of the query's may stand in other views as well
-    plan = kept._jdf.queryExecution().withCachedData().newInstance()
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
+    try:
+        plan = kept._jdf.queryExecution().withCachedData().newInstance()
+        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+    except (Py4JError, TypeError):  # py4j takes an unknown class for a package
+        return kept
+    return DataFrame(rows, spark)
 
 
 def _laid_out(run: Run, name: str, found: DataFrame) -> DataFrame:
