@@ -7,6 +7,9 @@ highwater/_vendor/licenses  the licences and notices that these jars hold
 highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
+With HIGHWATER_COMPILE=1 the wheel is for this machine's Python, and holds the modules of COMPILED
+as machine code (mypyc) beside their files, which stay as they are.  Without it the wheel is pure.
+
 An editable installation has none of this.  It depends on kafka-python as others do, has the jars
 from the project's cache, and the rest from its clone.
 """
@@ -14,6 +17,9 @@ from the project's cache, and the rest from its clone.
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -27,11 +33,38 @@ KAFKA_PYTHON = "3.0.12"
 KAFKA_PYTHON_SHA256 = "bb3344bf239a9fbfc2fbff83aa66f6feb872185746487d8c3f9c0ade375abadd"
 """Over the lines `SHA-256 path` of its files, in order; a new version needs new values of both."""
 ROOMS = ("broker", "controller", "spark")
+COMPILE = "HIGHWATER_COMPILE"
+COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
+COMPILED = (
+    "kafka/wire/record_codec",
+    "kafka/wire/varint",
+    "kafka/wire/records",
+    "kafka/wire/header",
+    "kafka/wire/fetch",
+    "kafka/wire/produce",
+    "broker/log/cleaner/compacted_records",
+    "broker/log/cleaner/offset_map",
+    "broker/log/cleaner/record_filter",
+)
+"""Pure functions upon bytes, and what holds their results: no task, no class that others extend."""
+_COMPILER = """\
+from mypyc.build import mypycify
+from setuptools import setup
+import sys
+setup(
+    packages=[],
+    ext_modules=mypycify(sys.argv[2:], opt_level="3", debug_level="0", group_name=sys.argv[1]),
+    script_args=["-q", "build_ext", "--inplace"],
+)
+"""
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
 
 
 class BuildHook(BuildHookInterface[Any]):
     """Called by hatchling, for wheels alone."""
+
+    def dependencies(self) -> list[str]:
+        return COMPILER_PACKAGES if os.environ.get(COMPILE) == "1" else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -55,6 +88,12 @@ class BuildHook(BuildHookInterface[Any]):
                 included[str(root / room)] = f"highwater/{room}"
         for page in sorted((root / "docs").glob("*.md")):
             included[str(page)] = f"highwater/docs/{page.name}"
+        if os.environ.get(COMPILE) == "1":
+            place = Path(self.work.name) / "compiled"
+            for file in compiled(root, place):
+                included[str(file)] = file.relative_to(place).as_posix()
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
         for name in COMPOSE:
             included[str(root / name)] = f"highwater/compose/{name}"
 
@@ -80,6 +119,35 @@ def kafka_python() -> dict[str, str]:
             f" the build environment has {found.version} with {total}: install the former"
         )
     return files
+
+
+def compiled(root: Path, work: Path) -> list[Path]:
+    """Compiles COMPILED in a copy of the package at `work`; gives the extension modules there.
+
+    Needs mypy, setuptools and a C compiler; raises RuntimeError with what the compiler said.
+    """
+    leave = shutil.ignore_patterns("__pycache__", "_vendor", "*.so")
+    shutil.copytree(root / "highwater", work / "highwater", ignore=leave)
+    for room in ROOMS:  # a source distribution has no symbolic links
+        if not (work / "highwater" / room).exists():
+            shutil.copytree(root / room, work / "highwater" / room, ignore=leave)
+    # what mypy checks is checked in the project; here it only has to find the package
+    (work / "mypy.ini").write_text("[mypy]\nignore_missing_imports = true\n")
+    script = work / "compile.py"
+    script.write_text(_COMPILER)
+    files = [f"highwater/{name}.py" for name in COMPILED]
+    ran = subprocess.run(
+        [sys.executable, str(script), "highwater.compiled", *files],
+        cwd=work, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = sorted((work / "highwater").rglob("*.so"))
+    if ran.returncode or len(found) != len(COMPILED) + 1:
+        told = (ran.stdout + ran.stderr)[-2000:]
+        raise RuntimeError(
+            f"{COMPILE}=1, but the modules were not compiled: install a C compiler and Python's"
+            f" headers, or unset the variable\n{told}"
+        )
+    return found
 
 
 def licenses(jar: Path, work: Path) -> dict[str, str]:

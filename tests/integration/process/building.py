@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 from highwater.cluster.processes import zookeeper_jars
@@ -24,10 +27,23 @@ def run(*command: str | Path, cwd: Path, **more: str) -> str:
     return done.stdout
 
 
-def build(kind: str, folder: Path, source: Path = ROOT) -> Path:
-    """The file of the `wheel` or `sdist` that is built into the folder."""
+def build(kind: str, folder: Path, source: Path = ROOT, **more: str) -> Path:
+    """The file of the `wheel` or `sdist` that is built into the folder; `more`: variables."""
     if not has_jars(zookeeper_jars.ARTIFACTS, zookeeper_jars.cached()) and not shutil.which("mvn"):
         not_installed("Maven is not installed: the wheel's jars cannot be fetched")
-    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=source)
+    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=source, **more)
     (built,) = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
     return built
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Makes folder/venv with the wheel and, by a path alone, the packages that it depends on; gives
+    the folder of its packages."""
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder)
+    packages = Path(where.strip())
+    with zipfile.ZipFile(wheel) as archive:  # pip does the same
+        archive.extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return packages

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import pytest
 from highwater.cluster.ports import free_ports
 from highwater.cluster.serving import view
 from highwater.verdict.by_spark import spark_submit
-from tests.integration.process.building import ROOT, run
+from tests.integration.process.building import ROOT, install, run
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
@@ -30,13 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and, by a path alone, the packages that it depends on."""
     folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder / "venv", with_pip=False, symlinks=True)
-    python = folder / "venv" / "bin" / "python"
-    where = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder)
-    packages = Path(where.strip())
-    with zipfile.ZipFile(wheel) as archive:  # pip does the same with a wheel of pure Python
-        archive.extractall(packages)
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    packages = install(wheel, folder)
     for place in (packages, folder):
         for name in ("broker", "controller"):
             (place / name).mkdir()
