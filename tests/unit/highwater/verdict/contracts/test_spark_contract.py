@@ -34,7 +34,7 @@ def test_spark_finds_in_all_plants_what_duckdb_finds(
     by_duckdb = check(tmp_path)
     found = str(tmp_path / "found.json")
     # when the plants are read is written in them
-    monkeypatch.setattr(spark_contract, "now_ms", lambda: READ_MS)
+    monkeypatch.setattr(spark_contract, "wall_ms", lambda: READ_MS)
     assert job(tmp_path, "--examples", EVERYTHING, "--found", found) == 1
     by_spark = json.loads(Path(found).read_text())
     assert compare(by_spark, by_duckdb) == []
