@@ -16,7 +16,7 @@ def pages() -> Iterator[Path]:
     """The pages, by name; none in an installation that is not whole."""
     for folder in (PACKAGE / "docs", PACKAGE.parent / "docs"):
         if folder.is_dir():
-            yield from sorted(folder.glob("*.md"))
+            yield from sorted(folder.glob("*.md"), key=lambda path: path.stem)
             return
 
 

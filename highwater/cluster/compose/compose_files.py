@@ -19,7 +19,9 @@ from highwater.maven import cache_dir
 PACKAGE = Path(__file__).resolve().parents[2]
 ROOMS = ("broker", "controller", "spark")
 """Of the package; in a clone they lie beside it."""
-_NOT_IN_IMAGES = ("_vendor", "compose", "__pycache__", *ROOMS)
+_NOT_IN_IMAGES = ("_vendor", "compose", "docs", *ROOMS)
+"""What the package has at its top, and a clone has elsewhere."""
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so")
 
 
 @cache
@@ -39,13 +41,14 @@ def laid_out(package: Path, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".compose-") as name:
         work = Path(name) / "compose"
         shutil.copytree(package / "compose", work)
-        shutil.copytree(
-            package, work / package.name, ignore=lambda _, names: {*names} & {*_NOT_IN_IMAGES}
-        )
+
+        def left_out(folder: str, names: list[str]) -> set[str]:
+            top = {*names} & {*_NOT_IN_IMAGES} if Path(folder) == package else set()
+            return top | _LEFT_OUT(folder, names)
+
+        shutil.copytree(package, work / package.name, ignore=left_out)
         for room in ROOMS:
-            shutil.copytree(
-                package / room, work / room, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(package / room, work / room, ignore=_LEFT_OUT)
             (work / package.name / room).symlink_to(Path("..") / room)
         target = cache / f"compose-{_digest(work)}"
         try:

@@ -130,7 +130,8 @@ def test_the_checks_and_spark_jobs_are_in_the_package(installed: Path) -> None:
 def test_the_package_finds_its_checks(installed: Path) -> None:
     """Beside its jobs' modules; test_spark_alone has a whole job of the same files."""
     python = installed / "venv" / "bin" / "python"
-    counted = "from highwater.verdict import catalog, spark_job; "
+    counted = "from highwater.verdict import catalog; "
+    counted += "from highwater.verdict.by_spark import spark_job; "
     counted += "print(len(catalog.checks()), bool(catalog.views()), spark_job.__file__)"
     *told, place = run(python, "-I", "-c", counted, cwd=installed).split()
     assert told == ["26", "True"]
