@@ -34,6 +34,8 @@ TIMEOUT_MS = 10_000
 """transaction.timeout.ms: an abandoned transaction is aborted by then."""
 CALL_S = 5.0
 GIVE_UP_S = 40.0
+OFFSETS_S = TIMEOUT_MS / 1000 + CALL_S
+HUNG = "send_offsets_to_transaction did not return"
 PAUSE_S = 0.05
 HIJACKED_AFTER_S = 6.0
 """The latest time of a hijack, so that each id has a second owner even on a slow cluster."""
@@ -112,9 +114,28 @@ class Instance:
         self._producer.flush(TIMEOUT_MS / 1000)
 
     def offsets(self, places: list[TopicPartition], consumer: Consumer) -> None:
-        self._producer.send_offsets_to_transaction(
-            places, consumer.consumer_group_metadata(), GIVE_UP_S
-        )
+        """Adds the offsets to the transaction; raises Ended where the call does not come back.
+
+        librdkafka takes no notice of the call's own limit while it waits for a coordinator that has
+        left the cluster (its issues 5456 and 5511), so the call has a thread of its own, and is
+        left to itself once the brokers have aborted the transaction anyway.
+        """
+        group, failed = consumer.consumer_group_metadata(), list[KafkaException]()
+
+        def call() -> None:
+            try:
+                self._producer.send_offsets_to_transaction(places, group, GIVE_UP_S)
+            except KafkaException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(OFFSETS_S)
+        if thread.is_alive():
+            self.recorder.count(self.process, "unknown", HUNG)
+            raise Ended
+        if failed:
+            raise failed[0]
 
     def commit(self) -> None:
         self._operation(

@@ -19,6 +19,7 @@ its standard input ends, the process ends too, because the harness is gone.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -118,6 +119,8 @@ class Workload:
             late += self._end([*self.tellers, *self.copiers], END_S)
         time.sleep(1.0)
         late += self._end(self.consumers, 10)
+        if late:  # into workload.log: the call in which each one stands
+            faulthandler.dump_traceback(all_threads=True)
         self.tell("stopped", late=late)
 
     def _end(self, clients: list[Client], within_s: float) -> list[str]:
