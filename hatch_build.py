@@ -64,7 +64,7 @@ class BuildHook(BuildHookInterface[Any]):
     """Called by hatchling, for wheels alone."""
 
     def dependencies(self) -> list[str]:
-        return COMPILER_PACKAGES if os.environ.get(COMPILE) == "1" else []
+        return COMPILER_PACKAGES if compiles() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -88,7 +88,7 @@ class BuildHook(BuildHookInterface[Any]):
                 included[str(root / room)] = f"highwater/{room}"
         for page in sorted((root / "docs").glob("*.md")):
             included[str(page)] = f"highwater/docs/{page.name}"
-        if os.environ.get(COMPILE) == "1":
+        if compiles():
             place = Path(self.work.name) / "compiled"
             for file in compiled(root, place):
                 included[str(file)] = file.relative_to(place).as_posix()
@@ -119,6 +119,14 @@ def kafka_python() -> dict[str, str]:
             f" the build environment has {found.version} with {total}: install the former"
         )
     return files
+
+
+def compiles() -> bool:
+    """Whether the wheel is to hold compiled modules; raises ValueError for a setting unknown."""
+    setting = os.environ.get(COMPILE, "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"{COMPILE}={setting}: set it to 1 for compiled modules, or to 0")
+    return setting == "1"
 
 
 def compiled(root: Path, work: Path) -> list[Path]:

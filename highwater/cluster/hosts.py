@@ -1,4 +1,4 @@
-"""Faults of the machines of a cluster's brokers: their disks and wall clocks.
+"""Faults of the hosts of a cluster's brokers: their disks and wall clocks.
 
 Linux itself makes a disk full: the process may let no file grow any more (RLIMIT_FSIZE), so each
 of its writes fails (EFBIG), that of its own output, too.  A slow disk and a clock that jumps need a

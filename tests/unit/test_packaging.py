@@ -8,11 +8,11 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
+import hatch_build
 from highwater.cli.main import EXTRAS
 
 ROOT = Path(__file__).parents[2]
@@ -137,12 +137,17 @@ def test_each_package_of_an_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_the_wheel_carries_the_kafka_python_that_is_locked() -> None:
-    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    hook = module_from_spec(spec)
-    spec.loader.exec_module(hook)
-    assert len(hook.kafka_python()) > 300  # its version and checksum are right
-    assert pins(ROOT / "requirements.lock")["kafka-python"] == hook.KAFKA_PYTHON
+    assert len(hatch_build.kafka_python()) > 300  # its version and checksum are right
+    assert pins(ROOT / "requirements.lock")["kafka-python"] == hatch_build.KAFKA_PYTHON
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert f"kafka-python=={hook.KAFKA_PYTHON}" in build
+    assert f"kafka-python=={hatch_build.KAFKA_PYTHON}" in build
+    assert f"mypy=={pins(ROOT / 'requirements.lock')['mypy']}" in hatch_build.COMPILER_PACKAGES
+
+
+def test_an_unknown_setting_of_the_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting, wanted in (("1", True), ("0", False), ("", False)):
+        monkeypatch.setenv(hatch_build.COMPILE, setting)
+        assert hatch_build.compiles() is wanted
+    monkeypatch.setenv(hatch_build.COMPILE, "yes")
+    with pytest.raises(ValueError, match="HIGHWATER_COMPILE=yes: set it to 1"):
+        hatch_build.compiles()

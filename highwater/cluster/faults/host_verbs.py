@@ -1,4 +1,4 @@
-"""The verbs of a broker's machine: `disk_full`, `slow_disk`, `clock_jump`."""
+"""The verbs of a broker's host: `disk_full`, `slow_disk`, `clock_jump`."""
 
 from __future__ import annotations
 
