@@ -39,7 +39,7 @@ NEEDS = {
     "": "",
     "full read": "a full read at the end",
     "final read": "the harness's own read at the end",
-    "segments": "the brokers' segments",
+    "producer epochs": "the brokers' segments, or the harness's own read at the end",
 }
 NO_PLANT = "none: it is about a whole run, and has unit tests"
 

@@ -8,7 +8,8 @@ Its head is comments:
     -- claim: NAME               ... and so is a history of one's own that claims NAME (CLAIMS)
     -- needs: full read          cannot speak without a full read at the end, by any client
     -- needs: final read         ... by the harness's own clients
-    -- needs: segments           calls nothing wrong where the brokers' segments were not read
+    -- needs: producer epochs    calls nothing wrong where neither the brokers' segments nor
+                                 the harness's own read at the end can tell them
     -- source: TEXT              where the promise is from
     -- verdict: void             what a violation makes of the run, where not "invalid"
 
@@ -160,7 +161,7 @@ class Check:
     claim: str
     """A column of CLAIMS, or "": required of a history of one's own that claims it."""
     needs: str
-    """"full read", "final read", "segments", or "": nothing but the history."""
+    """"full read", "final read", "producer epochs", or "": nothing but the history."""
     voids: bool
     examined: str
     findings: str

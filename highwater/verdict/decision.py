@@ -31,6 +31,7 @@ SEEN = (
     "controller_moves",
 )
 OPERATIONS = ("acked", "failed", "unknown", "polled")
+PRODUCER_EPOCHS = "producer epochs"
 CLAIMED = {
     "acked": "acknowledged writes",
     "read": "records that were read",
@@ -64,7 +65,7 @@ def decide(
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {
         "": True,
-        "segments": finished and not claims.get("by_librdkafka") and on_disk,
+        PRODUCER_EPOCHS: finished and not claims.get("by_librdkafka") and (on_disk or final_read),
         "full read": full_read,
         "final read": decided,
     }
@@ -92,7 +93,7 @@ def decide(
     if info:
         outcomes |= _cluster_checks(info)
         outcomes["L2"] = _health(info, finished)
-    notes = _notes(outcomes, disagreements, on_disk)
+    notes = _notes(outcomes, disagreements, _why_undecided(outcomes, there))
     notes += _what_the_source_gave(claims, required, info)
     verdict = Verdict(
         verdict=word_of(outcomes, disagreements),
@@ -137,7 +138,7 @@ def outcome_of(check: catalog.Check, result: Found, has_what_it_needs: bool) -> 
         counted=found.get("counted", 0),
         examples=[readable(e) for e in _violations_first(result["examples"])],
     )
-    if not has_what_it_needs and (check.needs != "segments" or violations):
+    if not has_what_it_needs and (check.needs != PRODUCER_EPOCHS or violations):
         outcome.status, outcome.violations = "unknown", 0
     elif not violations and not check.required and not outcome.examined:
         outcome.status = "idle"
@@ -241,8 +242,20 @@ def word_of(outcomes: dict[str, CheckOutcome], disagreements: Sequence[str] = ()
     return "valid"
 
 
+def _why_undecided(outcomes: dict[str, CheckOutcome], there: dict[str, bool]) -> dict[str, str]:
+    """Check -> why it could not be decided."""
+    of_epochs = {c.id for c in catalog.checks() if c.needs == PRODUCER_EPOCHS}
+    return {
+        i: "nothing tells the producer epochs of copies that librdkafka may have made by itself"
+        if i in of_epochs and there["full read"]
+        else "no full read at the end reached all offsets"
+        for i, o in outcomes.items()
+        if o.status == "unknown"
+    }
+
+
 def _notes(
-    outcomes: dict[str, CheckOutcome], disagreements: Sequence[str], on_disk: bool
+    outcomes: dict[str, CheckOutcome], disagreements: Sequence[str], undecided: dict[str, str]
 ) -> list[str]:
     notes = [
         f"{i} {o.name}: {counted(o.violations, 'violation')}"
@@ -251,9 +264,7 @@ def _notes(
     ]
     if outcomes["L4"].status == "void":
         notes += [f"void: {example}" for example in outcomes["L4"].examples]
-    if undecided := ", ".join(i for i, o in outcomes.items() if o.status == "unknown"):
-        why = "no full read at the end reached all offsets"
-        if not on_disk:
-            why += ", or the brokers' disks would have to tell"
-        notes.append(f"{why}: {undecided} undecided")
+    for why in dict.fromkeys(undecided.values()):
+        ids = ", ".join(i for i, its in undecided.items() if its == why)
+        notes.append(f"{why}: {ids} undecided")
     return notes + [f"the engines disagree: {d}" for d in disagreements]

@@ -117,6 +117,15 @@ def copies_of_epochs(s: Story, client: str, epochs: tuple[int, int]) -> None:
     finish(s)
 
 
+def copies_that_were_read(s: Story, epochs: tuple[int, int]) -> None:
+    """A record of librdkafka stands twice, read under these epochs of its producer."""
+    sound(s)
+    s.send("producer-0", v(s, "twice"), 7, client="confluent-kafka")
+    s.store(v(s, "twice"), 6)
+    for offset, epoch in zip((6, 7), epochs, strict=True):
+        s.poll("consumer", *s.values(offset), producer_epoch=epoch, leader_epoch=1)
+
+
 @plant(apart="C2", begin=None, end=None)
 def copies_of_a_raised_epoch(s: Story) -> None:
     """librdkafka raised its epoch, and sent again a batch that had been stored."""
@@ -127,6 +136,18 @@ def copies_of_a_raised_epoch(s: Story) -> None:
 def copies_of_one_epoch(s: Story) -> None:
     """The broker has to recognise a repetition under the same epoch."""
     copies_of_epochs(s, "confluent-kafka", (1, 1))
+
+
+@plant(apart="C2", begin=None)
+def copies_of_a_raised_epoch_that_a_client_read(s: Story) -> None:
+    """The same, told by the reads of a client that sees whole batches, where no disk is at hand."""
+    copies_that_were_read(s, (0, 1))
+
+
+@plant("C2", begin=None)
+def copies_of_one_epoch_that_a_client_read(s: Story) -> None:
+    """The broker has to recognise a repetition under the same epoch, whoever tells of it."""
+    copies_that_were_read(s, (1, 1))
 
 
 @plant("C2", begin=None, end=None)

@@ -36,7 +36,7 @@ class Send:
     @property
     def strict(self) -> bool:
         """Whether a second copy of the value breaks a promise.  librdkafka's copies under a raised
-        epoch (C2 in docs/rules.md) can only be told from others by the brokers' segments."""
+        epoch (C2 in docs/rules.md) can only be told from others by producer epochs."""
         return self.idempotent and not self.repeated and self.client != "confluent-kafka"
 
 

@@ -83,6 +83,23 @@ def test_what_a_target_lacks_is_idle_and_told_and_never_passed(tmp_path: Path) -
     assert "the cluster at h:1 has no segments; what needs it was not checked" in verdict.notes
 
 
+@pytest.mark.parametrize(
+    ("name", "read_back", "word"),
+    [
+        ("copies-of-a-raised-epoch-that-a-client-read", True, "valid"),
+        ("copies-of-one-epoch-that-a-client-read", True, "invalid"),
+        ("copies-of-one-epoch-that-a-client-read", False, "unknown"),
+    ],
+)
+def test_reads_tell_copies_apart_where_no_disk_can(
+    tmp_path: Path, name: str, read_back: bool, word: str
+) -> None:
+    lacks = {"segments": "the brokers' disks are not at hand"}
+    wanted = {"lacks": lacks, "loss_arranged": False, "final_read": read_back}
+    verdict = judge(tmp_path, BY_NAME["clean"], BY_NAME[name], **wanted)
+    assert verdict.verdict == word, verdict.notes
+
+
 def test_expected_losses_are_counted_apart(tmp_path: Path) -> None:
     verdict = judge(tmp_path, BY_NAME["expected-loss-of-acks-1"], BY_NAME["clean"])
     assert verdict.verdict == "valid", verdict.notes
@@ -166,7 +183,7 @@ def interrupted(s: Story) -> None:
     common = {"op": s.operation(), "n": 2, "partition": 0, "phase": "final", "key": "k"}
     for offset in (0, 1):
         s.line("final", "poll", "ok", offset=offset, value=v(s, f"v{offset}"), **common)
-    # librdkafka sent it again after it had raised its epoch, which only the segments could tell
+    # librdkafka sent it again after it had raised its epoch, which only the rest could tell
     copy = s.invoke("producer-1", v(s, "copy"), client="confluent-kafka")
     s.end(copy, "ok", 7)
     s.poll("consumer", (6, v(s, "copy")), (7, v(s, "copy")), leader_epoch=1)
