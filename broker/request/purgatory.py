@@ -190,6 +190,11 @@ class Purgatories:
                 completed += 1
         return completed
 
+    def pending(self, kind: str) -> int:
+        """How many operations of that kind wait."""
+        found = self._kinds.get(kind)
+        return 0 if found is None else found.pending
+
     def sizes(self) -> dict[str, tuple[int, int]]:
         """By kind: watched keys (an operation counts once for each), and delayed operations."""
         return {

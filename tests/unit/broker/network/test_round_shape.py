@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -65,6 +65,43 @@ async def test_what_a_round_completes_leaves_with_it_by_no_other_task(
     assert steps.of["write_loop"] == 0
     if type(network).__name__ == "RealNetwork":
         assert steps.of["read_loop"] <= 2 * WRITES + 2
+
+
+class WaitingWrite(Wait):
+    kind: ClassVar[str] = "Produce"
+
+
+@pytest.mark.parametrize(("writes", "passes"), [(2, 0), (3, 1)])
+async def test_many_waiting_writes_gather_for_a_pass_of_the_loop(
+    network: Net, monkeypatch: pytest.MonkeyPatch, writes: int, passes: int
+) -> None:
+    monkeypatch.setattr(RealClock, "perf_ns", staticmethod(count(step=1000).__next__))
+    waiting: list[Wait] = []
+
+    def handle(ctx: Context, body: memoryview) -> Reply:
+        if bytes(body) == b"wait":
+            waiting.append(WaitingWrite())
+            return Delayed(waiting[-1])
+        for one in waiting:
+            one.ready = True
+        ctx.services.completions.add("Produce", ["k"])
+        return Response(parts=[b"go"])
+
+    async with serving(network, entry(handle)) as s:
+        clients = [await s.connect() for _ in range(writes)]
+        for number, client in enumerate(clients, 1):
+            await client.send(b"wait")
+            while len(waiting) < number:
+                await trio.sleep(0)
+        other = await s.connect()
+        steps = Steps()
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(steps)
+        assert await other.call(b"") == b"go"
+        for client in clients:
+            assert await client.receive() == (7, b"done")
+        trio.lowlevel.remove_instrument(steps)
+    assert steps.of["sink"] == passes
 
 
 async def test_a_small_slice_is_sent_with_its_header_by_one_system_call(
