@@ -146,6 +146,12 @@ def forget_old_answers(coordinator: Any, partitions: Any) -> None:
     coordinator._offset_fetch_futures.pop(frozenset(partitions), None)
 
 
+def polls_on(error: Any) -> bool:
+    """Whether the next poll may succeed: a connection broke while it looked for the coordinator, or
+    a leader has left Metadata, which kafka-python calls final (docs/client-problems.md)."""
+    return bool(error.retriable) or type(error).__name__ == "UnknownBrokerIdError"
+
+
 def kafka_python(member: Member, diary: Diary) -> None:
     from kafka import (
         AsyncConsumerRebalanceListener,
@@ -187,8 +193,8 @@ def kafka_python(member: Member, diary: Diary) -> None:
         try:
             # shorter ones may lose an assignment (docs/client-problems.md)
             polled = consumer.poll(1000)
-        except KafkaError as error:  # its connection broke while it looked for the coordinator
-            if not error.retriable:
+        except KafkaError as error:
+            if not polls_on(error):
                 raise
             continue
         records = [

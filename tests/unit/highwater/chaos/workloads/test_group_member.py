@@ -1,4 +1,4 @@
-"""The committed offsets that a member of a group is told."""
+"""A member of a group: the committed offsets that it is told, and the errors that it lives with."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import trio
 from kafka import TopicPartition
 from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.errors import GroupAuthorizationFailedError, UnknownBrokerIdError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
-from highwater.chaos.workloads.group_member import forget_old_answers
+from highwater.chaos.workloads.group_member import forget_old_answers, polls_on
 
 TP = TopicPartition("safe", 2)
 
@@ -45,3 +46,9 @@ def test_a_member_asks_anew_where_kafka_python_has_kept_an_old_answer() -> None:
     coordinator = Answering()
     forget_old_answers(coordinator, {TP})
     assert trio.run(coordinator.fetch_committed_offsets_async, {TP})[TP].offset == 8534
+
+
+def test_a_member_polls_on_where_a_leader_has_left_metadata() -> None:
+    assert not UnknownBrokerIdError.retriable, "kafka-python has mended it: forget this"
+    assert polls_on(UnknownBrokerIdError(2))
+    assert not polls_on(GroupAuthorizationFailedError("g"))
