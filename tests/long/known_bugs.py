@@ -38,6 +38,7 @@ BUGS = {
         ("--workload=transactions",),
     ),
     "kafka-14704": Bug("3.4.0", "3.6.0", frozenset(("C1", "C13", "C15"))),
+    "stale-leader": Bug("2.4.0", "3.6.0", frozenset(("C1", "C2", "C7", "C13", "C14", "C15"))),
     "kafka-9835": Bug("2.5.0", "3.6.0", frozenset(("C1", "C15"))),
 }
 
