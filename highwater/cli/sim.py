@@ -106,6 +106,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
 @click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
 @click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")
+@click.option("--joints", is_flag=True, help="Events staged to meet, every few seconds.")
 @click.option("--disk-errors", is_flag=True, help="Calls of a disk that fail once; full disks.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(

@@ -21,6 +21,7 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, Reached, listening
+from highwater.simulation.faults.joints import joints
 from highwater.simulation.faults.random_faults import Faults, schedule, stalls
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.last_events import TraceHandler
@@ -80,6 +81,8 @@ class Options:
     """A third of the bytes that readers ask for is only on the disk."""
     stalls: bool = False
     """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
+    joints: bool = False
+    """Events that are staged to meet (`joints`)."""
     disk_errors: bool = False
     """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
     sql: bool = True
@@ -468,7 +471,9 @@ class _Run:
         planned = schedule(random, options.seconds, often, options.disk_errors)
         if options.stalls:
             planned += stalls(cluster.kernel.random("stalls"), options.seconds)
-            planned.sort(key=lambda fault: fault.at)
+        if options.joints:
+            planned += joints(cluster.kernel.random("joints"), options.seconds)
+        planned.sort(key=lambda fault: fault.at)
         if options.only is not None:
             planned = [planned[n] for n in options.only if n < len(planned)]
         self.outcome.schedule = planned

@@ -20,7 +20,7 @@ from tests.long.targets import FURTHER, TARGETS
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 FLAGS = (
     "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
-    "trimmed",
+    "trimmed", "joints",
 )  # fmt: skip
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
@@ -163,6 +163,10 @@ JOBS: Mapping[str, Job] = {
     "pairs": Job("50 seeds of each pair of the simulation's flags", pairs),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
+    "sim-joints": Job(
+        "5,000 seeds with staged joints, transactions and groups",
+        _seeds(5_000, "--pace", "0.3", "--joints", "--transactions", "--groups"),
+    ),
     "sim-groups": Job(
         "5,000 seeds with transactions and groups",
         _seeds(5_000, "--pace", "0.1", "--transactions", "--groups"),

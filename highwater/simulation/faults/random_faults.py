@@ -19,6 +19,7 @@ import trio
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.faults import disk_faults
+from highwater.simulation.faults.joints import JOINTS, Joints
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.workloads.full_channel import FullChannel
 from highwater.simulation.workloads.plain_client import SimClient
@@ -117,6 +118,7 @@ class Faults:
             "full channel": self._full_channel,
             "stand still": self._stand_still,
         }  # fmt: skip
+        self._verbs |= dict.fromkeys(JOINTS, Joints(cluster, admin, tps, self._staged).play)
 
     def under_way(self) -> list[str]:
         """The kinds of the faults under way."""

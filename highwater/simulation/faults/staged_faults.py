@@ -118,7 +118,7 @@ class StagedFaults:
         if error not in wire_tap.STALE and node.world is life:
             cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
 
-    async def _prefer(self, tp: TopicPartition, leader: int) -> None:
+    async def prefer(self, tp: TopicPartition, leader: int) -> None:
         """Makes a broker the preferred leader."""
         truth = self._cluster.rules.partitions.get(tp)
         if truth is not None and leader in truth.assigned:
@@ -141,7 +141,7 @@ class StagedFaults:
         first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
         tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
         # first, because every replica fetches again when it hears of another order
-        await self._prefer(tp, behind.id)
+        await self.prefer(tp, behind.id)
         await trio.sleep(0.3)
         hold = tap.hold(
             wire_tap.FETCH,
@@ -162,7 +162,7 @@ class StagedFaults:
             )
         await self.admin_call(self._admin.elect_preferred(tp))
         await trio.sleep(random.uniform(0.2, 1.5))
-        await self._prefer(tp, first.id)
+        await self.prefer(tp, first.id)
         await self.admin_call(self._admin.elect_preferred(tp))
         await trio.sleep(random.uniform(0.0, 1.0))
         cluster.thaw(deaf.id)
