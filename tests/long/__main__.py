@@ -28,9 +28,10 @@ def run_step(step: Step, folder: Path) -> int:
 
 def told(steps: list[Step], failed: list[str], folder: Path) -> str:
     """The result in a sentence: of commands that keep no log, the last line of the last one."""
-    if not (steps[-1].log or set(failed) - {steps[-1].name}):
+    if not steps[-1].log:
         printed = (folder / f"{steps[-1].name}.txt").read_text().splitlines()
-        return f"{'FAILED: ' if failed else ''}{printed[-1] if printed else 'nothing was printed'}"
+        ended = f"FAILED {', '.join(failed)}: " if failed else ""
+        return f"{ended}{printed[-1] if printed else 'nothing was printed'}"
     logs = [step.log for step in steps if step.log is not None and step.log.exists()]
     seeds = sum(broken(log)[0] for log in logs)
     found = [line for log in logs for line in broken(log)[1]]
