@@ -72,6 +72,7 @@ __all__ = ["BrokerError", "HaltError", "StartError", "serve"]
 log = logging.getLogger(__name__)
 
 RECONNECT_S = 0.2
+DAMAGED_S = 1.0
 
 
 async def serve(
@@ -250,13 +251,19 @@ class Broker:
         """One ZooKeeper session after another; the broker starts only once the first is open."""
         ready = trio.Event()
         task_status.started(ready)
-        connect = self.config.zookeeper_connect
+        connect, told = self.config.zookeeper_connect, ""
         while True:
             opened = trio.Event()
             try:
                 await self._session(nursery, writers, ready, opened)
             except znodes.BadZnode as e:
-                raise StartError(f"ZooKeeper at {connect}: {e}; correct that znode") from e
+                problem = f"ZooKeeper at {connect}: {e}; correct that znode"
+                if not ready.is_set():
+                    raise StartError(problem) from e
+                if problem != told:
+                    log.error("%s; until then this broker is out of the cluster", problem)
+                told = problem
+                await trio.sleep(DAMAGED_S)
             except ZkError as e:
                 if not ready.is_set() and not (opened.is_set() and _may_pass(e)):
                     raise StartError(

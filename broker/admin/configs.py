@@ -17,7 +17,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.context import Need
-from highwater.broker.metadata.topic_names import check_name
 from highwater.broker.quota.listener_limits import limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.broker.settings import broker_loggers
@@ -36,6 +35,7 @@ from highwater.kafka.config.property_table import BROKER, DYNAMIC, KEPT, TOPIC
 from highwater.kafka.config.topic_values import check_overrides, effective
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security import acls
+from highwater.kafka.topic_names import check_name
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
 
 
 def check_broker(services: Services, name: str) -> None:
-    if not name.lstrip("-").isdigit():
+    if not (name.removeprefix("-").isdecimal() and len(name) <= 11):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a broker id is a number, not {name!r}")
     if int(name) != services.broker_id:
         detail = f"this is broker {services.broker_id}; ask broker {name} itself"

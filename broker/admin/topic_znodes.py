@@ -22,18 +22,18 @@ from highwater.broker.admin.assignment import (
     check_assignment,
     rack_alternated,
 )
-from highwater.broker.metadata.topic_names import (
+from highwater.broker.settings.zookeeper_errors import zookeeper_errors
+from highwater.kafka import znodes
+from highwater.kafka.config.topic_values import check_overrides
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.topic_names import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
     check_collision,
     check_name,
     is_valid_name,
 )
-from highwater.broker.settings.zookeeper_errors import zookeeper_errors
-from highwater.kafka import znodes
-from highwater.kafka.config.topic_values import check_overrides
-from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import BrokerId
 from highwater.kafka.znodes import TopicState
 from highwater.world.api import (

@@ -14,10 +14,10 @@ from typing import Any
 from highwater.broker.admin.topic_znodes import auto_create
 from highwater.broker.context import Access, Api, Context, Need, Reply
 from highwater.broker.coordinator.runtime import Coordinator
-from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from highwater.kafka.types import Endpoint
 from highwater.kafka.wire.messages import FindCoordinatorResponse
 

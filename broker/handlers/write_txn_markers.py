@@ -16,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, cluster
 from highwater.broker.handlers.produce import ALL, Wait
 from highwater.broker.log.parts import Origin
-from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import WriteTxnMarkersResponse
 from highwater.kafka.wire.records import Marker, build_marker

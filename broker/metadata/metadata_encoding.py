@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import pack
 from typing import TYPE_CHECKING
 
-from highwater.broker.metadata.topic_names import INTERNAL_TOPICS, is_valid_name
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.topic_names import INTERNAL_TOPICS, is_valid_name
 from highwater.kafka.types import BrokerId, BrokerInfo
 from highwater.kafka.wire.varint import uvarint
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from highwater.broker.quota.rates import SampledRate
 from highwater.kafka.config import LONG_MAX, Config
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.znode_fields import is_id
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -91,7 +92,7 @@ def _pairs(listed: str) -> list[tuple[int, int]]:
     found = []
     for item in listed.split(","):
         partition, _, broker = item.strip().partition(":")
-        if partition.isdigit() and broker.isdigit():
+        if is_id(partition) and is_id(broker):
             found.append((int(partition), int(broker)))
     return found
 

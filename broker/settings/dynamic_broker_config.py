@@ -142,7 +142,7 @@ class DynamicBrokerConfig:
 
     def _effective_rates(self) -> dict[str, int]:
         given = {n: v for n, v in {**self.default, **self.own}.items() if n in RATES}
-        return {n: int(v) for n, v in given.items() if v.strip().isdigit()}
+        return {n: int(v) for n, v in given.items() if v.strip().isdecimal()}
 
     def _effective(self) -> dict[str, Any]:
         values = dict(self._static)
@@ -244,6 +244,6 @@ def _check_foreign(entity: str, name: str) -> None:
 
 def _check_rate(name: str, text: str) -> None:
     digits = text.strip()
-    if not digits.isdigit() or int(digits) > LONG_MAX:
+    if not (digits.isdecimal() and len(digits) < 20) or int(digits) > LONG_MAX:
         detail = f"{name}={text}: must be a number of bytes a second, from 0 to {LONG_MAX}"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -12,7 +12,7 @@ is another.  The rest waits for the registration to go.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from highwater.controller.rules import bounces, partitions, reassignment, replicas, topic_deletion
 from highwater.controller.rules import request_batch as requests
@@ -32,19 +32,28 @@ from highwater.controller.rules.state_znodes import Failed
 from highwater.kafka import znodes
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo
+from highwater.kafka.znode_fields import is_id
 from highwater.world.api import Stat
 
 log = logging.getLogger("controller")
 
 
-def read_registrations() -> Procedure[dict[BrokerId, BrokerInfo]]:
-    """All registered brokers, with watches on the list and on each."""
+def read_registrations(
+    known: Mapping[BrokerId, BrokerInfo] | None = None,
+) -> Procedure[dict[BrokerId, BrokerInfo]]:
+    """All registered brokers, with watches on the list and on each.
+
+    A broker that is known stays as it was where only its znode's data is damaged.
+    """
     (names,) = yield from read([Children(znodes.BROKER_IDS, watch=True)])
-    ids = sorted(BrokerId(int(n)) for n in names or () if n.isdigit())
+    ids = sorted(BrokerId(int(n)) for n in names or () if is_id(n))
     answers = yield from read([Get(znodes.broker_path(b), watch=True) for b in ids])
     found: dict[BrokerId, BrokerInfo] = {}
     for broker, answer in zip(ids, answers, strict=True):
         info = decode(broker, answer)
+        before = known.get(broker) if known is not None and answer is not None else None
+        if info is None and before is not None and before.epoch == answer[1].czxid:
+            info = before
         if info is not None:
             found[broker] = info
     return found
@@ -52,8 +61,8 @@ def read_registrations() -> Procedure[dict[BrokerId, BrokerInfo]]:
 
 def changed(state: State) -> Procedure[None]:
     """Handles new or missing children of /brokers/ids."""
-    now = yield from read_registrations()
     known = {**state.brokers, **state.suspected}
+    now = yield from read_registrations(known)
     new = [b for b in now if b not in known]
     dead = sorted(b for b in known if b not in now)
     bounced = [b for b in now if b in known and now[b].epoch != known[b].epoch]
@@ -84,6 +93,9 @@ def modified(state: State, broker: BrokerId) -> Procedure[None]:
     (answer,) = yield from read([Get(znodes.broker_path(broker), watch=True)])
     info = decode(broker, answer)
     known = state.brokers.get(broker)
+    if info is not None and known is None and broker not in state.suspected:
+        yield from changed(state)  # its registration was not understood until now
+        return
     if info is not None and known is not None and info.epoch == known.epoch and info != known:
         log.info("broker %d is registered anew: %s", broker, info)
         state.brokers[broker] = info

@@ -21,6 +21,7 @@ from highwater.controller.rules.effects import Children, Procedure, read, write
 from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
 from highwater.kafka import znodes
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.znode_fields import is_id
 from highwater.world.api import Delete, NoNode, ZkError, ZkOp
 
 log = logging.getLogger("controller")
@@ -163,7 +164,7 @@ def _delete_znodes(topic: str) -> Procedure[bool]:
     """Deletes everything of the topic; missing znodes count as deleted."""
     parent = znodes.partitions_path(topic)
     (numbers,) = yield from read([Children(parent)])
-    ids = [TopicPartition(topic, int(n)) for n in numbers or () if n.isdigit()]
+    ids = [TopicPartition(topic, int(n)) for n in numbers or () if is_id(n)]
     results = yield from write(
         [(Delete(znodes.state_path(tp)), Delete(znodes.partition_path(tp))) for tp in ids]
     )

@@ -15,10 +15,12 @@ from highwater.controller.rules.effects import Children, Get, Procedure, read, w
 from highwater.controller.rules.election import Strategy
 from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
 from highwater.kafka import znodes
+from highwater.kafka.topic_names import problem_with
 from highwater.kafka.types import TopicPartition
 from highwater.world.api import SetData
 
 log = logging.getLogger("controller")
+_SHOWN = 300
 
 
 def changed(state: State) -> Procedure[None]:
@@ -28,11 +30,10 @@ def changed(state: State) -> Procedure[None]:
     for topic in sorted(state.topics - there):
         log.info("topic %s is gone from ZooKeeper", topic)
         state.forget_topic(topic)
-    new = [t for t in names or () if t not in state.topics]
-    if not new:
+    added = yield from load(state, [t for t in names or () if t not in state.topics])
+    if not added:
         return
-    added = yield from load(state, new)
-    log.info("new topics: %s", ", ".join(new))
+    log.info("new topics: %s", ", ".join(dict.fromkeys(tp.topic for tp in added)))
     yield from _create(state, added)
 
 
@@ -63,8 +64,11 @@ def modified(state: State, topic: str) -> Procedure[None]:
     Any other change of an assignment was written by this controller, or goes through it.
     """
     (answer,) = yield from read([Get(znodes.topic_path(topic), watch=True)])
+    if topic not in state.topics:
+        yield from changed(state)  # its znode was not understood until now
+        return
     found = None if answer is None else _decode(topic, answer[0])
-    if found is None or topic not in state.topics:
+    if found is None:
         return
     new = {
         TopicPartition(topic, p): a
@@ -101,8 +105,17 @@ def _restore(state: State, topic: str, found: znodes.TopicState) -> Procedure[No
 
 
 def _decode(topic: str, data: bytes) -> znodes.TopicState | None:
+    """None, and one line, for one that is passed over until its znode is right.
+
+    A name that no client could give is passed over, too: it may be none for a directory, and a
+    broker that cannot make one gives up the disk.
+    """
+    problem = problem_with(topic)
+    if problem is not None:
+        log.error("%s is passed over: %s", znodes.topic_path(topic)[:_SHOWN], problem[:_SHOWN])
+        return None
     try:
         return znodes.decode_topic(topic, data)
     except znodes.BadZnode as e:
-        log.error("%s", e)
+        log.error("%s; it is passed over", e)
         return None

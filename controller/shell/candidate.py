@@ -167,6 +167,8 @@ class Candidate:
             await self._lead(elected)
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
+        """Waits while the znode is damaged: no epoch could be said to be the next one."""
+        damaged = b""
         while True:
             try:
                 data, stat = await self._session.insist(
@@ -175,6 +177,11 @@ class Candidate:
                 return znodes.decode_controller_epoch(data), ZkVersion(stat.version)
             except NoNode:
                 await self._create_epoch()
+            except znodes.BadZnode as e:
+                if data != damaged:
+                    log.error("%s; until that is corrected nobody becomes the controller", e)
+                damaged = data
+                await trio.sleep(_LOOK_AGAIN_S)
 
     async def _create_epoch(self) -> None:
         first = znodes.encode_controller_epoch(ControllerEpoch(0))

@@ -17,7 +17,8 @@ from highwater.kafka.security.acls import (
     Resource,
     ResourceType,
 )
-from highwater.kafka.znodes import BadZnode, decode_json, encode_json, field
+from highwater.kafka.znode_fields import BadZnode, decode_json, objects, text
+from highwater.kafka.znodes import encode_json, is_inner_path
 
 ACLS, PREFIXED_ACLS = "/kafka-acl", "/kafka-acl-extended/prefixed"
 ACL_CHANGES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
@@ -63,14 +64,14 @@ def decode_acls(path: str, data: bytes) -> list[Entry]:
     try:
         return [
             Entry(
-                str(acl["principal"]),
-                str(acl["host"]),
-                _named(Operation, acl["operation"]),
-                _named(Permission, acl["permissionType"]),
+                text(path, acl, "principal"),
+                text(path, acl, "host"),
+                _named(Operation, text(path, acl, "operation")),
+                _named(Permission, text(path, acl, "permissionType")),
             )
-            for acl in field(path, decode_json(path, data), "acls")
+            for acl in objects(path, decode_json(path, data), "acls")
         ]
-    except (KeyError, TypeError) as e:
+    except KeyError as e:
         raise BadZnode(f"{path} has a rule that is not understood ({e}): {data[:200]!r}") from None
 
 
@@ -96,13 +97,16 @@ def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
 def decode_acl_change(data: bytes) -> Resource:
     what = "an announced change of access rules"
     try:
-        if not data.startswith(b"{"):
-            kind, _, name = data.decode().partition(":")
-            return Resource(_named(ResourceType, kind), name)
-        value = decode_json(what, data)
-        kind, name, pattern = (
-            field(what, value, f) for f in ("resourceType", "name", "patternType")
-        )
-        return Resource(_named(ResourceType, kind), str(name), _named(PatternType, pattern))
-    except (KeyError, AttributeError) as e:
+        if data.startswith(b"{"):
+            value = decode_json(what, data)
+            kind, name, pattern = (
+                text(what, value, f) for f in ("resourceType", "name", "patternType")
+            )
+        else:
+            kind, _, name = str(data, "utf-8").partition(":")
+            pattern = PatternType.LITERAL.name
+        if not is_inner_path(name) or "/" in name:
+            raise KeyError(name)
+        return Resource(_named(ResourceType, kind), name, _named(PatternType, pattern))
+    except (KeyError, UnicodeDecodeError) as e:
         raise BadZnode(f"{what} is not understood ({e}): {data[:200]!r}") from None

@@ -13,6 +13,7 @@ decides between them.  PartitionState carries that version as `zk_version`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,21 @@ from highwater.kafka.types import (
     TopicPartition,
     ZkVersion,
 )
+from highwater.kafka.znode_fields import (
+    MOST,
+    MOST_LONG,
+    broker_ids,
+    decode_json,
+    field,
+    inner,
+    is_id,
+    is_whole,
+    objects,
+    text,
+    whole,
+    whole_in_text,
+)
+from highwater.kafka.znode_fields import BadZnode as BadZnode
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -66,10 +82,10 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 """The znodes that every broker creates empty at its start, with parents, where missing."""
 
 T = TypeVar("T")
-
-
-class BadZnode(ValueError):
-    """A znode's data does not match any known version."""
+_LAST_PORT = 65535
+_NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_LEADER_DURING_DELETION = -2
+"""A leader in a state znode is a broker, -1 for none, or this, which Kafka's controller writes."""
 
 
 class PartitionState(NamedTuple):
@@ -134,6 +150,12 @@ def config_path(entity_type: str, name: str) -> str:
     return f"/config/{entity_type}/{name}"
 
 
+def is_inner_path(path: str) -> bool:
+    """Whether ZooKeeper takes it below a znode: names with slashes between them."""
+    parts = path.split("/")
+    return _NOT_IN_PATHS.search(path) is None and not any(p in ("", ".", "..") for p in parts)
+
+
 # ---- the form of all of them
 
 
@@ -145,23 +167,6 @@ def encode_json(value: object) -> bytes:
     return _json(value).encode()
 
 
-def decode_json(what: str, data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(str(data, "utf-8"))  # for bytes it would first guess the encoding
-    except ValueError as e:
-        raise BadZnode(f"{what} is not JSON ({e}): {data[:200]!r}") from None
-    if not isinstance(value, dict):
-        raise BadZnode(f"{what} is not a JSON object: {data[:200]!r}")
-    return value
-
-
-def field(what: str, value: Mapping[str, Any], name: str) -> Any:
-    try:
-        return value[name]
-    except KeyError:
-        raise BadZnode(f"{what} has no field {name!r}: {value}") from None
-
-
 # ---- cluster, controller
 
 
@@ -170,7 +175,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return str(field(CLUSTER_ID, decode_json(CLUSTER_ID, data), "id"))
+    return text(CLUSTER_ID, decode_json(CLUSTER_ID, data), "id")
 
 
 def encode_controller(broker_id: BrokerId, wall_ms: int) -> bytes:
@@ -186,8 +191,10 @@ def encode_controller(broker_id: BrokerId, wall_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> ControllerInfo:
     value = decode_json(CONTROLLER, data)
+    kraft_epoch = value.get("kraftControllerEpoch", -1)
     return ControllerInfo(
-        field(CONTROLLER, value, "brokerid"), value.get("kraftControllerEpoch", -1)
+        BrokerId(whole(CONTROLLER, value, "brokerid")),
+        kraft_epoch if is_whole(kraft_epoch, -1) else -1,
     )
 
 
@@ -196,10 +203,9 @@ def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:
 
 
 def decode_controller_epoch(data: bytes) -> ControllerEpoch:
-    try:
-        return ControllerEpoch(int(data))
-    except ValueError:
-        raise BadZnode(f"{CONTROLLER_EPOCH} is not a number: {data[:200]!r}") from None
+    if not (data.isdigit() and len(data) <= 10 and int(data) < MOST):
+        raise BadZnode(f"{CONTROLLER_EPOCH} is not an epoch: {data[:200]!r}")
+    return ControllerEpoch(int(data))
 
 
 # ---- brokers
@@ -231,16 +237,17 @@ def decode_broker(broker_id: BrokerId, data: bytes, epoch: BrokerEpoch) -> Broke
     """`epoch` is the znode's czxid."""
     what = broker_path(broker_id)
     value = decode_json(what, data)
-    if field(what, value, "version") < 2:
-        endpoints = [
-            Endpoint(
-                "PLAINTEXT", "PLAINTEXT", field(what, value, "host"), field(what, value, "port")
-            )
-        ]
+    if whole(what, value, "version") < 2:
+        host, port = text(what, value, "host"), whole(what, value, "port", most=_LAST_PORT)
+        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", host, port)]
     else:
-        protocols = value.get("listener_security_protocol_map")
-        endpoints = [_parse_endpoint(what, e, protocols) for e in field(what, value, "endpoints")]
-    return BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack"))
+        protocols = inner(what, value, "listener_security_protocol_map")
+        listed = field(what, value, "endpoints")
+        if not isinstance(listed, list):
+            raise BadZnode(f"{what} has no list of endpoints: {data[:200]!r}")
+        endpoints = [_parse_endpoint(what, e, protocols) for e in listed]
+    rack = None if value.get("rack") is None else text(what, value, "rack")
+    return BrokerInfo(broker_id, epoch, tuple(endpoints), rack)
 
 
 def _endpoint_string(e: Endpoint) -> str:
@@ -248,13 +255,21 @@ def _endpoint_string(e: Endpoint) -> str:
     return f"{e.listener}://{host}:{e.port}"
 
 
-def _parse_endpoint(what: str, text: str, protocols: Mapping[str, str] | None) -> Endpoint:
-    listener, found, address = text.partition("://")
+def _parse_endpoint(what: str, whole_text: object, protocols: Mapping[str, Any]) -> Endpoint:
+    listener, found, address = str(whole_text).partition("://")
     host, colon, port = address.rpartition(":")
-    if not (found and colon and port.isdigit()):
-        raise BadZnode(f"{what} has an endpoint that is not LISTENER://HOST:PORT: {text!r}")
     listener = listener.upper()
-    protocol = listener if protocols is None else protocols.get(listener, listener)
+    protocol = protocols.get(listener, listener)
+    well_formed = (
+        found
+        and colon
+        and port.isdigit()
+        and len(port) <= 5
+        and int(port) <= _LAST_PORT
+        and isinstance(protocol, str)
+    )
+    if not well_formed:
+        raise BadZnode(f"{what} has an endpoint that is not LISTENER://HOST:PORT: {whole_text!r}")
     return Endpoint(listener, protocol, host.removeprefix("[").removesuffix("]"), int(port))
 
 
@@ -277,18 +292,21 @@ def encode_topic(topic: TopicState) -> bytes:
 def decode_topic(topic: str, data: bytes) -> TopicState:
     what = topic_path(topic)
     value = decode_json(what, data)
-    adding = value.get("adding_replicas") or {}
-    removing = value.get("removing_replicas") or {}
-    try:
-        partitions = {
-            int(p): ReplicaAssignment(
-                tuple(replicas), tuple(adding.get(p, ())), tuple(removing.get(p, ()))
-            )
-            for p, replicas in (value.get("partitions") or {}).items()
-        }
-    except (TypeError, ValueError):
-        raise BadZnode(f"{what} has an assignment that does not parse: {data[:200]!r}") from None
-    return TopicState(dict(sorted(partitions.items())), value.get("topic_id"))
+    adding = inner(what, value, "adding_replicas")
+    removing = inner(what, value, "removing_replicas")
+    partitions = {}
+    for p, replicas in inner(what, value, "partitions").items():
+        if not (is_id(p) and replicas):
+            raise BadZnode(f"{what} has an assignment that does not parse: {data[:200]!r}")
+        partitions[int(p)] = ReplicaAssignment(
+            *(_ids(what, found) for found in (replicas, adding.get(p, []), removing.get(p, [])))
+        )
+    topic_id = None if value.get("topic_id") is None else text(what, value, "topic_id")
+    return TopicState(dict(sorted(partitions.items())), topic_id)
+
+
+def _ids(what: str, found: object) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, broker_ids(what, found)))
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
@@ -301,17 +319,15 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def decode_partition_state(tp: TopicPartition, data: bytes, zk_version: int) -> PartitionState:
-    try:
-        value = json.loads(str(data, "utf-8"))
-        return PartitionState(
-            value["controller_epoch"],
-            value["leader"],
-            value["leader_epoch"],
-            tuple(value["isr"]),
-            ZkVersion(zk_version),
-        )
-    except (ValueError, KeyError, TypeError) as e:
-        raise BadZnode(f"{state_path(tp)} does not parse ({e!r}): {data[:200]!r}") from None
+    what = state_path(tp)
+    value = decode_json(what, data)
+    return PartitionState(
+        ControllerEpoch(whole(what, value, "controller_epoch")),
+        BrokerId(whole(what, value, "leader", _LEADER_DURING_DELETION)),
+        LeaderEpoch(whole(what, value, "leader_epoch")),
+        _ids(what, field(what, value, "isr")),
+        ZkVersion(zk_version),
+    )
 
 
 # ---- notifications and requests through ZooKeeper
@@ -328,10 +344,11 @@ def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 def _decode_partitions(what: str, data: bytes) -> list[TopicPartition]:
     value = decode_json(what, data)
-    return [
-        TopicPartition(field(what, e, "topic"), field(what, e, "partition"))
-        for e in field(what, value, "partitions")
-    ]
+    return [_partition_of(what, e) for e in objects(what, value, "partitions")]
+
+
+def _partition_of(what: str, value: Mapping[str, Any]) -> TopicPartition:
+    return TopicPartition(text(what, value, "topic"), whole(what, value, "partition"))
 
 
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
@@ -355,7 +372,7 @@ def encode_log_dir_event(broker_id: BrokerId) -> bytes:
 
 
 def decode_log_dir_event(data: bytes) -> BrokerId:
-    return BrokerId(field(LOG_DIR_EVENTS, decode_json(LOG_DIR_EVENTS, data), "broker"))
+    return BrokerId(whole(LOG_DIR_EVENTS, decode_json(LOG_DIR_EVENTS, data), "broker"))
 
 
 def encode_reassign_partitions(targets: Mapping[TopicPartition, Iterable[BrokerId]]) -> bytes:
@@ -374,10 +391,8 @@ def decode_reassign_partitions(data: bytes) -> dict[TopicPartition, tuple[Broker
     what = REASSIGN_PARTITIONS
     value = decode_json(what, data)
     return {
-        TopicPartition(field(what, e, "topic"), field(what, e, "partition")): tuple(
-            field(what, e, "replicas")
-        )
-        for e in field(what, value, "partitions")
+        _partition_of(what, e): _ids(what, field(what, e, "replicas"))
+        for e in objects(what, value, "partitions")
     }
 
 
@@ -392,7 +407,7 @@ def decode_config(data: bytes) -> dict[str, str]:
     """An empty znode is an empty configuration (the parents that a start creates)."""
     if not data:
         return {}
-    config = decode_json(CONFIG, data).get("config") or {}
+    config = inner(CONFIG, decode_json(CONFIG, data), "config")
     return {k: str(v) for k, v in config.items()}
 
 
@@ -404,8 +419,13 @@ def encode_config_change(entity_path: str) -> bytes:
 def decode_config_change(data: bytes) -> str:
     value = decode_json(CONFIG_CHANGES, data)
     if value.get("version") == 1:
-        return f"{value['entity_type']}/{value['entity_name']}"
-    return str(field(CONFIG_CHANGES, value, "entity_path"))
+        kind = text(CONFIG_CHANGES, value, "entity_type")
+        path = f"{kind}/{text(CONFIG_CHANGES, value, 'entity_name')}"
+    else:
+        path = text(CONFIG_CHANGES, value, "entity_path")
+    if not is_inner_path(path):
+        raise BadZnode(f"{CONFIG_CHANGES} names no entity: {path[:200]!r}")
+    return path
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
@@ -425,11 +445,14 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
         return None
     what = PRODUCER_ID_BLOCK
     value = decode_json(what, data)
-    return ProducerIdBlock(
-        field(what, value, "broker"),
-        int(field(what, value, "block_start")),
-        int(field(what, value, "block_end")),
+    block = ProducerIdBlock(
+        BrokerId(whole(what, value, "broker")),
+        whole_in_text(what, value, "block_start"),
+        whole_in_text(what, value, "block_end"),
     )
+    if not 0 <= block.start <= block.end:
+        raise BadZnode(f"{what} is not a block of producer ids: {data[:200]!r}")
+    return block
 
 
 def encode_handled_epochs(epochs: Mapping[BrokerId, BrokerEpoch]) -> bytes:
@@ -442,8 +465,7 @@ def decode_handled_epochs(data: bytes) -> dict[BrokerId, BrokerEpoch] | None:
     if not data:
         return None
     value = decode_json(HANDLED_BROKER_EPOCHS, data)
-    epochs = field(HANDLED_BROKER_EPOCHS, value, "epochs")
-    try:
-        return {BrokerId(int(b)): BrokerEpoch(int(e)) for b, e in epochs.items()}
-    except (AttributeError, ValueError) as e:
-        raise BadZnode(f"{HANDLED_BROKER_EPOCHS}: {e}") from e
+    epochs = inner(HANDLED_BROKER_EPOCHS, value, "epochs")
+    if not all(is_id(b) and is_whole(e, most=MOST_LONG) for b, e in epochs.items()):
+        raise BadZnode(f"{HANDLED_BROKER_EPOCHS} has no epochs by broker: {data[:200]!r}")
+    return {BrokerId(int(b)): BrokerEpoch(e) for b, e in epochs.items()}

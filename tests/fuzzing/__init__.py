@@ -1,2 +1,3 @@
-"""Damaged input: requests, record batches and files, made with the schemas
-in mind, and then damaged.  CI runs a slice of it; `scripts/long fuzz` runs many."""
+"""Damaged input: requests, record batches, files and znodes, made with the schemas in mind, and
+then damaged.  CI replays the inputs that found something (`corpus`) and runs a slice of new ones;
+`scripts/long fuzz` runs many."""

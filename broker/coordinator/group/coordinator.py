@@ -45,8 +45,8 @@ from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL, Coordinator
 from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.log.parts import Origin
-from highwater.broker.metadata.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch

@@ -34,8 +34,8 @@ from highwater.broker.coordinator.transaction.transaction import (
 )
 from highwater.broker.coordinator.transaction.verifier import Verifier
 from highwater.broker.log.parts import Origin
-from highwater.broker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.topic_names import TRANSACTION_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 

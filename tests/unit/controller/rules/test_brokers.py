@@ -206,6 +206,41 @@ def test_new_endpoints_are_told() -> None:
     assert [b.endpoints[0].port for b in update.live] == [9092, 9999, 9092]
 
 
+def test_a_broker_stays_while_only_its_registrations_data_is_damaged() -> None:
+    lab = lab_with_topic((2, 1))
+    session = lab.sessions[2]
+    path = znodes.broker_path(2)
+    data = lab.zk.get(lab.tool, path, False)[0]
+    lab.zk.write(session, SetData(path, b"{"))
+    lab.kill(3).settle()
+    assert sorted(lab.machine.state.brokers) == [1, 2]
+    assert lab.state(tp()).leader == 2
+    lab.zk.write(session, SetData(path, data.replace(b"9092", b"9999")))
+    (update,) = [o for o in lab.settle() if isinstance(o, SendUpdateMetadata)]
+    assert [b.endpoints[0].port for b in update.live] == [9092, 9999]
+
+
+def test_a_broker_is_taken_when_its_registration_is_mended() -> None:
+    lab = lab_with_topic((1, 2))
+    path = znodes.broker_path(2)
+    data = lab.zk.get(lab.tool, path, False)[0]
+    lab.zk.write(lab.sessions[2], SetData(path, b"{"))
+    lab.elect()
+    assert sorted(lab.machine.state.brokers) == [1, 3]
+    lab.zk.write(lab.sessions[2], SetData(path, data))
+    lab.settle()
+    assert sorted(lab.machine.state.brokers) == [1, 2, 3]
+
+
+def test_names_that_are_no_broker_ids_are_passed_over() -> None:
+    lab = lab_with_topic((1, 2))
+    data = lab.zk.get(lab.tool, znodes.broker_path(2), False)[0]
+    for name in ("²", "-1", "99999999999", "x"):
+        lab.write(Create(f"{znodes.BROKER_IDS}/{name}", data))
+    lab.settle()
+    assert sorted(lab.machine.state.brokers) == [1, 2, 3]
+
+
 def test_lost_log_directories() -> None:
     lab = lab_with_topic((1, 2, 3), (2, 1, 3))
     lab.write(Create(znodes.LOG_DIR_EVENT_PREFIX, b'{"version":1,"broker":1}', sequential=True))

@@ -6,7 +6,7 @@ from highwater.controller.rules.effects import SendLeaderAndIsr, SendUpdateMetad
 from highwater.controller.rules.state import PartitionPhase
 from highwater.kafka import znodes
 from highwater.kafka.types import BrokerId, LeaderEpoch
-from highwater.world.api import Create, Delete
+from highwater.world.api import Create, Delete, SetData
 from tests.unit.controller.lab import Lab, ids, leader_and_isr, metadata, sent_count, tp
 
 
@@ -106,6 +106,25 @@ def test_a_topic_whose_znode_does_not_parse_is_left_alone() -> None:
     lab.create_topic("good", (1,)).settle()
     assert lab.state(tp("good")).leader == 1
     assert "bad" not in lab.machine.state.topics
+
+
+def test_a_topic_is_taken_when_its_znode_is_mended() -> None:
+    lab = Lab(1)
+    lab.elect()
+    lab.write(Create(znodes.topic_path("bad"), b"{"))
+    lab.settle()
+    lab.write(SetData(znodes.topic_path("bad"), b'{"version":1,"partitions":{"0":[1]}}'))
+    lab.settle()
+    assert lab.state(tp("bad")).leader == 1
+
+
+def test_a_name_that_is_none_for_a_directory_is_passed_over() -> None:
+    lab = Lab(1)
+    lab.elect()
+    for name in ("x" * 250, "a b"):
+        lab.create_topic(name, (1,))
+    lab.create_topic("good", (1,)).settle()
+    assert lab.machine.state.topics == {"good"}
 
 
 def test_a_topic_that_is_removed_by_hand_is_forgotten() -> None:

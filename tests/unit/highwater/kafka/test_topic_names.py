@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.broker.metadata.topic_names import check_collision, check_name
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.topic_names import check_collision, check_name
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.d", "x" * 249, "...", "0"])
