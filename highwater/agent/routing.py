@@ -72,7 +72,10 @@ async def answer(agent: Agent, routes: Sequence[Route], call: Call) -> dict[str,
 
 def find(routes: Sequence[Route], call: Call) -> tuple[Route, Asked]:
     """The route of a request, and its arguments; ControlError where there is none."""
-    url = urlsplit(call.target)
+    try:
+        url = urlsplit(call.target)
+    except ValueError as error:
+        raise ControlError("bad_request", f"{call.target[:200]} is no target: {error}") from None
     parts = url.path.strip("/").split("/")
     matching = [(route, named) for route in routes if (named := route.match(parts)) is not None]
     if not matching:
@@ -95,7 +98,7 @@ def _body(route: Route, raw: bytes) -> dict[str, Any]:
         raw = b"{}"
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ControlError("bad_request", f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise ControlError("bad_request", "the body is no JSON object")
@@ -108,6 +111,6 @@ def _body(route: Route, raw: bytes) -> dict[str, Any]:
 
 def number(text: str, what: str) -> int:
     """A whole number of a path or a query; ControlError with its name."""
-    if not text.isdecimal():
+    if not (text.isdecimal() and len(text) < 20):
         raise ControlError("bad_request", f"{what} {text!r} is no whole number of 0 or more")
     return int(text)

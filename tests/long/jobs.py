@@ -147,8 +147,15 @@ SCALES = (
 )  # fmt: skip
 
 
+SURFACES = {
+    "znodes": ("2000", "10"), "logins": ("500000", "2000"), "calls": ("500000", "2000"),
+    "metrics": ("50000", "500"), "control": ("50000", "500"), "tls": ("50000", "500"),
+}  # fmt: skip
+"""How many inputs each gets, and in a slice."""
+
+
 def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
-    """Parts of 10,000 requests, each against a broker of its own, and the damaged logs."""
+    """Parts of 10,000 requests, each against a broker of its own; damaged logs; and `SURFACES`."""
     module = (sys.executable, "-m", "tests.long.fuzz")
     for part in range(1 if a_slice else 100):
         what, number = ("open", part // 4) if part % 4 == 3 else ("requests", part)
@@ -157,6 +164,8 @@ def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
         yield Step(f"{part}-{what}", (*module, what, count, place, str(number * 100_000)))
     count = "1000" if a_slice else "100000"
     yield Step("files", (*module, "files", count, str(folder / "files")))
+    for what, whole in SURFACES.items():
+        yield Step(what, (sys.executable, "-m", "tests.long.fuzz_surfaces", what, whole[a_slice]))
 
 
 JOBS: Mapping[str, Job] = {
@@ -210,7 +219,9 @@ JOBS: Mapping[str, Job] = {
         _module("tests.long.floods", ("5000",), ("200",)),
     ),
     "fuzz": Job(
-        "1,000,000 fuzzed requests, a quarter of them with every right, and 100,000 damaged logs",
+        "1,000,000 fuzzed requests, a quarter of them with every right, 100,000 damaged logs, "
+        "60,000 damages to znodes of clusters under load, 500,000 logins, 500,000 calls of the "
+        "control API, and 50,000 connections each to the metrics, control and TLS ports",
         fuzz,
     ),
     "rest": Job(

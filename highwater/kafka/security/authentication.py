@@ -23,6 +23,13 @@ from highwater.kafka.wire.header import API_VERSIONS, api_name
 HANDSHAKE, AUTHENTICATE = 17, 36
 ANONYMOUS = "User:ANONYMOUS"
 _REAUTHENTICATION_PAUSE_MS = 1000
+_SHOWN = 500
+
+
+def _one_line(reason: str) -> str:
+    """A client's own words may be in it: they end no line of the log, and fill none."""
+    shown = reason if reason.isprintable() else ascii(reason)[1:-1]
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
 
 class Refused(Exception):
@@ -130,7 +137,7 @@ class Authentication:
         make = self.settings.exchanges.get(mechanism)
         if make is None:
             self.state = State.FAILED
-            why = f"SASL mechanism {mechanism!r} is not enabled"
+            why = f"SASL mechanism {mechanism[:_SHOWN]!r} is not enabled"
             return Answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, log=why)
         self._mechanism, self._exchange, self.state = mechanism, make(), State.TOKENS
         return Answer()
@@ -153,7 +160,7 @@ class Authentication:
                 f"Authentication failed during {phase} due to invalid credentials "
                 f"with SASL mechanism {self._mechanism}"
             )
-            log = f"{phase} by {self._mechanism} failed: {exc}"
+            log = f"{phase} by {self._mechanism} failed: {_one_line(str(exc))}"
             return Answer(ErrorCode.SASL_AUTHENTICATION_FAILED, exc.told or general, log=log)
         self.principal = f"User:{self._exchange.user}"
         lifetime_ms = max(self.settings.lifetimes.get(self._mechanism, 0), 0)

@@ -260,6 +260,8 @@ def _user(claims: Mapping[str, Any], name: str) -> str:
     user = claims.get(name)
     if not isinstance(user, str) or not user.strip():
         raise TokenError(f"the token names no user ({name})")
+    if not user.isprintable():
+        raise TokenError(f"the token names a user that cannot be written in a line ({name})")
     return user
 
 

@@ -39,6 +39,8 @@ def test_a_request_finds_its_route_with_its_arguments() -> None:
         ("PUT", "/v1/topics/x", "", "not_found", "no PUT /v1/topics/x; there is GET, DELETE"),
         ("GET", "/v1/events?sine=3", "", "bad_request", "no parameter 'sine'; it takes since"),
         ("POST", "/v1/topics", "{", "bad_request", "the body is not JSON"),
+        ("GET", "//[", "", "bad_request", "//[ is no target"),
+        ("POST", "/v1/topics", "[" * 100_000, "bad_request", "the body is not JSON"),
         ("POST", "/v1/topics", "[]", "bad_request", "the body is no JSON object"),
         ("POST", "/v1/topics", "", "bad_request", "the body needs 'name'"),
         ("POST", "/v1/topics", '{"name": 3}', "bad_request", "name: 3 is no string"),

@@ -1,0 +1,59 @@
+"""Fuzzing without a broker's process: znodes in a simulated cluster, logins, calls, and the ports.
+
+usage: python -m tests.long.fuzz_surfaces znodes|logins|calls|metrics|control|tls COUNT [FIRST]
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import trio
+
+from tests.fuzzing.attacked import PORTS
+from tests.fuzzing.listeners import check_route
+from tests.fuzzing.sasl import check_login
+from tests.fuzzing.znodes import play
+
+ROUNDS = 30
+AT_ONCE = 500
+"""Connections to one server, which then has to serve a good one."""
+PURE: dict[str, Callable[[Random], str]] = {"logins": check_login, "calls": check_route}
+SURFACES = ("znodes", *PURE, *PORTS)
+
+
+def surface(what: str, count: int, first: int = 0) -> str:
+    """That many inputs, from seed `first` on; what came of them in a sentence."""
+    begun = time.monotonic()
+    found: Counter[str] = Counter()
+    numbers = range(first, first + count)
+    if what == "znodes":
+        logging.getLogger().setLevel(logging.WARNING)
+        for number in numbers:
+            played = play(f"znodes {number}", ROUNDS)
+            found["changes"] += len(played.done)
+            found["acknowledged records"] += len(played.acknowledged)
+    elif what in PURE:
+        for number in numbers:
+            found[_one(what, number)] += 1
+    else:
+        for at in range(first, first + count, AT_ONCE):
+            trio.run(PORTS[what], numbers[at - first : at - first + AT_ONCE])
+        found["connections"] = count
+    told = ", ".join(f"{number:,} {name}" for name, number in sorted(found.items()))
+    return f"{what} {first:,} to {first + count:,}: {told}, {time.monotonic() - begun:.0f} s"
+
+
+def _one(what: str, number: int) -> str:
+    try:
+        return PURE[what](Random(f"{what} {number}"))
+    except Exception as error:
+        raise AssertionError(f"{what} {number}: {error!r}") from error
+
+
+if __name__ == "__main__":
+    print(surface(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0))
