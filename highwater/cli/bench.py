@@ -43,6 +43,14 @@ def bench() -> None:
 )
 @click.option("--record-bytes", default=1000, show_default=True, type=click.IntRange(1, 1_000_000))
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "--security",
+    "securities",
+    type=click.Choice(["plaintext", "ssl", "sasl_ssl"]),
+    multiple=True,
+    help="What the clients speak, on both sides; may be given more than once.  "
+    "[default: plaintext]",
+)
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option("--partitions", default=3, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
@@ -57,6 +65,7 @@ def produce(
     batches: tuple[int, ...],
     record_bytes: int,
     acks: str,
+    securities: tuple[str, ...],
     brokers: int,
     partitions: int,
     rounds: int,
@@ -71,6 +80,7 @@ def produce(
     \b
     Example:
       highwater bench produce --against apache --json bench.json
+      highwater bench produce --against apache --security plaintext --security sasl_ssl
     """
     from highwater.bench.produce import BATCHES, KIB, Plan, run
 
@@ -78,6 +88,7 @@ def produce(
         batches=tuple(b * KIB for b in batches) or BATCHES,
         record_bytes=record_bytes,
         acks=acks,
+        securities=tuple(dict.fromkeys(securities)) or ("plaintext",),
         partitions=partitions,
         brokers=brokers,
         rounds=rounds,

@@ -30,12 +30,16 @@ class Side:
     folder: Path
     ready_s: list[float] = field(default_factory=list)
     memory_mib: list[float] = field(default_factory=list)
-    mb_per_s: dict[int, list[float]] = field(default_factory=dict)
+    mb_per_s: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    """By the security of the clients' listener, and the size of a batch."""
     _runs: int = 0
 
     @asynccontextmanager
     async def cluster(
-        self, brokers: int, properties: Mapping[str, str] | None = None
+        self,
+        brokers: int,
+        properties: Mapping[str, str] | None = None,
+        security: str = "plaintext",
     ) -> AsyncIterator[ProcessCluster]:
         """A new cluster without data; keeps the time until each broker knows all brokers."""
         self._runs += 1
@@ -45,6 +49,7 @@ class Side:
             brokers=brokers,
             profile="kafka",
             program=self.program,
+            security=security,
             # deleted data must not stay in the page cache for a minute, at the others' cost
             properties={"log.segment.delete.delay.ms": "1000", **(properties or {})},
         )
