@@ -168,7 +168,7 @@ class Candidate:
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
         """Waits while the znode is damaged: no epoch could be said to be the next one."""
-        damaged = b""
+        damaged: bytes | None = None
         while True:
             try:
                 data, stat = await self._session.insist(

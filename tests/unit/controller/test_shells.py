@@ -263,3 +263,19 @@ async def test_gauges(cluster: Cluster) -> None:
     assert idle is not None
     assert idle.gauges() == {"ActiveControllerCount": 0}
     assert idle.controller_id == active.controller_id
+
+
+@in_cluster(seeds=1)
+async def test_a_damaged_controller_epoch_is_told_once_and_waited_for(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.tool.set(znodes.CONTROLLER_EPOCH, b"")
+    await cluster.tool.delete(znodes.CONTROLLER)
+    await cluster.until(lambda: not cluster.active())
+    await trio.sleep(5)
+    assert not cluster.active()
+    told = [r for r in caplog.records if "/controller_epoch is not an epoch" in r.getMessage()]
+    assert len(told) == len(cluster.members)
+    await cluster.tool.set(znodes.CONTROLLER_EPOCH, b"1")
+    await cluster.until(lambda: len(cluster.active()) == 1)
+    assert await cluster.epoch() == 2
