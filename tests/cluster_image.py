@@ -59,13 +59,16 @@ def _answers(control: Control) -> bool:
 
 
 @contextmanager
-def container(publish: Sequence[str] = (), **environment: str) -> Iterator[Container]:
-    """A container whose control API answers; `publish`: as of `docker run`, else any ports."""
+def container(
+    publish: Sequence[str] = (), options: Sequence[str] = (), **environment: str
+) -> Iterator[Container]:
+    """A container whose control API answers; `publish`: as of `docker run`, else any ports;
+    `options`: more of its options."""
     name = f"highwater-cluster-{os.getpid()}-{secrets.token_hex(3)}"
     token = environment.setdefault("HIGHWATER_CONTROL_TOKEN", secrets.token_hex(16))
     words = [f"--env={key}={value}" for key, value in environment.items() if value]
     words += [f"--publish={port}" for port in publish or [f"127.0.0.1::{p}" for p in PORTS]]
-    docker("run", "--detach", "--name", name, *words, IMAGE)
+    docker("run", "--detach", "--name", name, *options, *words, IMAGE)
     try:
         places = dict(line.split("/tcp -> ") for line in docker("port", name).splitlines())
         if not token:

@@ -71,7 +71,11 @@ class Stack:
 
 @contextmanager
 def _stack(
-    settings: Path, name: str, profiles: Sequence[str], services: Sequence[str]
+    settings: Path,
+    name: str,
+    profiles: Sequence[str],
+    services: Sequence[str],
+    files: Sequence[str],
 ) -> Iterator[Stack]:
     from testcontainers.compose import DockerCompose
 
@@ -79,11 +83,12 @@ def _stack(
     variables = {"CLUSTER": f"highwater-{name}-{os.getpid()}", "SPARK_UI_PORT": str(ports.pop())}
     variables |= {f"BROKER_{number}_PORT": str(port) for number, port in enumerate(ports, 1)}
     variables["RUNS"] = str(settings.parent)
+    variables["COMPOSE_FILE"] = os.pathsep.join(files)
     settings.write_text("".join(f"{key}={value}\n" for key, value in variables.items()))
-    files = [str(path) for path in (ROOT / ".env", settings) if path.exists()]
+    given = [str(path) for path in (ROOT / ".env", settings) if path.exists()]
     compose = DockerCompose(
-        str(ROOT), build=True, wait=True, env_file=files, profiles=list(profiles) or None,
-        services=list(services) or None,
+        str(ROOT), compose_file_name=list(files), build=True, wait=True, env_file=given,
+        profiles=list(profiles) or None, services=list(services) or None,
     )  # fmt: skip
     stack = Stack(variables["CLUSTER"], ports, variables)
     try:
@@ -106,10 +111,13 @@ def compose_stack(
     """Starts compose.yaml under a name and ports of its own; `with compose_stack("name"): ...`."""
 
     def start(
-        name: str, profiles: Sequence[str] = (), services: Sequence[str] = ()
+        name: str,
+        profiles: Sequence[str] = (),
+        services: Sequence[str] = (),
+        files: Sequence[str] = ("compose.yaml",),
     ) -> AbstractContextManager[Stack]:
         folder = tmp_path_factory.mktemp(name)
-        return _stack(folder / "compose.env", name, profiles, services)
+        return _stack(folder / "compose.env", name, profiles, services, files)
 
     return start
 
