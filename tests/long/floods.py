@@ -13,6 +13,7 @@ usage: python -m tests.long.floods [COUNT]
 from __future__ import annotations
 
 import os
+import resource
 import ssl
 import struct
 import sys
@@ -43,6 +44,7 @@ KIB_EACH = 64
 """How much a connection may cost the broker while it is open."""
 AT_ONCE = 100
 REFUSED = 58
+SPARE_FILES = 500
 
 Attack = Callable[[int, int], Awaitable[None]]
 """One connection: its number, and the port."""
@@ -202,7 +204,17 @@ def _open(process: psutil.Process, port: int) -> int:
     return sum(c.laddr.port == port and c.status == psutil.CONN_ESTABLISHED for c in found)
 
 
+def allow_files(wanted: int) -> None:
+    """Lets this process, and the broker that it starts, open that many; ends with the remedy."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            sys.exit(f"floods: it needs {wanted:,} open files, and may have {hard:,}: ulimit -Hn")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def main(count: int) -> None:
+    allow_files(count + SPARE_FILES)
     with tempfile.TemporaryDirectory() as name:
         zookeeper = ZooKeeper(Path(name) / "zookeeper")
         try:
