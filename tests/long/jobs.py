@@ -121,6 +121,14 @@ def planted(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("total", (*module, "total", file))
 
 
+def generated_mutants(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """The sample; of a slice, a minute of it on a map of two seeds."""
+    place = ("--folder", str(folder))
+    short = ("--few", "--minutes", "1", "--out", str(folder / "page.md"))
+    module = (sys.executable, "-m", "tests.simulation.generated", "all", *place)
+    yield Step("all", (*module, *(short if a_slice else ())))
+
+
 def _page(runtime: str) -> Steps:
     name = f"test_the_page_elsewhere[{runtime}]"
     words = (f"tests/integration/process/test_pytest_plugin.py::{name}",)
@@ -191,6 +199,11 @@ JOBS: Mapping[str, Job] = {
             ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
             ("--seeds", "0..9", "1", "38"),
         ),
+    ),
+    "generated-mutants": Job(
+        "300 mutants of those that are made by rule, each on the seeds that run its statement, 60 "
+        "CPU seconds at most (docs/mutants-generated.md)",
+        generated_mutants,
     ),
     "starts": Job(
         "100 starts and stops of the fixtures' cluster",
