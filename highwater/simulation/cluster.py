@@ -221,10 +221,10 @@ class SimCluster:
             return
         self.deaths.append(f"{node.name}: {failure!r}")
         if isinstance(_only(failure), AssertionError):
-            self.assertion_failed(f"{node.name} died: {_describe(failure)}")
+            self.mistaken(f"{node.name} died: {_describe(failure)}")
         self.rules.broken("L2", f"{node.name} died: {_describe(failure)}")
 
-    def assertion_failed(self, what: str) -> None:
+    def mistaken(self, what: str) -> None:
         self.rules.broken("R12", what)
 
     def kill(self, broker_id: int) -> None:

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEPT = 400
+MISTAKES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""Exceptions that a broker never means to log: only a mistake of its own raises them."""
 
 
 class Trace:
@@ -45,14 +50,14 @@ class Trace:
 class TraceHandler(logging.Handler):
     """Takes what the brokers log, under the name of the process that logs it.
 
-    A broker's failed assertion may appear only in its log, because the requester just gets an
-    error. `failed_assertion` hears of it.
+    A broker's mistake may appear only in its log, because the requester just gets an error, or
+    because nobody waits for what failed.  `mistaken` hears of it.
     """
 
-    def __init__(self, trace: Trace, failed_assertion: Callable[[str], None]) -> None:
+    def __init__(self, trace: Trace, mistaken: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._trace = trace
-        self._failed_assertion = failed_assertion
+        self._mistaken = mistaken
         root = logging.getLogger()
         self._level_before = root.level
         root.addHandler(self)
@@ -70,5 +75,5 @@ class TraceHandler(logging.Handler):
             text += f" [{record.exc_info[1]!r}]"
         who = str(process) if process else "-"
         self._trace.add(who, text)
-        if record.exc_info and isinstance(record.exc_info[1], AssertionError):
-            self._failed_assertion(f"{who}: {text}")
+        if record.exc_info and isinstance(record.exc_info[1], MISTAKES):
+            self._mistaken(f"{who}: {text}")

@@ -208,7 +208,7 @@ class _Run:
                     for node in cluster.nodes.values():
                         node.host.disk.cold = 1 / 3
                 cluster.trace.everything = self._options.trace
-                handler = TraceHandler(cluster.trace, cluster.assertion_failed)
+                handler = TraceHandler(cluster.trace, cluster.mistaken)
                 try:
                     await self._scenario(cluster, nursery)
                 finally:

@@ -101,10 +101,11 @@ RULES = (
     ),
     Rule(
         "R12",
-        "the broker's own assertions",
+        "the broker's own assertions and mistakes",
         "No assertion of a broker fails: those of the invariants 2 to 7 of ARCHITECTURE.md, and "
         "any other. Mutants are searched for without them (`python -O`), so that the checks from "
-        "outside have to find each.",
+        "outside have to find each. No broker logs an exception that only a mistake of its own "
+        "raises (`AttributeError`, `TypeError`, `LookupError`, ...), whoever is answered.",
         "the invariants 2 to 7 of ARCHITECTURE.md",
     ),
     Rule(

@@ -302,7 +302,7 @@ def play(scenario: Scenario, seed: int = 1, trace: Callable[[str], None] | None 
         async with trio.open_nursery() as nursery:
             cluster = SimCluster(kernel, scenario.shape, nursery)
             cluster.trace.everything = trace
-            handler = TraceHandler(cluster.trace, cluster.assertion_failed)
+            handler = TraceHandler(cluster.trace, cluster.mistaken)
 
             def end() -> None:
                 kernel.run_queue.thaw_all()

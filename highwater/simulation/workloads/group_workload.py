@@ -9,6 +9,7 @@ coordinator at once, before that can have read anything.
 * G4: an answer is never below a commit that was acknowledged before the question; and a commit of
   a past generation is refused: each member sends an old one, as a late one from the network,
   after it has joined the next generation.
+* L1: at the end, when all members are silent and nothing is broken, the group becomes empty.
 
 A commit whose answer was lost may still be in flight.  So its member gives up its partitions, and
 comes back as a new one: the next generation fences late commits.
@@ -28,6 +29,7 @@ import trio
 
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import (
+    DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -49,6 +51,8 @@ PARTITIONS = 4
 MEMBERS = 3
 SESSION_MS, REBALANCE_MS = 2000, 2000
 JUDGE_S = 30.0
+SILENT_S = 15.0
+"""A session, a rebalance that was under way, and a session of who joined in it; with room."""
 AT_ONCE_S = 0.1
 _NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
 _REFUSED = frozenset(
@@ -147,6 +151,13 @@ class GroupClient(TxnClient):
         for p in answer.topics[0].partitions:
             _check(p.error_code)
         return {p.partition_index: int(p.committed_offset) for p in answer.topics[0].partitions}
+
+    async def described(self) -> tuple[str, int]:
+        """The group's state, and how many members it has."""
+        request = DescribeGroupsRequest(groups=[NAME], include_authorized_operations=False)
+        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 5)
+        _check(answer.groups[0].error_code)
+        return str(answer.groups[0].group_state), len(answer.groups[0].members)
 
     def brokers(self) -> list[tuple[str, int]]:
         return list(self._bootstrap)
@@ -304,6 +315,26 @@ class Groups:
                 await client.pause()
         if not self.count["group commits"]:
             self.rules.broken("L1", "no member of the group ever committed")
+        await self._judge_silence(client)
+
+    async def _judge_silence(self, client: GroupClient) -> None:
+        """Checks that members of whom nothing is heard any more are out."""
+        deadline = trio.current_time() + SILENT_S
+        found = "nothing"
+        while trio.current_time() < deadline:
+            try:
+                state, members = await client.described()
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.lose(COORDINATOR, NAME)
+                found = str(failed)
+            else:
+                if not members and state in ("Empty", "Dead"):
+                    self.count["group empty at the end"] += 1
+                    return
+                found = f"{state} with {members} members"
+            await client.sleep(0.2)
+        self.rules.broken("L1", f"{SILENT_S:g} s after its members fell silent, {NAME} is {found}")
 
 
 class _Member:
