@@ -187,7 +187,7 @@ class LogCleaner:
             self._give_up(log, error.detail or str(error))
             return False
         except Exception as error:
-            self._give_up(log, f"{type(error).__name__}: {error}")
+            self._give_up(log, f"{type(error).__name__}: {error}", error)
             return False
         finally:
             self._logs.cleaning.pop(log.tp, None)
@@ -197,12 +197,13 @@ class LogCleaner:
             self._report(log, candidate.first_dirty, cleaning.stats)
         return done
 
-    def _give_up(self, log: Log, why: str) -> None:
+    def _give_up(self, log: Log, why: str, mistake: Exception | None = None) -> None:
         self.uncleanable[log.tp] = why
         logger.error(
             "%s cannot be cleaned and is left as it is until the broker starts again: %s",
             log.tp,
             why,
+            exc_info=mistake,
         )
 
     def _share(self, whole: float) -> float:
