@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.long import __main__ as long
-from tests.long.jobs import JOBS, Step, broken
+from tests.long.jobs import FLAGS, JOBS, Step, broken
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,12 +28,16 @@ def test_each_flag_holds_with_another_for_a_seed(kept: Path) -> None:
     done = CliRunner().invoke(long.main, ["pairs", "--slice"])
     assert done.exit_code == 0, done.output
     logs = sorted((kept.parent / "pairs-slice").glob("*.jsonl"))
-    assert [broken(log) for log in logs] == [(1, [])] * 9
-    assert "9 of 9 commands ended well; 9 seeds, 0 broken" in done.output
+    assert [broken(log) for log in logs] == [(1, [])] * len(FLAGS)
+    assert (
+        f"{len(FLAGS)} of {len(FLAGS)} commands ended well; {len(FLAGS)} seeds, 0 broken"
+        in done.output
+    )
 
 
 def test_a_run_goes_on_where_it_was_cut_off(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = iter([0, 1, *[0] * 34, 0])
+    pairs = len(FLAGS) * (len(FLAGS) - 1) // 2
+    codes = iter([0, 1, *[0] * (pairs - 2), 0])
     ran: list[str] = []
 
     def run_step(step: Step, folder: Path) -> int:
@@ -43,12 +47,33 @@ def test_a_run_goes_on_where_it_was_cut_off(kept: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(long, "run_step", run_step)
     first = CliRunner().invoke(long.main, ["pairs"])
     assert first.exit_code == 1
-    assert "35 of 36 commands ended well" in kept.read_text()
+    assert f"{pairs - 1} of {pairs} commands ended well" in kept.read_text()
     again = CliRunner().invoke(long.main, ["pairs"])
     assert again.exit_code == 0, again.output
-    assert ran[36:] == [ran[1]], "only what had failed"
+    assert ran[pairs:] == [ran[1]], "only what had failed"
     assert kept.read_text().count("scripts/long pairs") == 1
-    assert "36 of 36 commands ended well" in kept.read_text()
+    assert f"{pairs} of {pairs} commands ended well" in kept.read_text()
+
+
+def test_a_sum_is_made_again_when_a_step_has_run(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter([1, *[0] * 50, 0, 0])
+    ran: list[str] = []
+
+    def run_step(step: Step, folder: Path) -> int:
+        ran.append(step.name)
+        (folder / f"{step.name}.txt").write_text(f"sum {ran.count('total')}\n")
+        return next(codes)
+
+    monkeypatch.setattr(long, "run_step", run_step)
+    assert CliRunner().invoke(long.main, ["targets"]).exit_code == 1
+    assert f"FAILED {ran[0]}: sum 1" in kept.read_text()
+    assert CliRunner().invoke(long.main, ["targets"]).exit_code == 0
+    assert ran[51:] == [ran[0], "total"]
+    assert "| sum 2 |" in kept.read_text()
+    assert CliRunner().invoke(long.main, ["targets"]).exit_code == 0
+    assert len(ran) == 53, "nothing was left to do"
 
 
 def test_a_name_that_is_none_is_refused(kept: Path) -> None:
