@@ -40,8 +40,7 @@ log = logging.getLogger(__name__)
 
 _SLICE_NS = 1_000_000
 _FEW_WRITES = 2
-"""As many waiting writes are hurried along one by one; more of them gather for a pass of the loop
-(16 KiB batches, acks=all: 1.09 times the throughput)."""
+"""As many waiting writes are hurried along one by one; more gather for a pass of the loop."""
 _PRODUCE, _FETCH = 0, 1
 _CONSUMER, _FOLLOWER = -1, -2
 _FETCH_NAMES = {_CONSUMER: "FetchConsumer", _FOLLOWER: "FetchFollower"}

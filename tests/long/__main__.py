@@ -87,8 +87,8 @@ def main(name: str | None, a_slice: bool, only: str, again: bool) -> None:
     done = set(ended.read_text().split()) if ended.exists() else set()
     ran = False
     for number, step in enumerate(wanted, 1):
-        if step.name in done and not (ran and step is wanted[-1] and step.log is None):
-            continue  # the last one may sum up what has run since
+        if step.name in done and not (ran and step.sums):
+            continue
         ran = True
         started = time.monotonic()
         code = run_step(step, folder)

@@ -27,11 +27,13 @@ HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command; `log` is the file that tells what came of it."""
+    """One command; `log` is the file that tells what came of it.  One that `sums` what the others
+    left is run again when any of them has run."""
 
     name: str
     command: tuple[str, ...]
     log: Path | None = None
+    sums: bool = False
 
 
 Steps = Callable[[Path, bool], Iterator[Step]]
@@ -86,7 +88,7 @@ def _targets(name: str, chosen: tuple[str, ...]) -> Steps:
             for seed in range(1 if a_slice else 10):
                 step = f"{target.removeprefix('apache:')}-seed-{seed}"
                 yield Step(step, (*module, "run", target, str(seed), str(place / step)))
-        yield Step("total", (*module, "total", str(place)))
+        yield Step("total", (*module, "total", str(place)), sums=True)
 
     return steps
 
@@ -100,7 +102,7 @@ def known_bugs(folder: Path, a_slice: bool) -> Iterator[Step]:
             for seed in range(1 if a_slice else 5):
                 step = f"{bug}-{release}-seed-{seed}"
                 yield Step(step, (*module, "run", bug, release, str(seed), str(place / step)))
-    yield Step("total", (*module, "total", str(place)))
+    yield Step("total", (*module, "total", str(place)), sums=True)
 
 
 def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -118,7 +120,7 @@ def planted(folder: Path, a_slice: bool) -> Iterator[Step]:
     module = (sys.executable, "-m", "tests.long.planted")
     for first in range(0, count if a_slice else 5_000, count):
         yield Step(f"from-{first}", (*module, "judge", file, str(first), str(count)))
-    yield Step("total", (*module, "total", file))
+    yield Step("total", (*module, "total", file), sums=True)
 
 
 def generated_mutants(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -145,7 +147,7 @@ def _scale(*sizes: tuple[str, str]) -> Steps:
         file = str(place / "measured.jsonl")
         for operations, skew in (("100000", sizes[-1][1]),) if a_slice else sizes:
             yield Step(f"{operations}-{skew}", (*module, "measure", file, operations, skew))
-        yield Step("page", (*module, "show" if a_slice else "page", file))
+        yield Step("page", (*module, "show" if a_slice else "page", file), sums=True)
 
     return steps
 
