@@ -64,6 +64,13 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
+class OfOne:
+    """What happens to one of the cast, or what one does."""
+
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
 class HoldNext:
     """The next message of that API from one to another is on its way for so long."""
 
@@ -79,12 +86,9 @@ class UntilHeld:
     """Goes on once the message is held."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoseAnswer:
+class LoseAnswer(OfOne):
     """The next write of the partition's state by that broker takes place in ZooKeeper, and its
     connection ends before the answer: it cannot know."""
-
-    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,8 @@ class UntilLost:
     """Goes on once such a write has taken place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prefer:
+class Prefer(OfOne):
     """Another order of the replicas: a write of the controller, with a new leader epoch."""
-
-    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +105,24 @@ class Elect:
     """The preferred leader is elected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    who: str
+class Kill(OfOne):
+    """kill -9."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    who: str
+class Start(OfOne):
+    """It starts again, on its data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(OfOne):
     """It stands still, and its sockets take what comes."""
 
-    who: str
+
+class Thaw(OfOne):
+    """It goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thaw:
-    who: str
-
-
-@dataclass(frozen=True, slots=True)
-class CutFromZooKeeper:
-    who: str
+class CutFromZooKeeper(OfOne):
+    """No bytes between it and ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
