@@ -53,25 +53,30 @@ def require_room(given: Mapping[str, str], brokers: int) -> None:
 
 
 async def create(cluster: Brokers, timeout_s: float) -> None:
-    """Returns when both kinds have a coordinator; raises StartError where one does not come."""
-    address = cluster.address(next(iter(cluster.brokers)))
-    missing = dict(_KINDS)
-    last = ErrorCode.NONE
+    """Returns when each broker names a coordinator of both kinds; StartError where one does not.
+
+    The first broker alone is asked until the topics are there.  The others hear of them from the
+    controller a moment later, and a client may ask any of them first.
+    """
+    lacking = ""
     with trio.move_on_after(timeout_s):
-        while missing:
-            for kind in list(missing):
-                request = FindCoordinatorRequest(key="highwater", key_type=kind)
-                try:
-                    last = code_of((await ask(address, request, _VERSION)).error_code)
-                except OSError:
-                    last = ErrorCode.NETWORK_EXCEPTION
-                if last is ErrorCode.NONE:
-                    del missing[kind]
-                elif last not in RETRIABLE:
-                    raise StartError(f"{missing[kind]} cannot be made: {last.name}")
-            if missing:
-                await trio.sleep(_POLL_S)
+        for number in cluster.brokers:
+            for kind, topic in _KINDS.items():
+                lacking = f"broker {number} does not name a coordinator of {topic}"
+                while code := await _asked(cluster.address(number), kind, topic):
+                    lacking = f"broker {number} does not name a coordinator of {topic}: {code.name}"
+                    await trio.sleep(_POLL_S)
         return
-    raise StartError(
-        f"{' and '.join(missing.values())} could not be made within {timeout_s:g} s: {last.name}"
-    )
+    raise StartError(f"the internal topics are not there after {timeout_s:g} s: {lacking}")
+
+
+async def _asked(address: tuple[str, int], kind: int, topic: str) -> ErrorCode:
+    """NONE, or an error that may pass; StartError for one that no retry mends."""
+    request = FindCoordinatorRequest(key="highwater", key_type=kind)
+    try:
+        code = code_of((await ask(address, request, _VERSION)).error_code)
+    except OSError:
+        return ErrorCode.NETWORK_EXCEPTION
+    if code is not ErrorCode.NONE and code not in RETRIABLE:
+        raise StartError(f"{topic} cannot be made: {code.name}")
+    return code

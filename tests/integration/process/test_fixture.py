@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from highwater.child_processes import StartError
+from highwater.cluster import internal_topics
 from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog, read_lines
 from tests.background import BackgroundCluster
@@ -67,6 +69,18 @@ def test_both_internal_topics_are_there_on_as_many_brokers_as_there_are(tmp_path
             assert {len(p.replicas) for p in topics[name].partitions.values()} == {2}
         cluster.create_topic("orders")
         assert len(cluster.isr_of("orders", 0)) == 2
+
+
+def test_internal_topics_are_there_only_when_each_broker_names_their_coordinators(
+    fresh: BackgroundCluster,
+) -> None:
+    """The broker that makes them hears of them first; a client may begin at another one."""
+    last = max(fresh.cluster.brokers)
+    fresh.pause(last)
+    with pytest.raises(StartError, match=f"broker {last} does not name a coordinator"):
+        trio.run(internal_topics.create, fresh.cluster, 3.0)
+    fresh.resume(last)
+    trio.run(internal_topics.create, fresh.cluster, 60.0)
 
 
 def test_more_replicas_than_brokers_are_refused_before_anything_starts(tmp_path: Path) -> None:
