@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from highwater.broker.services import Services
     from highwater.kafka.config import Config
+    from highwater.world.zookeeper_link import ZooKeeperLink
 
 SHARED_FILE = "/mnt/shared/config/server.properties"
 OK, FATAL, BAD_CONFIG = 0, 1, 2
@@ -43,11 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         config = _configuration(options)
+        link = _zookeeper_link(config)
     except ConfigError as e:
         for line in e.lines:
             print(line, file=sys.stderr)
         return BAD_CONFIG
-    return _run(config)
+    return _run(config, link)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -143,7 +145,15 @@ def _configuration(options: argparse.Namespace) -> Config:
     return loaded.config
 
 
-def _run(config: Config) -> int:
+def _zookeeper_link(config: Config) -> ZooKeeperLink:
+    """Raises ConfigError."""
+    from highwater.kafka.security.zookeeper_login import link_to_zookeeper
+    from highwater.world.real.disk import RealDisk
+
+    return link_to_zookeeper(config, os.environ, RealDisk())
+
+
+def _run(config: Config, link: ZooKeeperLink) -> int:
     def stopped_early(*_: object) -> None:
         raise SystemExit(OK)
 
@@ -157,7 +167,7 @@ def _run(config: Config) -> int:
     load_codecs_only()
     _prepare_codecs()
     try:
-        trio.run(_serve, config)
+        trio.run(_serve, config, link)
     except SystemExit:
         return OK
     except KeyboardInterrupt:
@@ -181,7 +191,7 @@ def _prepare_codecs() -> None:
     )
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, link: ZooKeeperLink) -> None:
     import trio
 
     from highwater.base.loop_steps import StepInstrument
@@ -193,7 +203,7 @@ async def _serve(config: Config) -> None:
 
     gc.enable()
     shutdown, started = trio.Event(), trio.Event()
-    world = RealWorld(door=os.environ.get("HIGHWATER_FAULT_DOOR"))
+    world = RealWorld(door=os.environ.get("HIGHWATER_FAULT_DOOR"), link=link)
     async with trio.open_nursery() as nursery:
 
         async def signals(*, task_status: trio.TaskStatus[None]) -> None:

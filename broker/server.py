@@ -65,7 +65,14 @@ from highwater.kafka import acl_znodes, znodes
 from highwater.kafka.config import Config
 from highwater.kafka.security.links import open_security
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
-from highwater.world.api import ConnectionLoss, SessionExpired, World, ZkError, ZooKeeper
+from highwater.world.api import (
+    ConnectionLoss,
+    NotAllowed,
+    SessionExpired,
+    World,
+    ZkError,
+    ZooKeeper,
+)
 
 __all__ = ["BrokerError", "HaltError", "StartError", "serve"]
 
@@ -266,10 +273,7 @@ class Broker:
                 await trio.sleep(DAMAGED_S)
             except ZkError as e:
                 if not ready.is_set() and not (opened.is_set() and _may_pass(e)):
-                    raise StartError(
-                        f"ZooKeeper at {connect} does not answer ({e}): "
-                        "start it, or correct zookeeper.connect"
-                    ) from e
+                    raise StartError(f"ZooKeeper at {connect} {_why_not(e)}") from e
                 log.warning("ZooKeeper at %s: %s; trying again", connect, e)
                 await trio.sleep(RECONNECT_S)
 
@@ -428,6 +432,12 @@ class Broker:
         self.replicas.checkpoint_high_watermarks()
         await self.logs.shutdown()
         log.info("broker %d has stopped", self.broker_id)
+
+
+def _why_not(error: ZkError) -> str:
+    if isinstance(error, NotAllowed):
+        return error.told
+    return f"does not answer ({error}): start it, or correct zookeeper.connect"
 
 
 def _may_pass(error: ZkError) -> bool:

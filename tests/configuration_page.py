@@ -27,6 +27,7 @@ from highwater.kafka.config.property_table import BROKER, KEPT, TOPIC
 from highwater.kafka.config.replication_rows import ReplicationProperties
 from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
+from highwater.kafka.config.zookeeper_rows import ZOOKEEPER_ROWS
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 HEAD = """\
@@ -99,7 +100,7 @@ def built(area: Any) -> Iterator[tuple[str, ...]]:
 
 
 def secured() -> Iterator[tuple[str, ...]]:
-    for row in SECURITY:
+    for row in (*SECURITY, *ZOOKEEPER_ROWS):
         yield f"`{row.name}`", default_of(row), values_of(row), row.doc
 
 

@@ -281,6 +281,14 @@ class ConnectionLoss(ZkError):
 class SessionExpired(ZkError): ...
 
 
+class NotAllowed(ZkError):
+    """ZooKeeper refuses the login, or the user may not do this; `told` is "problem: remedy"."""
+
+    def __init__(self, path: str, told: str) -> None:
+        super().__init__(path, told)
+        self.told = told
+
+
 class RolledBack(ZkError):
     """An operation of a failed multi that was not itself the cause."""
 

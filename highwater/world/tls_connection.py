@@ -128,7 +128,7 @@ class TlsConnection:
             return False
         except ssl.SSLError as exc:
             self._push()  # the alert, which tells the peer why
-            raise HandshakeError(_reason(exc)) from exc
+            raise HandshakeError(tls_reason(exc)) from exc
         except ssl.CertificateError as exc:
             raise HandshakeError(str(exc)) from exc
         return True
@@ -236,7 +236,8 @@ class TlsConnection:
         self._connection.close()
 
 
-def _reason(exc: ssl.SSLError) -> str:
+def tls_reason(exc: ssl.SSLError) -> str:
+    """In words of an operator."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {exc.verify_message}"
     words = (exc.reason or str(exc)).replace("_", " ").lower()
@@ -249,5 +250,6 @@ _MEANINGS = {
     "sslv3 alert certificate expired": "the peer says that this certificate has expired",
     "sslv3 alert bad certificate": "the peer does not accept this certificate",
     "sslv3 alert certificate unknown": "the peer does not accept this certificate",
+    "tlsv1 alert protocol version": "the peer takes no version of TLS that is enabled here",
     "unsupported protocol": "the peer offers no version of TLS in ssl.enabled.protocols",
 }

@@ -17,6 +17,7 @@ from highwater.kafka.config.property_row import Property, State, Update, Value, 
 from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.topic_rows import TOPICS_OWN
 from highwater.kafka.config.unbuilt_rows import REFUSED, WITHOUT_EFFECT
+from highwater.kafka.config.zookeeper_rows import ZOOKEEPER_ROWS
 
 KEPT: Mapping[str, Property] = {
     row.name: row
@@ -41,7 +42,8 @@ ALIASES: Mapping[str, str] = {name: row.name for row in KEPT.values() for name i
 """From another name of a property to the name that takes precedence."""
 
 BROKER: Mapping[str, Property] = {
-    row.name: row for row in (*KEPT.values(), *_aliases(), *SECURITY, *REFUSED, *WITHOUT_EFFECT)
+    row.name: row
+    for row in (*KEPT.values(), *_aliases(), *SECURITY, *ZOOKEEPER_ROWS, *REFUSED, *WITHOUT_EFFECT)
 }
 
 DYNAMIC: Mapping[str, Property] = {

@@ -21,7 +21,7 @@ _STORES = "test_tls::test_a_listener_takes_each_form_of_key_store"
 _TRUST = "test_tls::test_a_trust_store_says_whose_certificates_are_accepted"
 
 
-def _among(*known: str) -> Callable[[str], str | None]:
+def among(*known: str) -> Callable[[str], str | None]:
     def wrong(value: str) -> str | None:
         items = [item.strip() for item in value.split(",") if item.strip()]
         unknown = [item for item in items if item not in known]
@@ -33,7 +33,7 @@ def _among(*known: str) -> Callable[[str], str | None]:
     return wrong
 
 
-def _identification(value: str) -> str | None:
+def identification(value: str) -> str | None:
     if value.lower() in ("", "https"):
         return None
     return "not a way to check names; use https, or leave the value empty for no check"
@@ -128,7 +128,7 @@ TLS_ROWS: Sequence[Property] = (
         "The versions of TLS, out of TLSv1.2 and TLSv1.3.",
         Kind.LIST,
         default="TLSv1.2,TLSv1.3",
-        wrong=_among("TLSv1.2", "TLSv1.3"),
+        wrong=among("TLSv1.2", "TLSv1.3"),
         differs=_LATER,
     ),
     _tls(
@@ -137,7 +137,7 @@ TLS_ROWS: Sequence[Property] = (
         "`https` has a broker check that another broker's certificate is for its host; empty: no "
         "check.",
         default="https",
-        wrong=_identification,
+        wrong=identification,
         differs=_LATER,
     ),
     _tls(
@@ -153,7 +153,7 @@ STORE_TYPES: Sequence[Property] = tuple(
         name=name,
         kind=Kind.STRING,
         default="JKS",
-        wrong=_among("JKS", "PKCS12", "PEM"),
+        wrong=among("JKS", "PKCS12", "PEM"),
         read_by="highwater.kafka.config.security_rows",
         test=_STORES,
         doc="The format of the store; its content decides, whatever is said here.",
@@ -171,7 +171,7 @@ SASL_ROWS: Sequence[Property] = (
         name="sasl.enabled.mechanisms",
         kind=Kind.LIST,
         default="GSSAPI",
-        wrong=_among("GSSAPI", *MECHANISMS, "OAUTHBEARER"),
+        wrong=among("GSSAPI", *MECHANISMS, "OAUTHBEARER"),
         read_by=_SASL,
         test="test_sasl::test_only_enabled_mechanisms_are_taken",
         doc="The mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
@@ -182,7 +182,7 @@ SASL_ROWS: Sequence[Property] = (
         name="sasl.mechanism.inter.broker.protocol",
         kind=Kind.STRING,
         default="GSSAPI",
-        wrong=_among("GSSAPI", *MECHANISMS),
+        wrong=among("GSSAPI", *MECHANISMS),
         read_by=_SASL,
         test="test_sasl::test_a_broker_logs_in_to_another",
         doc="The mechanism by which brokers log in to each other.",

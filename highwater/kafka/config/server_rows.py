@@ -66,6 +66,12 @@ class BrokerProperties:
         doc="How many milliseconds a broker tries to connect to ZooKeeper; the session time-out, "
         "if unset.",
     )  # fmt: skip
+    zookeeper_set_acl: bool = prop(
+        False, read_by="highwater.kafka.security.zookeeper_login",
+        test="test_zookeeper_login::test_znodes_belong_to_the_brokers_user",
+        doc="Whether the znodes that a broker makes are its own user's to change, and those with "
+        "secrets to read; it needs a login to ZooKeeper (docs/security.md).",
+    )  # fmt: skip
     authorizer_class_name: str = prop(
         "", wrong=_authorizer, read_by="highwater.broker.settings.authorizer",
         test="test_acls::test_what_each_api_answers",

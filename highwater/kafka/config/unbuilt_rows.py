@@ -21,8 +21,7 @@ SASL = (
 )
 TOKENS = "delegation tokens are not built yet"
 PASSWORDS = "the encoding of dynamic passwords is not built yet"
-ZOOKEEPER_TLS = "TLS towards ZooKeeper is not built yet"
-ZOOKEEPER_ACL = "ACLs of znodes are not built yet"
+ZOOKEEPER_TLS = "TLS towards ZooKeeper is OpenSSL's, with its own ciphers and no revocation lists"
 POLICY = "policies of this kind are Java classes, which cannot be loaded"
 CLASSES = "it names Java classes, which cannot be loaded"
 FOLLOWERS = "consumers read from leaders alone"
@@ -113,25 +112,9 @@ REFUSED: Sequence[Property] = (
     *rows(
         State.REFUSED,
         ZOOKEEPER_TLS,
-        ("zookeeper.clientCnxnSocket", Kind.STRING, None),
         ("zookeeper.ssl.cipher.suites", Kind.LIST, None),
-        ("zookeeper.ssl.client.enable", Kind.BOOLEAN, False),
         ("zookeeper.ssl.crl.enable", Kind.BOOLEAN, False),
-        ("zookeeper.ssl.enabled.protocols", Kind.LIST, None),
-        ("zookeeper.ssl.endpoint.identification.algorithm", Kind.STRING, "HTTPS"),
-        ("zookeeper.ssl.keystore.location", Kind.STRING, None),
-        ("zookeeper.ssl.keystore.password", Kind.PASSWORD, None),
-        ("zookeeper.ssl.keystore.type", Kind.STRING, None),
         ("zookeeper.ssl.ocsp.enable", Kind.BOOLEAN, False),
-        ("zookeeper.ssl.protocol", Kind.STRING, "TLSv1.2"),
-        ("zookeeper.ssl.truststore.location", Kind.STRING, None),
-        ("zookeeper.ssl.truststore.password", Kind.PASSWORD, None),
-        ("zookeeper.ssl.truststore.type", Kind.STRING, None),
-    ),
-    *rows(
-        State.REFUSED,
-        ZOOKEEPER_ACL,
-        ("zookeeper.set.acl", Kind.BOOLEAN, False),
     ),
     *rows(
         State.REFUSED,

@@ -15,10 +15,15 @@ from dataclasses import dataclass, field
 _TOKEN = re.compile(
     r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s="';]+)|([=;]))""", re.DOTALL
 )
+_QUOTED = r"\"(?:\\.|[^\"\\])*\""
+_COMMENT = re.compile(rf"({_QUOTED})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SECTION = re.compile(rf"\s*([^\s{{}}\";]+)\s*\{{((?:{_QUOTED}|[^\"{{}}])*)\}}\s*;?", re.DOTALL)
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _PACKAGE = "org.apache.kafka.common.security"
 PLAIN = f"{_PACKAGE}.plain.PlainLoginModule"
 SCRAM = f"{_PACKAGE}.scram.ScramLoginModule"
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+"""Logs a broker in to ZooKeeper."""
 OAUTH = f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule"
 USER = "user_"
 """`user_alice="…"` gives PLAIN's user alice."""
@@ -44,7 +49,10 @@ class Login:
 
 def parse_jaas(text: str) -> Login:
     """The one entry of a `sasl.jaas.config`; raises JaasError."""
-    tokens = _tokens(text)
+    return _login(_tokens(text))
+
+
+def _login(tokens: list[str]) -> Login:
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or not _is(tokens[-1], ";"):
         raise JaasError('not a JAAS entry; write CLASS required username="…" password="…";')
     rest = tokens[2:-1]
@@ -53,6 +61,23 @@ def parse_jaas(text: str) -> Login:
     if len(rest) % 3 or not all(_is(sign, "=") for sign in rest[1::3]):
         raise JaasError('an option without a value; write name="value"')
     return Login(tokens[0], dict(zip(rest[::3], rest[2::3], strict=True)))
+
+
+def parse_jaas_file(text: str) -> dict[str, Login]:
+    """By name, the sections `NAME { CLASS required …; };` of a file, of which the first entry
+    counts; raises JaasError."""
+    text = _COMMENT.sub(lambda match: match[1] or " ", text)
+    sections = {}
+    position = 0
+    while text[position:].strip():
+        match = _SECTION.match(text, position)
+        if match is None:
+            raise JaasError("not a JAAS file; write NAME { CLASS required …; };")
+        position = match.end()
+        tokens = _tokens(match[2])
+        end = next((i for i, token in enumerate(tokens) if _is(token, ";")), len(tokens) - 1)
+        sections[match[1]] = _login(tokens[: end + 1])
+    return sections
 
 
 class _Sign(str):

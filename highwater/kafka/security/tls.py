@@ -106,17 +106,21 @@ class ClientTls(_Reloading):
     """The settings by which this broker connects to others; raises ConfigError."""
 
     def _made(self, settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
-        identity = _identity(settings, disk)
-        context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, identity)
-        context.check_hostname = bool(settings.get("ssl.endpoint.identification.algorithm"))
-        _trust(context, settings, disk, ssl.Purpose.SERVER_AUTH)
-        return context
+        return client_context(settings, disk)
 
     async def connect(self, connection: Connection, host: str) -> TlsConnection:
         """Raises OSError."""
         secured = TlsConnection(connection, self._context, server_side=False, host=host)
         await secured.handshake(HANDSHAKE_S)
         return secured
+
+
+def client_context(settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
+    """Of one that connects; raises ConfigError."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, _identity(settings, disk))
+    context.check_hostname = bool(settings.get("ssl.endpoint.identification.algorithm"))
+    _trust(context, settings, disk, ssl.Purpose.SERVER_AUTH)
+    return context
 
 
 def _client_auth(settings: ListenerSettings) -> str:

@@ -11,14 +11,17 @@ from highwater.world.real.clock import RealClock
 from highwater.world.real.disk import RealDisk
 from highwater.world.real.network import RealNetwork
 from highwater.world.real.slow_calls import SlowCalls
-from highwater.world.real.zookeeper import open_zookeeper
+from highwater.world.real.zookeeper import PLAIN, open_zookeeper
+from highwater.world.zookeeper_link import ZooKeeperLink
 
 
 class RealWorld:
     """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests); `door` is the
     file through which a harness slows the disk and moves the clock (`fault_door`)."""
 
-    def __init__(self, seed: int | None = None, door: str | None = None) -> None:
+    def __init__(
+        self, seed: int | None = None, door: str | None = None, link: ZooKeeperLink = PLAIN
+    ) -> None:
         self.clock: Clock = RealClock()
         self.network: Network = RealNetwork()
         self.slow_calls = SlowCalls()
@@ -28,9 +31,10 @@ class RealWorld:
 
             spoilt = FaultDoor(Path(door))
             self.clock, self.disk = DoorClock(spoilt), DoorDisk(self.slow_calls, spoilt)
+        self._link = link
         self.random = unpredictable() if seed is None else seeded(seed)
 
     def zookeeper(
         self, connect: str, session_timeout_ms: int, connection_timeout_ms: int
     ) -> AbstractAsyncContextManager[ZooKeeper]:
-        return open_zookeeper(connect, session_timeout_ms, connection_timeout_ms)
+        return open_zookeeper(connect, session_timeout_ms, connection_timeout_ms, self._link)

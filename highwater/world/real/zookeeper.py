@@ -18,6 +18,8 @@ the caller reads again in any case.
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +28,9 @@ from typing import Any, cast
 
 import trio
 from kazoo import exceptions as kx
+from kazoo import security
 from kazoo.client import KazooClient
+from kazoo.exceptions import SASLException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
@@ -40,6 +44,7 @@ from highwater.world.api import (
     Delete,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     RolledBack,
     SessionExpired,
@@ -52,9 +57,12 @@ from highwater.world.api import (
     ZkError,
     ZkOp,
 )
+from highwater.world.tls_connection import tls_reason
+from highwater.world.zookeeper_link import Access, ZooKeeperLink
 
 log = logging.getLogger(__name__)
 
+PLAIN = ZooKeeperLink()
 _CLOSE_SECONDS = 2.0
 CONNECT_S = 1.0
 
@@ -85,7 +93,18 @@ _STATES = {
 }
 
 
+_ACLS: dict[Access, list[Any]] = {
+    Access.OPEN: security.OPEN_ACL_UNSAFE,
+    Access.SHOWN: [*security.CREATOR_ALL_ACL, *security.READ_ACL_UNSAFE],
+    Access.OWN: security.CREATOR_ALL_ACL,
+}
+LOGIN_REMEDY = "correct user and password in the JAAS file, here or at ZooKeeper"
+
+
 def _translate(error: BaseException, path: str) -> ZkError:
+    if isinstance(error, kx.NoAuthError):
+        told = f"does not let this broker use {path}: log in to it as the user who owns that znode"
+        return NotAllowed(path, told)
     kind = _ERRORS.get(type(error))
     if kind is not None:
         return kind(path)
@@ -112,9 +131,32 @@ class _TrioQueue:
 class _TrioHandler(SequentialThreadingHandler):
     """kazoo's handler without its worker threads (see the module's note)."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.completion_queue = self.callback_queue = _TrioQueue()
+        self._tls = tls
+        self.problem = ""
+        """Why there is no TLS; told once, and not at each attempt."""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_: object
+    ) -> socket.socket:
+        """Called in kazoo's connection thread."""
+        plain = socket.create_connection(address, timeout)
+        if self._tls is None:
+            return plain
+        try:
+            made = self._tls.wrap_socket(plain, server_hostname=hostname)
+        except OSError as error:
+            plain.close()
+            why = tls_reason(error) if isinstance(error, ssl.SSLError) else str(error)
+            problem = f"{hostname}:{address[1]}: {why}"
+            if problem != self.problem:
+                log.error("no TLS with ZooKeeper at %s", problem)
+            self.problem = problem
+            raise
+        self.problem = ""
+        return made
 
     def start(self) -> None:
         self._running = True
@@ -126,21 +168,27 @@ class _TrioHandler(SequentialThreadingHandler):
 class KazooZooKeeper:
     """One session of a real ZooKeeper (`world.api.ZooKeeper`); made by `open_zookeeper`."""
 
-    def __init__(self, connect: str, session_timeout_ms: int) -> None:
+    def __init__(self, connect: str, session_timeout_ms: int, link: ZooKeeperLink) -> None:
         self.session_id = 0
         self.session_timeout_ms = session_timeout_ms
         self.on_session: list[Callable[[SessionState], None]] = []
         self.expired = False
-        self._handler = _TrioHandler()
+        self._link = link
+        self._handler = _TrioHandler(link.tls)
         self._client = KazooClient(
             hosts=connect,
             timeout=session_timeout_ms / 1000,
             handler=self._handler,
+            use_ssl=link.tls is not None,
+            sasl_options=_digest(link) if link.user else None,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, max_jitter=0.2),
         )
         self._client.add_listener(self._session_changed)
         self._patience_s = CONNECT_S
         self._watch_connects()
+        self._refused = False
+        if link.user:
+            self._watch_logins()
         self._connected = trio.Event()
         self._ended = False
         self._stranded: deque[tuple[Watcher, WatchEvent]] = deque()
@@ -168,6 +216,20 @@ class KazooZooKeeper:
 
         connection._invoke = invoke_and_look
 
+    def _watch_logins(self) -> None:
+        """kazoo tells of a session before the login in it, and of a refusal as of an expiry."""
+        connection = self._client._connection
+        log_in = connection._authenticate_with_sasl
+
+        def noting(host: str, timeout: float) -> None:
+            try:
+                log_in(host, timeout)
+            except (kx.AuthFailedError, SASLException):
+                self._refused = True
+                raise
+
+        connection._authenticate_with_sasl = noting
+
     def _negotiated(self, session_id: int, timeout_ms: int) -> None:
         self.session_id = session_id
         self.session_timeout_ms = timeout_ms
@@ -178,10 +240,24 @@ class KazooZooKeeper:
         self._client.start_async()
         with trio.move_on_after(connection_timeout_ms / 1000):
             await self._connected.wait()
+        if problem := self._handler.problem:
+            told = f"cannot be reached over TLS: {problem}; correct zookeeper.ssl.*"
+            raise NotAllowed("", told)
         if not self._connected.is_set():
             raise ConnectionLoss(detail="no ZooKeeper answered within the connection time-out")
+        if self._link.user:
+            await self._know_that_it_is_logged_in()
         if self._client.chroot:
             await self._make_chroot()
+
+    async def _know_that_it_is_logged_in(self) -> None:
+        try:
+            await self.exists("/")
+        except ZkError as error:
+            if self._refused:
+                told = f"refuses the login of {self._link.user!r}: {LOGIN_REMEDY}"
+                raise NotAllowed("", told) from error
+            raise
 
     async def _make_chroot(self) -> None:
         """Creates the root path at the end of zookeeper.connect, as Kafka does."""
@@ -271,7 +347,12 @@ class KazooZooKeeper:
         self._check_alive(path)
         created, stat = await self._result(
             self._client.create_async(
-                path, data or None, ephemeral=ephemeral, sequence=sequential, include_data=True
+                path,
+                data or None,
+                acl=_ACLS[self._link.access(path)],
+                ephemeral=ephemeral,
+                sequence=sequential,
+                include_data=True,
             ),
             path,
         )
@@ -313,7 +394,8 @@ class KazooZooKeeper:
         for op in ops:
             match op:
                 case Create(path, data, ephemeral, sequential):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                    acl = _ACLS[self._link.access(path)]
+                    transaction.create(path, data, acl, ephemeral, sequential)
                 case SetData(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -345,18 +427,25 @@ def _multi_result(op: ZkOp, result: Any) -> Stat | str | None:
             return None
 
 
+def _digest(link: ZooKeeperLink) -> dict[str, str]:
+    return {"mechanism": "DIGEST-MD5", "username": link.user, "password": link.password}
+
+
 def _stat(stat: Any) -> Stat:
     return Stat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.numChildren)
 
 
 @asynccontextmanager
 async def open_zookeeper(
-    connect: str, session_timeout_ms: int, connection_timeout_ms: int
+    connect: str,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    link: ZooKeeperLink = PLAIN,
 ) -> AsyncIterator[KazooZooKeeper]:
     """Opens one session; raises ConnectionLoss where no server answered in time.  Closes it on
     exit.
     """
-    session = KazooZooKeeper(connect, session_timeout_ms)
+    session = KazooZooKeeper(connect, session_timeout_ms, link)
     try:
         await session.open(connection_timeout_ms)
         yield session

@@ -43,7 +43,7 @@ def test_a_port_in_use(brokers: Brokers) -> None:
         ({"listeners": "here"}, ("listeners=here", "not a listener", "NAME://host:port")),
         ({"zookeeper_connect": "localhost:zk"}, ("zookeeper.connect=localhost:zk", "host:port")),
         ({"super_users": "a"}, ("super.users=a", "'a' is not TYPE:NAME", "write User:a")),
-        ({"zookeeper_ssl_keystore_password": "hunter2"}, ("=[hidden]", "TLS", "remove it")),
+        ({"password_encoder_secret": "hunter2"}, ("=[hidden]", "passwords", "remove it")),
         ({"listener_name_x_ssl_client_auth": "all"}, ("ssl.client.auth=all", "use one of")),
     ],
 )

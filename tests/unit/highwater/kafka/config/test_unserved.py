@@ -30,9 +30,7 @@ def complaints(text: str = "", environment: dict[str, str] | None = None, *flags
         ("sasl.kerberos.service.name=kafka", "SASL"),
         ("sasl.server.callback.handler.class=com.example.Handler", "SASL"),
         ("delegation.token.max.lifetime.ms=1", "delegation tokens"),
-        ("zookeeper.ssl.client.enable=true", "ZooKeeper"),
-        ("zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty", "ZooKeeper"),
-        ("zookeeper.set.acl=true", "znodes"),
+        ("zookeeper.ssl.crl.enable=true", "ZooKeeper"),
         ("zookeeper.metadata.migration.enable=true", "KRaft"),
         ("create.topic.policy.class.name=com.example.Policy", "policies"),
         ("remote.log.storage.system.enable=true", "tiered storage"),
@@ -68,8 +66,7 @@ def test_an_authorizer_that_is_asked_for_wrongly(line: str, words: str) -> None:
     [
         "ssl.my.engines.own", "delegation.token.master.key", "delegation.token.secret.key",
         "password.encoder.secret", "password.encoder.old.secret",
-        "zookeeper.ssl.keystore.password",
-        "zookeeper.ssl.truststore.password",
+        "zookeeper.ssl.engine.own.password",
     ],
 )  # fmt: skip
 def test_no_secret_is_shown(name: str) -> None:
@@ -88,6 +85,8 @@ def test_no_secret_is_shown(name: str) -> None:
         "ssl.keystore.certificate.chain",
         "ssl.truststore.certificates",
         "ssl.truststore.password",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.truststore.password",
         "sasl.jaas.config",
         "listener.name.a.ssl.keystore.password",
         "listener.name.a.scram-sha-256.sasl.jaas.config",
@@ -110,9 +109,11 @@ def test_a_listeners_own_form_is_checked_as_the_general_one() -> None:
 
 
 def test_each_property_has_a_line_and_all_come_at_once() -> None:
-    text = "authorizer.class.name=A\nsuper.users=a\nzookeeper.set.acl=yes\nnum.io.threads=0\n"
+    text = (
+        "authorizer.class.name=A\nsuper.users=a\nzookeeper.ssl.crl.enable=yes\nnum.io.threads=0\n"
+    )
     assert [line.partition("=")[0] for line in complaints(text)] == [
-        "zookeeper.set.acl", "authorizer.class.name", "super.users", "num.io.threads",
+        "zookeeper.ssl.crl.enable", "authorizer.class.name", "super.users", "num.io.threads",
     ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.kafka.security.jaas import PLAIN, JaasError, parse_jaas
+from highwater.kafka.security.jaas import DIGEST, PLAIN, JaasError, parse_jaas, parse_jaas_file
 
 
 def test_an_entry_as_users_files_have_it() -> None:
@@ -37,4 +37,38 @@ def test_what_is_none_is_told_without_its_text(text: str, words: str) -> None:
         parse_jaas(text)
     assert words in str(caught.value)
     assert "; " in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_as_java_reads_it() -> None:
+    sections = parse_jaas_file(
+        f"""
+        // Client {{ of nobody }};
+        KafkaServer {{ {PLAIN} required username="a" password="//;}}"; {DIGEST} optional; }};
+        Client {{
+          {DIGEST} required /* "by digest" */
+          username="kafka" password="b";
+        }}
+        """
+    )
+    assert list(sections) == ["KafkaServer", "Client"]
+    assert sections["KafkaServer"].module == PLAIN
+    assert sections["KafkaServer"].options["password"] == "//;}"
+    assert sections["Client"].options == {"username": "kafka", "password": "b"}
+    assert parse_jaas_file("// nothing\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hunter2", "not a JAAS file"),
+        (f'{DIGEST} required password="hunter2";', "not a JAAS file"),
+        ("Client { };", "not a JAAS entry"),
+        (f'Client {{ {DIGEST} required password="hunter2" }};', "not a JAAS entry"),
+        (f'Client {{ {DIGEST} required password="hunter2; }};', "not a JAAS file"),
+    ],
+)
+def test_a_file_that_is_none_is_told_without_its_text(text: str, words: str) -> None:
+    with pytest.raises(JaasError, match=words) as caught:
+        parse_jaas_file(text)
     assert "hunter2" not in str(caught.value)
