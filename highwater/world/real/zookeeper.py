@@ -240,10 +240,10 @@ class KazooZooKeeper:
         self._client.start_async()
         with trio.move_on_after(connection_timeout_ms / 1000):
             await self._connected.wait()
-        if problem := self._handler.problem:
-            told = f"cannot be reached over TLS: {problem}; correct zookeeper.ssl.*"
-            raise NotAllowed("", told)
         if not self._connected.is_set():
+            if problem := self._handler.problem:
+                told = f"cannot be reached over TLS: {problem}; correct zookeeper.ssl.*"
+                raise NotAllowed("", told)
             raise ConnectionLoss(detail="no ZooKeeper answered within the connection time-out")
         if self._link.user:
             await self._know_that_it_is_logged_in()
@@ -442,8 +442,8 @@ async def open_zookeeper(
     connection_timeout_ms: int,
     link: ZooKeeperLink = PLAIN,
 ) -> AsyncIterator[KazooZooKeeper]:
-    """Opens one session; raises ConnectionLoss where no server answered in time.  Closes it on
-    exit.
+    """Opens one session, and closes it on exit.  Raises ConnectionLoss where no server answered in
+    time, and NotAllowed where there is no TLS with it, or it refuses the login.
     """
     session = KazooZooKeeper(connect, session_timeout_ms, link)
     try:

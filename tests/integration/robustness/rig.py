@@ -36,10 +36,18 @@ class ZooKeeper:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.port = fresh_port()
-        command = zookeeper.prepare(folder, self.port, 500)
-        self.child = Child("zookeeper", command, output=folder / "output.log", cwd=folder)
+        self.folder, self.port = folder, fresh_port()
         self._paths = iter(range(1_000_000))
+        self._command = self.prepared()
+        self.start()
+
+    def prepared(self) -> list[str]:
+        """Its files, and the command that starts it."""
+        return zookeeper.prepare(self.folder, self.port, 500)
+
+    def start(self) -> None:
+        output = self.folder / "output.log"
+        self.child = Child("zookeeper", self._command, output=output, cwd=self.folder)
         eventually(lambda: zookeeper.answers(self.port), "ZooKeeper answers", self.child.new_output)
 
     def fresh_path(self) -> str:

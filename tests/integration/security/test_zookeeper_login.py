@@ -12,13 +12,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from highwater.child_processes import Child
-from highwater.cluster.processes import zookeeper_process
 from highwater.cluster.processes.programs import ApacheKafka, Highwater
 from tests.authority import PASSWORD, Authority
 from tests.integration.oracle.rig import APACHE, program
 from tests.integration.robustness.rig import (
     BrokerProcess,
+    ZooKeeper,
     assert_one_line,
     fresh_port,
     leader_of,
@@ -30,48 +29,44 @@ USER, SECRET = "kafka", 'se;cr"et'
 ALL, READ = 31, 1
 
 
-class LoginZooKeeper:
-    """It takes logins by digest, and TLS at `secure_port`; each test has a path of its own."""
+class LoginZooKeeper(ZooKeeper):
+    """It takes logins by digest, and TLS at `secure_port`."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
-        self.folder = folder
-        self.port, self.secure_port = fresh_port(), fresh_port()
-        self._command = zookeeper_process.prepare(folder, self.port, 500)
-        jaas = folder / "server.jaas"
+        self.authority, self.secure_port = authority, fresh_port()
+        super().__init__(folder)
+
+    def prepared(self) -> list[str]:
+        command = super().prepared()
+        jaas = self.folder / "server.jaas"
         jaas.write_text(
             "Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required\n"
-            f'    user_{USER}="{SECRET.replace(chr(34), chr(92) + chr(34))}";\n}};\n'
+            f'    user_{USER}="{quoted(SECRET)}";\n}};\n'
         )
-        with (folder / "zoo.cfg").open("a") as file:
-            key = authority.pem(authority.issue("localhost"), "zookeeper")
+        with (self.folder / "zoo.cfg").open("a") as file:
+            key = self.authority.pem(self.authority.issue("localhost"), "zookeeper")
             file.write(
                 f"secureClientPort={self.secure_port}\n"
                 "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
                 f"ssl.keyStore.location={key}\nssl.keyStore.type=PEM\n"
-                f"ssl.trustStore.location={authority.trust}\nssl.trustStore.type=PEM\n"
+                f"ssl.trustStore.location={self.authority.trust}\nssl.trustStore.type=PEM\n"
                 "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
             )
         spec = importlib.util.find_spec("pyspark")
         assert spec is not None
         assert spec.origin is not None
-        path = self._command.index("-cp")  # TLS needs Netty, which PySpark has
-        self._command[path + 1] = f"{Path(spec.origin).parent}/jars/*"
-        self._command.insert(1, f"-Djava.security.auth.login.config={jaas}")
-        self._paths = iter(range(1000))
-        self.start()
+        path = command.index("-cp")  # TLS needs Netty, which PySpark has
+        command[path + 1] = f"{Path(spec.origin).parent}/jars/*"
+        command.insert(1, told_of(jaas))
+        return command
 
-    def start(self) -> None:
-        output = self.folder / "output.log"
-        self.child = Child("zookeeper", self._command, output=output, cwd=self.folder)
-        answers = zookeeper_process.answers
-        eventually(lambda: answers(self.port), "ZooKeeper answers", self.child.new_output)
 
-    def fresh_path(self) -> str:
-        return f"/test{next(self._paths)}"
+def quoted(password: str) -> str:
+    return password.replace('"', '\\"')
 
-    def end(self) -> None:
-        self.child.popen.kill()
-        self.child.wait(60)
+
+def root_of(connect: str) -> str:
+    return "/" + connect.partition("/")[2]
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +99,11 @@ def told_of(jaas: Path | None) -> str:
 
 
 def jaas_file(folder: Path, password: str = SECRET) -> Path:
-    quoted = password.replace('"', '\\"')
     file = folder / "client.jaas"
     file.write_text(
         "// of all brokers\nClient {\n"
         "  org.apache.zookeeper.server.auth.DigestLoginModule required\n"
-        f'  username="{USER}" password="{quoted}"; /* not "here" */\n}};\n'
+        f'  username="{USER}" password="{quoted(password)}"; /* not "here" */\n}};\n'
     )
     return file
 
@@ -177,8 +171,9 @@ def leads(broker: BrokerProcess, number: int) -> Callable[[], bool]:
 def test_znodes_belong_to_the_brokers_user(
     zookeeper: LoginZooKeeper, owner: KazooClient, anybody: KazooClient, broker: Make
 ) -> None:
-    root = zookeeper.fresh_path()
-    one = broker(f"127.0.0.1:{zookeeper.port}{root}", zookeeper_set_acl="true").serving()
+    connect = zookeeper.fresh_path()
+    root = root_of(connect)
+    one = broker(connect, zookeeper_set_acl="true").serving()
     eventually(leads(one, 1), "orders has a leader")
     seen = rights(owner, root)
     own, shown = ("sasl", USER, ALL), ("world", "anyone", READ)
@@ -198,8 +193,8 @@ def test_apache_kafka_gives_the_same_rights_and_shares_them(
     zookeeper: LoginZooKeeper, owner: KazooClient, broker: Make
 ) -> None:
     ours, theirs = zookeeper.fresh_path(), zookeeper.fresh_path()
-    one = broker(f"127.0.0.1:{zookeeper.port}{ours}", zookeeper_set_acl="true").serving()
-    two = broker(f"127.0.0.1:{zookeeper.port}{theirs}", zookeeper_set_acl="true")
+    one = broker(ours, zookeeper_set_acl="true").serving()
+    two = broker(theirs, zookeeper_set_acl="true")
     kafka = program(APACHE)
     assert isinstance(kafka, ApacheKafka)
     two.program = replace(kafka, jvm=(*kafka.jvm, told_of(jaas_file(two.folder))))
@@ -207,14 +202,14 @@ def test_apache_kafka_gives_the_same_rights_and_shares_them(
     two.serving()
     eventually(leads(one, 1), "orders has a leader")
     eventually(leads(two, 2), "orders has a leader")
-    mine, kafkas = rights(owner, ours), rights(owner, theirs)
+    mine, kafkas = rights(owner, root_of(ours)), rights(owner, root_of(theirs))
     both = mine.keys() & kafkas.keys()
     assert {"/config/users", "/brokers/topics/orders/partitions/0/state"} <= both
     assert {path: mine[path] for path in both} == {path: kafkas[path] for path in both}
     # our broker takes over from Apache's, whose znodes are the same user's
-    three = broker(f"127.0.0.1:{zookeeper.port}{theirs}", zookeeper_set_acl="true").serving()
+    three = broker(theirs, zookeeper_set_acl="true").serving()
     two.end()
-    eventually(lambda: controller(owner, theirs) == 3, "our broker is the controller")
+    eventually(lambda: controller(owner, root_of(theirs)) == 3, "our broker is the controller")
     eventually(lambda: leader_of(three.address, "later", create=True) == 3, "it makes a topic")
 
 
@@ -226,14 +221,14 @@ def controller(zk: KazooClient, root: str) -> int:
 
 
 def test_a_wrong_password_stops_the_start(zookeeper: LoginZooKeeper, broker: Make) -> None:
-    connect = f"127.0.0.1:{zookeeper.port}{zookeeper.fresh_path()}"
+    connect = zookeeper.fresh_path()
     one = broker(connect, password="mistaken").start()
     assert_one_line(one, 1, "refuses the login of 'kafka'", "JAAS file")
     assert "mistaken" not in one.output
 
 
 def test_one_who_does_not_log_in_may_not_join(zookeeper: LoginZooKeeper, broker: Make) -> None:
-    connect = f"127.0.0.1:{zookeeper.port}{zookeeper.fresh_path()}"
+    connect = zookeeper.fresh_path()
     broker(connect, zookeeper_set_acl="true").serving()
     assert_one_line(broker(connect, password=None).start(), 1, "does not let", "log in to it as")
     stranger = broker(connect, password=None, zookeeper_set_acl="true").start()
@@ -244,7 +239,7 @@ def test_brokers_reach_zookeeper_over_tls(
     zookeeper: LoginZooKeeper, authority: Authority, anybody: KazooClient, broker: Make
 ) -> None:
     """A certificate is a user, too; a session goes on when ZooKeeper comes back."""
-    root = zookeeper.fresh_path()
+    root = root_of(zookeeper.fresh_path())
     key = authority.pkcs12(authority.issue("localhost", common_name="broker"), "to-zookeeper.p12")
     names = {
         "zookeeper_clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
@@ -276,7 +271,7 @@ def test_brokers_reach_zookeeper_over_tls(
 def test_no_tls_with_zookeeper_is_one_line(
     zookeeper: LoginZooKeeper, broker: Make, versions: str, why: str
 ) -> None:
-    connect = f"localhost:{zookeeper.secure_port}{zookeeper.fresh_path()}"
+    connect = f"localhost:{zookeeper.secure_port}{root_of(zookeeper.fresh_path())}"
     one = broker(
         connect,
         password=None,
