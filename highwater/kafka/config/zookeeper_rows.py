@@ -9,10 +9,8 @@ from highwater.kafka.config.security_rows import among, identification
 
 _LINK = "highwater.kafka.security.zookeeper_login"
 _LINK_TEST = "test_zookeeper_login::test_brokers_reach_zookeeper_over_tls"
-NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
-
-
 _HERE = "highwater.kafka.config.zookeeper_rows"
+NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
 
 
 def _link(
