@@ -1,9 +1,10 @@
 """The installed package beside the user's own packages, and without a network.
 
 The user's project has packages `broker` and `controller`, and kafka-python 2.2, with which it tests
-itself; Highwater decodes with the wheel's own copy.  pip first downloads what it would install.
-From then on everything runs in a network namespace that has a loopback interface alone, with no
-Maven on the path and an empty cache: any download would fail.
+itself; Highwater decodes with the wheel's own copy.  pip first fetches what it would install, as
+wheels, since one dependency is published as source alone and would need its build tools.  From then
+on everything runs in a network namespace that has a loopback interface alone, with no Maven on the
+path and an empty cache: any download would fail.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def wheels(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "locked.txt").write_text("\n".join(locked))
     pip = [folder / "pip" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q"]
     found = ["-c", folder / "locked.txt", wheel, THEIRS, "pytest"]
-    command = [str(word) for word in (*pip, "download", "-d", folder / "wheels", *found)]
+    command = [str(word) for word in (*pip, "wheel", "-w", folder / "wheels", *found)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         not_installed(f"pip cannot fetch {THEIRS}: {done.stderr.strip().splitlines()[-1]}")
