@@ -82,9 +82,12 @@ def _named(kind: type[E], name: str) -> E:
 
 
 def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
-    """The folder of the announcement, and its data: text for a literal pattern, else JSON."""
+    """The folder of the announcement, and its data: text for a literal pattern, else JSON.
+
+    The type is as in the enum, not as in paths: Kafka reads no TransactionalId here.
+    """
     if resource.pattern is PatternType.LITERAL:
-        return ACL_CHANGES[0], f"{_spoken(resource.type)}:{resource.name}".encode()
+        return ACL_CHANGES[0], f"{resource.type.name}:{resource.name}".encode()
     change = {
         "version": 1,
         "resourceType": resource.type.name,

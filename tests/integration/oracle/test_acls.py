@@ -507,10 +507,12 @@ def test_what_each_api_answers(brokers: list[BrokerProcess]) -> None:
     known = differences.load()
     left = [d for d in found if not any(entry.covers(d) for entry in known)]
     assert not left, f"{len(left)} of {asked}\n" + "\n".join(map(str, left[:80]))
-    ours, theirs = (
-        {p: v for p, v in tree.items() if "acl_changes_" not in p} for tree in stored(brokers)
-    )
+    trees = stored(brokers)
+    ours, theirs = ({p: v for p, v in t.items() if "acl_changes_" not in p} for t in trees)
     assert ours == theirs
+    announced = [{str(v) for p, v in t.items() if "acl_changes_" in p} for t in trees]
+    assert announced[0] == announced[1]
+    assert any("TRANSACTIONAL_ID:" in told for told in announced[0])
     assert any("/prefixed/Topic/se" in path for path in ours)
     guarded = {module.API.key for module in HANDLERS} - {17, 18, 36}
     alike = [k for k in guarded if answers["nobody"].get(k) == answers["everything"].get(k)]

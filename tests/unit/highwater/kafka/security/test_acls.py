@@ -130,7 +130,7 @@ def test_the_znodes_are_kafkas() -> None:
     assert acl_znodes.decode_acls("/p", data) == entries
     literal = Resource(ResourceType.TRANSACTIONAL_ID, "a:b")
     assert acl_znodes.acl_path(literal) == "/kafka-acl/TransactionalId/a:b"
-    assert acl_znodes.encode_acl_change(literal) == ("/kafka-acl-changes", b"TransactionalId:a:b")
+    assert acl_znodes.encode_acl_change(literal) == ("/kafka-acl-changes", b"TRANSACTIONAL_ID:a:b")
     prefixed = Resource(TOPIC, "pre", PREFIXED)
     assert acl_znodes.acl_path(prefixed) == "/kafka-acl-extended/prefixed/Topic/pre"
     for resource in (literal, prefixed):
