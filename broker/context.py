@@ -173,6 +173,11 @@ class Context:
     authentication: Authentication | None = None
     """The connection's, where its listener uses SASL."""
 
+    @property
+    def by_token(self) -> bool:
+        """Whether the requester logged in by a delegation token."""
+        return self.authentication is not None and self.authentication.by_token
+
     def allows(
         self, operation: Operation, kind: ResourceType, name: str | None = CLUSTER_NAME
     ) -> bool:

@@ -51,7 +51,7 @@ from highwater.broker.metadata.metadata_cache import MetadataCache
 from highwater.broker.network.network_metrics import register_network_metrics
 from highwater.broker.network.socket_server import SocketServer
 from highwater.broker.network.tracing import trace
-from highwater.broker.quota.entities import DEFAULT, bound_of, desanitize, entity_of_path
+from highwater.broker.quota.entities import DEFAULT, bound_of, entity_of_path
 from highwater.broker.quota.quota_manager import CONNECTION_RATE
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
@@ -60,10 +60,13 @@ from highwater.broker.services import Services
 from highwater.broker.settings.authorizer import AclChanges, authorizer_of
 from highwater.broker.settings.config_changes import Changes, DynamicConfigWatcher
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
+from highwater.broker.settings.token_manager import TokenChanges, TokenManager
 from highwater.controller.shell.candidate import Candidate
 from highwater.kafka import acl_znodes, znodes
 from highwater.kafka.config import Config
+from highwater.kafka.sanitizer import desanitize
 from highwater.kafka.security.links import open_security
+from highwater.kafka.token_znodes import TOKEN_PATHS
 from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
 from highwater.world.api import (
     ConnectionLoss,
@@ -157,6 +160,13 @@ class Broker:
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
         secured = self.security
+        self.services.tokens = TokenManager(
+            secured.tokens,
+            world,
+            lambda: self.services.zk,
+            config.delegation_token_max_lifetime_ms,
+            config.delegation_token_expiry_time_ms,
+        )
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
@@ -300,7 +310,14 @@ class Broker:
             stored = stored_cluster(self.world.disk, config.log_dirs)
             await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
             acls = self.services.authorizer
-            await make_paths(zk, acl_znodes.ACL_PATHS if acls is not None else ())
+            tokens = self.security.tokens
+            await make_paths(
+                zk,
+                [
+                    *(acl_znodes.ACL_PATHS if acls is not None else ()),
+                    *(TOKEN_PATHS if tokens.enabled else ()),
+                ],
+            )
             watcher = DynamicConfigWatcher(zk, self.services.topic_configs, self._entity_configured)
             await watcher.load()
             feeds = [watcher.changes]
@@ -308,6 +325,10 @@ class Broker:
                 rules = AclChanges(zk, acls)
                 await rules.load()
                 feeds += rules.feeds
+            if tokens.enabled:
+                changes = TokenChanges(zk, tokens)
+                await changes.load()
+                feeds += changes.feeds
             if not self._loaded:
                 await self._load(zk, nursery, writers)
             why = await self._join(zk, feeds, ready, watch)
@@ -358,6 +379,11 @@ class Broker:
                     nursery.start_soon(self._follow, feed)
                 await nursery.start(candidate.run)
                 self.services.candidate = candidate.port
+                if self.security.tokens.enabled:
+                    pause_s = self.config.delegation_token_expiry_check_interval_ms / 1000
+                    services = self.services
+                    run = services.tokens.run
+                    nursery.start_soon(run, pause_s, lambda: services.is_controller)
                 self._controller_gauges = candidate.gauges
                 ready.set()
                 why = await watch.over()

@@ -79,6 +79,7 @@ class Services:
     session_watch: SessionWatch | None = None
     candidate: ControllerPort | None = None
     producer_ids: Any = None
+    tokens: Any = None
     authorizer: Acls | None = None
     agreement: Agreement = field(init=False)
     topic_configs: TopicConfigs = field(init=False)

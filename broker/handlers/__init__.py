@@ -21,6 +21,7 @@ from highwater.broker.handlers import (
     api_versions,
     controlled_shutdown,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -31,6 +32,7 @@ from highwater.broker.handlers import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -38,6 +40,7 @@ from highwater.broker.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -56,6 +59,7 @@ from highwater.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
@@ -86,7 +90,8 @@ HANDLERS: tuple[ModuleType, ...] = (
     # security and quotas
     sasl_handshake, sasl_authenticate, describe_acls, create_acls, delete_acls,
     describe_user_scram_credentials, alter_user_scram_credentials, describe_client_quotas,
-    alter_client_quotas,
+    alter_client_quotas, create_delegation_token, renew_delegation_token, expire_delegation_token,
+    describe_delegation_token,
 )  # fmt: skip
 
 TABLE = handler_table(HANDLERS)

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+
+from highwater.kafka.sanitizer import desanitize, sanitize
 
 DEFAULT = "<default>"
 
@@ -36,14 +37,6 @@ class Entity(NamedTuple):
 
     user: str | None
     client: str | None
-
-
-def sanitize(name: str) -> str:
-    return quote(name, safe="-._").replace("~", "%7E")
-
-
-def desanitize(name: str) -> str:
-    return unquote(name)
 
 
 def entity_of_path(path: str) -> Entity | None:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from highwater.base.metrics import Family, Sample, labels
-from highwater.broker.quota.entities import DEFAULT, Entity, Quota, QuotaTable, bound_of, sanitize
+from highwater.broker.quota.entities import DEFAULT, Entity, Quota, QuotaTable, bound_of
 from highwater.broker.quota.rates import SampledRate, TokenBucket
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.sanitizer import sanitize
 
 if TYPE_CHECKING:
     from highwater.kafka.config import Config

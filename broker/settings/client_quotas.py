@@ -13,12 +13,13 @@ import ipaddress
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.broker.quota.entities import DEFAULT, desanitize, sanitize
+from highwater.broker.quota.entities import DEFAULT
 from highwater.broker.quota.quota_manager import CONNECTION_RATE, FETCH, MUTATION, PRODUCE, REQUEST
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
 from highwater.kafka.config import INT_MAX, LONG_MAX
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.sanitizer import desanitize, sanitize
 from highwater.world.api import BadVersion, NodeExists, NoNode
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.broker.quota.entities import DEFAULT, desanitize, sanitize
+from highwater.broker.quota.entities import DEFAULT
 from highwater.broker.settings.client_quotas import entity_names, read_entity, write_entity
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.sanitizer import desanitize, sanitize
 from highwater.kafka.security.scram_users import (
     MAX_ITERATIONS,
     MECHANISMS,

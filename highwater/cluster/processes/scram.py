@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from highwater.broker.quota.entities import sanitize
 from highwater.child_processes import StartError
 from highwater.kafka import znodes
+from highwater.kafka.sanitizer import sanitize
 from highwater.kafka.security.scram_arguments import ScramUser
 from highwater.kafka.security.scram_users import encode_credential
 

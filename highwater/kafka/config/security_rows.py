@@ -277,6 +277,27 @@ HANDLER = Property(
     doc="For OAUTHBEARER, Kafka's name of the way to check tokens: "
     "OAuthBearerValidatorCallbackHandler, or OAuthBearerUnsecuredValidatorCallbackHandler.",
 )
+_TOKENS = "highwater.kafka.security.delegation_tokens"
+TOKEN_ROWS: Sequence[Property] = tuple(
+    Property(
+        name=name,
+        kind=Kind.PASSWORD,
+        read_by=_TOKENS,
+        test="test_delegation_tokens::test_a_token_is_its_owners_on_every_broker",
+        doc=doc,
+    )
+    for name, doc in (
+        (
+            "delegation.token.secret.key",
+            "The key by which the HMACs of delegation tokens are made, the same on all brokers; "
+            "without it there are no tokens.",
+        ),
+        (
+            "delegation.token.master.key",
+            "The former name of delegation.token.secret.key, which goes before it.",
+        ),
+    )
+)
 _AUTHORIZER = "highwater.broker.settings.authorizer"
 AUTHORIZER_ROWS: Sequence[Property] = (
     Property(
@@ -304,5 +325,6 @@ SECURITY: Sequence[Property] = (
     *SASL_ROWS,
     *OAUTH_ROWS,
     HANDLER,
+    *TOKEN_ROWS,
     *AUTHORIZER_ROWS,
 )

@@ -19,7 +19,6 @@ TLS = "TLS is OpenSSL's here, with its own ciphers and without Java's providers 
 SASL = (
     "SASL is PLAIN, SCRAM and OAUTHBEARER with a JWKS file here, without Kerberos and Java classes"
 )
-TOKENS = "delegation tokens are not built yet"
 PASSWORDS = "the encoding of dynamic passwords is not built yet"
 ZOOKEEPER_TLS = "TLS towards ZooKeeper is OpenSSL's, with its own ciphers and no revocation lists"
 POLICY = "policies of this kind are Java classes, which cannot be loaded"
@@ -43,7 +42,6 @@ ZOOKEEPER_REQUESTS = "the ZooKeeper client sends each request at once"
 FAMILIES: Mapping[str, str] = {
     "ssl.": TLS,
     "sasl.": SASL,
-    "delegation.token.": TOKENS,
     "password.encoder.": PASSWORDS,
     "zookeeper.ssl.": ZOOKEEPER_TLS,
 }
@@ -89,15 +87,6 @@ REFUSED: Sequence[Property] = (
         ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", Kind.LONG, 10000),
         ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Kind.LONG, 100),
         ("sasl.oauthbearer.token.endpoint.url", Kind.STRING, None),
-    ),
-    *rows(
-        State.REFUSED,
-        TOKENS,
-        ("delegation.token.expiry.check.interval.ms", Kind.LONG, 3600000),
-        ("delegation.token.expiry.time.ms", Kind.LONG, 86400000),
-        ("delegation.token.master.key", Kind.PASSWORD, None),
-        ("delegation.token.max.lifetime.ms", Kind.LONG, 604800000),
-        ("delegation.token.secret.key", Kind.PASSWORD, None),
     ),
     *rows(
         State.REFUSED,

@@ -46,6 +46,8 @@ class Exchange(Protocol):
     """The user, once it is proved."""
     lifetime_ms: int | None
     """For how long that holds, by the exchange itself; None: for ever."""
+    by_token: bool
+    """Whether it is proved by a delegation token, with which none can be asked for."""
 
     def step(self, token: bytes) -> bytes:
         """Raises Refused."""
@@ -87,6 +89,7 @@ class Authentication:
         self.settings = settings
         self.state = State.HANDSHAKE
         self.principal = ANONYMOUS
+        self.by_token = False
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._before: tuple[str, str] | None = None
@@ -163,6 +166,7 @@ class Authentication:
             log = f"{phase} by {self._mechanism} failed: {_one_line(str(exc))}"
             return Answer(ErrorCode.SASL_AUTHENTICATION_FAILED, exc.told or general, log=log)
         self.principal = f"User:{self._exchange.user}"
+        self.by_token = self._exchange.by_token
         lifetime_ms = max(self.settings.lifetimes.get(self._mechanism, 0), 0)
         own_ms = self._exchange.lifetime_ms
         if own_ms is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from highwater.kafka.security.delegation_tokens import SECRET, SECRET_BEFORE, DelegationTokens
 from highwater.kafka.security.scram_users import ScramUsers
 from highwater.kafka.security.settings import ListenerSettings
 
@@ -80,6 +81,7 @@ class Security:
     tls: Mapping[str, ServerTls]
     sasl: Mapping[str, SaslSettings]
     users: ScramUsers
+    tokens: DelegationTokens
     brokers: World
     controller: World
     reloading: Mapping[str, Sequence[Reloading]] = field(default_factory=dict)
@@ -108,8 +110,10 @@ def open_security(config: Config, world: World) -> Security:
     }
     tls = {name: _server_tls(s, world.disk) for name, s in settings.items() if _encrypted(s)}
     users = ScramUsers()
+    given = config.originals
+    tokens = DelegationTokens(given.get(SECRET) or given.get(SECRET_BEFORE) or "")
     sasl = {
-        name: _sasl(s, users, world)
+        name: _sasl(s, users, world, tokens)
         for name, s in settings.items()
         if s.protocol.startswith("SASL")
     }
@@ -125,6 +129,7 @@ def open_security(config: Config, world: World) -> Security:
         tls,
         sasl,
         users,
+        tokens,
         worlds[listeners.inter_broker],
         worlds[listeners.controller_channel],
         reloading,
@@ -141,10 +146,12 @@ def _server_tls(settings: ListenerSettings, disk: Disk) -> ServerTls:
     return ServerTls(settings, disk)
 
 
-def _sasl(settings: ListenerSettings, users: ScramUsers, world: World) -> SaslSettings:
+def _sasl(
+    settings: ListenerSettings, users: ScramUsers, world: World, tokens: DelegationTokens
+) -> SaslSettings:
     from highwater.kafka.security.sasl import sasl_settings
 
-    return sasl_settings(settings, users, world)
+    return sasl_settings(settings, users, world, tokens)
 
 
 def _client_tls(settings: ListenerSettings, disk: Disk) -> ClientTls | None:

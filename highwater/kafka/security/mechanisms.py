@@ -17,6 +17,7 @@ from scramp import ScramException, ScramMechanism
 from scramp.core import ScramClient, ScramServer
 
 from highwater.kafka.security.authentication import Refused
+from highwater.kafka.security.delegation_tokens import TokenLogin
 from highwater.kafka.security.scram_users import MECHANISMS, Credential
 
 SCRAM_MECHANISMS = tuple(MECHANISMS.values())
@@ -24,12 +25,22 @@ BUILT = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 BETWEEN_BROKERS = ("PLAIN", *SCRAM_MECHANISMS)
 """Those by which a broker logs in itself."""
 Find = Callable[[str], Credential | None]
+FindToken = Callable[[str], TokenLogin | None]
+_HEADER, _KNOWN = 2, 4
+"""Parts of a client's first message of SCRAM: its header, and all that are no extensions."""
+_BY_TOKEN = "tokenauth=true"
+
+
+def no_token(token_id: str) -> TokenLogin | None:
+    """Where there is no secret key."""
+    return None
 
 
 class PlainExchange:
     """One token: authorization id, user and password, with NUL between them."""
 
     lifetime_ms: int | None = None
+    by_token = False
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self.user: str | None = None
@@ -60,28 +71,37 @@ class PlainExchange:
 
 
 class ScramExchange:
-    """Two tokens: the client's first and its proof."""
+    """Two tokens: the client's first and its proof.  The first may say that the user is a
+    delegation token's id."""
 
-    lifetime_ms: int | None = None
-
-    def __init__(self, mechanism: str, find: Find) -> None:
+    def __init__(self, mechanism: str, find: Find, find_token: FindToken = no_token) -> None:
         self.user: str | None = None
+        self.lifetime_ms: int | None = None
+        self.by_token = False
         self._claimed = ""
         self._find = find
+        self._find_token = find_token
         self._server: ScramServer = ScramMechanism(mechanism).make_server(self._look_up)
         self._first = True
 
     def _look_up(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
-        self._claimed = user
-        found = self._find(user)
-        return None if found is None else tuple(found)  # type: ignore[return-value]
+        if not self.by_token:
+            self._claimed = user
+            found = self._find(user)
+            return None if found is None else tuple(found)  # type: ignore[return-value]
+        login = self._find_token(user)
+        if login is None:
+            raise Refused(f"no delegation token has the id {user}, or it has expired")
+        self._claimed = login.owner.partition(":")[2]
+        self.lifetime_ms = login.lifetime_ms
+        return tuple(login.credential)  # type: ignore[return-value]
 
     def step(self, token: bytes) -> bytes:
         try:
             text = token.decode()
             if self._first:
                 self._first = False
-                self._server.set_client_first(text)
+                self._take_first(text)
                 return cast("str", self._server.get_server_first()).encode()
             self._server.set_client_final(text)
             answer = cast("str", self._server.get_server_final()).encode()
@@ -89,6 +109,14 @@ class ScramExchange:
             raise Refused(str(exc)) from exc
         self.user = self._claimed
         return answer
+
+    def _take_first(self, text: str) -> None:
+        """`n,,n=USER,r=NONCE,tokenauth=true`: scramp knows no such extensions, but they are part of
+        what the client proves."""
+        parts = text.split(",")
+        self.by_token = any(one.lower() == _BY_TOKEN for one in parts[_KNOWN:])
+        self._server.set_client_first(",".join(parts[:_KNOWN]))
+        self._server.client_first_bare = ",".join(parts[_HEADER:])
 
 
 class Answers(Protocol):

@@ -176,6 +176,7 @@ class OAuthExchange:
     def __init__(self, tokens: Tokens, wall_ms: Callable[[], int]) -> None:
         self.user: str | None = None
         self.lifetime_ms: int | None = None
+        self.by_token = False
         self._tokens = tokens
         self._wall_ms = wall_ms
         self._wrong: Refused | None = None

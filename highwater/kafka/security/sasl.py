@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from highwater.kafka.security.authentication import Exchange, Refused, SaslSettings
+from highwater.kafka.security.delegation_tokens import DelegationTokens, TokenLogin
 from highwater.kafka.security.jaas import OAUTH, PLAIN, SCRAM, JaasError, Login, parse_jaas
 from highwater.kafka.security.mechanisms import (
     BETWEEN_BROKERS,
@@ -39,12 +40,16 @@ ENABLED = "sasl.enabled.mechanisms"
 BETWEEN = "sasl.mechanism.inter.broker.protocol"
 JAAS = "sasl.jaas.config"
 REAUTHENTICATION = "connections.max.reauth.ms"
+NO_TOKENS = DelegationTokens("")
 
 
 def sasl_settings(
-    settings: ListenerSettings, users: ScramUsers, world: World | None = None
+    settings: ListenerSettings,
+    users: ScramUsers,
+    world: World | None = None,
+    tokens: DelegationTokens = NO_TOKENS,
 ) -> SaslSettings:
-    """`world`: the clock and the files of OAUTHBEARER.  Raises ConfigError."""
+    """`world`: the clock, and the files of OAUTHBEARER.  Raises ConfigError."""
     exchanges: dict[str, Callable[[], Exchange]] = {}
     lifetimes: dict[str, int] = {}
     for mechanism in settings.items(ENABLED):
@@ -58,12 +63,22 @@ def sasl_settings(
         elif mechanism == OAUTHBEARER:
             assert world is not None
             options = jaas_login(settings, mechanism).options
-            tokens = accepted_tokens(settings, world, options)
-            exchanges[mechanism] = partial(OAuthExchange, tokens, world.clock.wall_ms)
+            accepted = accepted_tokens(settings, world, options)
+            exchanges[mechanism] = partial(OAuthExchange, accepted, world.clock.wall_ms)
         else:
-            exchanges[mechanism] = partial(ScramExchange, mechanism, partial(users.get, mechanism))
+            find_token = partial(_token_login, tokens, mechanism, world)
+            find = partial(users.get, mechanism)
+            exchanges[mechanism] = partial(ScramExchange, mechanism, find, find_token)
     receive, delay = "sasl.server.max.receive.size", "connection.failed.authentication.delay.ms"
     return SaslSettings(exchanges, lifetimes, int(settings.get(receive)), int(settings.get(delay)))
+
+
+def _token_login(
+    tokens: DelegationTokens, mechanism: str, world: World | None, token_id: str
+) -> TokenLogin | None:
+    if world is None or not tokens.enabled:
+        return None
+    return tokens.login(mechanism, token_id, world.clock.wall_ms())
 
 
 def jaas_login(settings: ListenerSettings, mechanism: str) -> Login:

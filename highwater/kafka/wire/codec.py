@@ -26,6 +26,7 @@ Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
+_TOKEN_KEYS = range(38, 42)
 _API_VERSIONS = 18
 MAX_CONTROL_ELEMENTS: Final = 2_000_000
 """In a request of the controller: more than 200,000 partitions of three replicas each, which is as
@@ -58,6 +59,8 @@ def _class(api_key: int, suffix: str) -> Any:
         if api_key in _CONTROL_KEYS:
             # imported late: only brokers and the controller speak these
             module = import_module("highwater.kafka.wire.controller_messages")
+        elif api_key in _TOKEN_KEYS:
+            module = import_module("highwater.kafka.wire.token_messages")
         found = getattr(module, entry[0] + suffix, None)
         if found is not None:
             return found

@@ -438,6 +438,10 @@ def others() -> list[Case]:
         Case("delete", 31, {"filters": [found]}), Case("handshake", 17, {"mechanism": "PLAIN"}),
         Case("authenticate", 36, {"auth_bytes": b"x"}),
         Case("SCRAM of an unknown user", 50, {"users": [{"name": "nobody"}]}),
+        Case("a token", 38, {"renewers": [], "max_lifetime_ms": -1}),
+        Case("a token put off", 39, {"hmac": b"none", "renew_period_ms": -1}),
+        Case("a token's end", 40, {"hmac": b"none", "expiry_time_period_ms": -1}),
+        Case("tokens", 41, {"owners": None}),
         Case("SCRAM of one twice", 50, {"users": [{"name": "a"}, {"name": "a"}]}),
     ]  # fmt: skip
 

@@ -98,6 +98,8 @@ class Asker:
     def __init__(self, config: Config, world: Any, zk: ZooKeeper) -> None:
         self.zk = zk
         self.controller = Controller()
+        self.principal, self.security_protocol = "User:ANONYMOUS", "PLAINTEXT"
+        self.authentication: Any = None
         self.answered: list[Any] = []
         """Requests, in the order in which their answers were given."""
         broker_id = BrokerId(config.broker_id)
@@ -134,8 +136,9 @@ class Asker:
 
     def context(self, module: ModuleType, version: int) -> Context:
         return Context(
-            module.API, version, 1, "test", "User:ANONYMOUS", "PLAINTEXT", "PLAINTEXT", ("c", 1),
-            "c:1", Plane.DATA, monotonic_ms(), self.services,
+            module.API, version, 1, "test", self.principal, "PLAINTEXT", self.security_protocol,
+            ("c", 1), "c:1", Plane.DATA, monotonic_ms(), self.services,
+            authentication=self.authentication,
         )  # fmt: skip
 
     async def ask(self, module: ModuleType, version: int, request: Any) -> Any:

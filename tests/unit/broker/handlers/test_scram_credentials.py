@@ -13,10 +13,10 @@ from highwater.broker.handlers import (
     describe_client_quotas,
     describe_user_scram_credentials,
 )
-from highwater.broker.quota.entities import desanitize
 from highwater.broker.settings.client_quotas import read_entity
 from highwater.broker.settings.config_changes import DynamicConfigWatcher, TopicConfigs
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.sanitizer import desanitize
 from highwater.kafka.security.scram_users import ScramUsers
 from highwater.kafka.wire.messages import (
     AlterClientQuotasRequest,

@@ -13,16 +13,15 @@ from highwater.broker.quota.entities import (
     Entity,
     Quota,
     QuotaTable,
-    desanitize,
     entity_of_path,
     path_of_entity,
-    sanitize,
 )
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.quota.throttling import throttled
 from highwater.broker.request.response import Response
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.sanitizer import desanitize, sanitize
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import decode_response, encode_response
 from highwater.kafka.wire.fetch import FetchedPartition, response_parts

@@ -29,7 +29,6 @@ def complaints(text: str = "", environment: dict[str, str] | None = None, *flags
         ("ssl.engine.factory.class=com.example.Factory", "TLS"),
         ("sasl.kerberos.service.name=kafka", "SASL"),
         ("sasl.server.callback.handler.class=com.example.Handler", "SASL"),
-        ("delegation.token.max.lifetime.ms=1", "delegation tokens"),
         ("zookeeper.ssl.crl.enable=true", "ZooKeeper"),
         ("zookeeper.metadata.migration.enable=true", "KRaft"),
         ("create.topic.policy.class.name=com.example.Policy", "policies"),
@@ -64,7 +63,7 @@ def test_an_authorizer_that_is_asked_for_wrongly(line: str, words: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "ssl.my.engines.own", "delegation.token.master.key", "delegation.token.secret.key",
+        "ssl.my.engines.own",
         "password.encoder.secret", "password.encoder.old.secret",
         "zookeeper.ssl.engine.own.password",
     ],
@@ -87,6 +86,8 @@ def test_no_secret_is_shown(name: str) -> None:
         "ssl.truststore.password",
         "zookeeper.ssl.keystore.password",
         "zookeeper.ssl.truststore.password",
+        "delegation.token.master.key",
+        "delegation.token.secret.key",
         "sasl.jaas.config",
         "listener.name.a.ssl.keystore.password",
         "listener.name.a.scram-sha-256.sasl.jaas.config",
