@@ -35,6 +35,8 @@ TICK_S = 0.1
 ALARM_S = 5.0
 START_S = 300.0
 GROWTH = 1.2
+UNKNOWN = 1_000_000_000
+"""From here on are the numbers of sends without an answer."""
 PADDING = "." * 60
 Lines = list[dict[str, Any]]
 
@@ -84,10 +86,22 @@ class Generator:
         return [*lines, read, self._line("consumer", "poll", "ok", **again)]
 
     def another_value(self) -> Lines:
-        """C1: another consumer reads another value."""
+        """C1: a consumer that has read nothing before reads another value.  It was sent at the same
+        time, without an answer: so neither C7 (nobody sent it), C8 (the reader left out what lies
+        before) nor C11 (it was sent too late for that offset)."""
+        value, partition = f"another {self.number}", self.number % PARTITIONS
+        sent = {"op": UNKNOWN + self.number, "acks": -1, "idempotent": False, "key": "k"}
+        sent |= {"partition": partition, "value": value}
+        unknown = [self._line("second", "send", type_, **sent) for type_ in ("invoke", "info")]
         *lines, read = self.record()
-        other = {name: read[name] for name in ("partition", "key", "offset")}
-        return [*lines, read, self._line("other", "poll", "ok", value="another", **other)]
+        assert read["partition"] == partition
+        reader, other = f"reader-{self.number}", {"partition": partition, "offset": read["offset"]}
+        return [
+            *unknown,
+            *lines,
+            read,
+            self._line(reader, "poll", "ok", key="k", value=value, **other),
+        ]
 
     def acknowledged_twice(self) -> Lines:
         """C12: two sends, which overlap, are given one offset."""
