@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import trio
 
 from highwater.broker.server import Broker, BrokerError, HaltError
-from highwater.kafka import acl_znodes, znodes
+from highwater.kafka import acl_znodes, token_znodes, znodes
 from highwater.kafka.config import Config
 from highwater.kafka.security.acls import (
     Entry,
@@ -33,6 +33,7 @@ from highwater.kafka.security.acls import (
     Resource,
     ResourceType,
 )
+from highwater.kafka.security.delegation_tokens import SECRET, Token
 from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
@@ -43,6 +44,8 @@ from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, SimWorld, run_sim
 from tests.fuzzing.requests import damaged
 
 KEPT = TopicPartition("kept", 0)
+NOBODY_LEADS = (znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID)
+"""While one of them is damaged no broker can become controller."""
 BROKERS = 2
 PATIENCE_S = 60.0
 HALF_PAIR = "\ud800"
@@ -58,9 +61,11 @@ TEXTS = (
 ACLS = acl_znodes.encode_acls(
     [Entry("User:a", "*", Operation.READ, Permission.ALLOW)],
 )
+TOKEN = Token("t", "User:a", "User:b", ("User:c",), 1, 1 << 50, 1 << 49)
 LITERAL, PREFIXED = (
     Resource(ResourceType.TOPIC, "t", kind) for kind in (PatternType.LITERAL, PatternType.PREFIXED)
 )
+TOKEN_CHANGE = f"{token_znodes.TOKEN_CHANGES}/token_change_"
 NAMES = ("t", "missing", "x" * 300, "a b", "ü", "..x", "1", "-1", "99999999999", "<default>", "%")
 EXAMPLES: dict[str, bytes] = {
     "broker": (
@@ -88,6 +93,8 @@ EXAMPLES: dict[str, bytes] = {
     "acls": ACLS,
     "acl-change": acl_znodes.encode_acl_change(LITERAL)[1],
     "prefixed-acl-change": acl_znodes.encode_acl_change(PREFIXED)[1],
+    "token": token_znodes.encode_token(TOKEN),
+    "token-change": b"t",
     "user": (
         b'{"version":1,"config":{"SCRAM-SHA-256":"salt=YQ==,stored_key=YQ==,server_key=YQ==,'
         b'iterations=4096","producer_byte_rate":"1000"}}'
@@ -129,6 +136,10 @@ def decode(kind: str, data: bytes) -> object:
             return acl_znodes.decode_acls("/kafka-acl/Topic/t", data)
         case "acl-change" | "prefixed-acl-change":
             return acl_znodes.decode_acl_change(data)
+        case "token":
+            return token_znodes.decode_token(token_znodes.token_path("t"), data)
+        case "token-change":
+            return token_znodes.decode_token_change(data)
     raise AssertionError(kind)
 
 
@@ -232,7 +243,8 @@ class Play:
         return replace(
             self.config.config(broker, f"broker-{broker}"),
             authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
-            originals={"super.users": "User:ANONYMOUS"},
+            originals={"super.users": "User:ANONYMOUS", SECRET: "s3cret"},
+            delegation_token_expiry_check_interval_ms=1000,
             unclean_leader_election_enable=False,
         )
 
@@ -292,7 +304,7 @@ class Play:
         self._expire(1)
         self.kill(BROKERS)
         self.start(BROKERS)
-        if planted.path != znodes.CONTROLLER_EPOCH:
+        if planted.path not in NOBODY_LEADS:
             await self._insist(lambda: zk.delete(znodes.CONTROLLER))
         await trio.sleep(1)
         if before is not None:
@@ -349,6 +361,8 @@ class Play:
                 (f"/config/users/{name}", "user", False),
                 (f"/config/ips/{name}", "user", False),
                 (f"/kafka-acl/Topic/{name}", "acls", False),
+                (token_znodes.token_path(name), "token", False),
+                (TOKEN_CHANGE, "token-change", True),
                 (znodes.REASSIGN_PARTITIONS, "reassignment", False),
                 (znodes.PREFERRED_REPLICA_ELECTION, "partitions", False),
                 (znodes.ISR_CHANGE_PREFIX, "partitions", True),
@@ -372,6 +386,8 @@ class Play:
             await zk.create(
                 znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity), sequential=True
             )
+        if kind == "token":
+            await zk.create(TOKEN_CHANGE, name.encode(), sequential=True)
         await self._pass(zk)
         for path in (*self._below(made), made):
             with suppress(NoNode):

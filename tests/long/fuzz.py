@@ -79,6 +79,7 @@ def fuzzed_broker(folder: Path, zookeeper: ZooKeeper) -> tuple[BrokerProcess, Ad
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "s3cret",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.replication.factor": "1",
