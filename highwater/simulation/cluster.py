@@ -316,6 +316,8 @@ class SimCluster:
                 return f"{node.name} knows {tp} with leader {known.leader}, epoch " + str(
                     known.leader_epoch
                 )
+            if set(known.isr) != set(state.isr):
+                return f"{node.name} knows {tp} with ISR {known.isr} instead of {state.isr}"
         return None
 
 

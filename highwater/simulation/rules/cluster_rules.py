@@ -23,6 +23,7 @@ This module only finds out where to look.  The rules are in `zookeeper_rules` (t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.change_hooks import News
     from highwater.world.sim.disk import SimDisk
     from highwater.world.sim.zookeeper_server import Ensemble
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Rules", "Violation"]
 
@@ -93,10 +96,14 @@ class Rules(Book):
         disk = self._disks[broker]
 
         def step() -> None:
-            if disk.touched:
-                self.disk_changed(broker)
-            if news:
-                self._look(broker, partitions, news)
+            try:
+                if disk.touched:
+                    self.disk_changed(broker)
+                if news:
+                    self._look(broker, partitions, news)
+            except Exception as e:  # as a mutant with values of wrong types brings about
+                log.exception("the rules cannot read broker %d", broker)
+                self.broken("R12", f"the rules cannot read broker-{broker}: {e!r}")
 
         return step
 
