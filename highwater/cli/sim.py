@@ -108,6 +108,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")
 @click.option("--joints", is_flag=True, help="Events staged to meet, every few seconds.")
 @click.option("--disk-errors", is_flag=True, help="Calls of a disk that fail once; full disks.")
+@click.option("--log-dirs", is_flag=True, help="Two log directories: replicas move, one fails.")
 @click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
 def sim(
     seeds: range,

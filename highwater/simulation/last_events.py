@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from highwater.world.sim.kernel import PROCESS
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEPT = 400
+MOST_LINES, WITHIN_S = 50, 1.0
 MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError,
     TypeError, ValueError,
@@ -23,7 +24,7 @@ class Trace:
     """Events by process; `everything` is called for each (`--trace`)."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self._events: dict[str, deque[tuple[int, float, str]]] = {}
         self._count = 0
         self.everything: Callable[[str], None] | None = None
@@ -33,9 +34,9 @@ class Trace:
         if kept is None:
             kept = self._events[who] = deque(maxlen=_KEPT)
         self._count += 1
-        kept.append((self._count, self._now(), text))
+        kept.append((self._count, self.now(), text))
         if self.everything is not None:
-            self.everything(f"{self._now():9.4f}  {who:<12} {text}")
+            self.everything(f"{self.now():9.4f}  {who:<12} {text}")
 
     def last(self, n: int) -> list[str]:
         """The last n events of every process, in order."""
@@ -51,13 +52,17 @@ class TraceHandler(logging.Handler):
     """Takes what the brokers log, under the name of the process that logs it.
 
     A broker's mistake may appear only in its log, because the requester just gets an error, or
-    because nobody waits for what failed.  `mistaken` hears of it.
+    because nobody waits for what failed.  `mistaken` hears of it, and of a warning that comes again
+    and again: what goes in a circle says so.
     """
 
     def __init__(self, trace: Trace, mistaken: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._trace = trace
         self._mistaken = mistaken
+        self._times: defaultdict[tuple[str, str, int], deque[float]] = defaultdict(
+            lambda: deque(maxlen=MOST_LINES)
+        )
         root = logging.getLogger()
         self._level_before = root.level
         root.addHandler(self)
@@ -77,3 +82,12 @@ class TraceHandler(logging.Handler):
         self._trace.add(who, text)
         if record.exc_info and isinstance(record.exc_info[1], MISTAKES):
             self._mistaken(f"{who}: {text}")
+        elif record.levelno >= logging.WARNING:
+            self._count(who, record, text)
+
+    def _count(self, who: str, record: logging.LogRecord, text: str) -> None:
+        now = self._trace.now()
+        times = self._times[who, record.pathname, record.lineno]
+        times.append(now)
+        if len(times) == MOST_LINES and now - times[0] < WITHIN_S:
+            self._mistaken(f"{who} writes a line {MOST_LINES} times within a second: {text}")

@@ -21,6 +21,7 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, Reached, listening
+from highwater.simulation.faults.directory_faults import SPARE, directory_faults
 from highwater.simulation.faults.joints import joints
 from highwater.simulation.faults.random_faults import Faults, schedule, stalls
 from highwater.simulation.faults.staged_faults import Fault
@@ -83,6 +84,8 @@ class Options:
     """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
     joints: bool = False
     """Events that are staged to meet (`joints`)."""
+    log_dirs: bool = False
+    """Two log directories a broker: replicas move, and one fails (`directory_faults`)."""
     disk_errors: bool = False
     """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
     sql: bool = True
@@ -182,6 +185,8 @@ class _Run:
 
     async def main(self, kernel: Kernel) -> None:
         shape = shape_of(kernel, self._options.flush)
+        if self._options.log_dirs:
+            shape = replace(shape, more_log_dirs=(SPARE,))
         if self._options.compacted:
             shape = replace(shape, cleaner_backoff_ms=700)
         if self._options.retained:
@@ -471,6 +476,8 @@ class _Run:
         planned = schedule(random, options.seconds, often, options.disk_errors)
         if options.stalls:
             planned += stalls(cluster.kernel.random("stalls"), options.seconds)
+        if options.log_dirs:
+            planned += directory_faults(cluster.kernel.random("log dirs"), options.seconds)
         if options.joints:
             planned += joints(cluster.kernel.random("joints"), options.seconds)
         planned.sort(key=lambda fault: fault.at)

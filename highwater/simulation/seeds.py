@@ -133,7 +133,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 _SWITCHES = (
     "power_loss", "flush", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
-    "unclean", "cold_reads", "stalls", "joints", "disk_errors",
+    "unclean", "cold_reads", "stalls", "joints", "disk_errors", "log_dirs",
 )  # fmt: skip
 
 

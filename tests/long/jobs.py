@@ -20,7 +20,7 @@ from tests.long.targets import FURTHER, TARGETS
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 FLAGS = (
     "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
-    "trimmed", "joints",
+    "trimmed", "joints", "log-dirs",
 )  # fmt: skip
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
@@ -185,6 +185,10 @@ JOBS: Mapping[str, Job] = {
     "sim-joints": Job(
         "5,000 seeds with staged joints, transactions and groups",
         _seeds(5_000, "--pace", "0.3", "--joints", "--transactions", "--groups"),
+    ),
+    "sim-dirs": Job(
+        "5,000 seeds with two log directories, disk errors and administrators",
+        _seeds(5_000, "--pace", "0.2", "--log-dirs", "--disk-errors", "--admin"),
     ),
     "sim-groups": Job(
         "5,000 seeds with transactions and groups",

@@ -20,11 +20,13 @@ from highwater.broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import DATA, Shape, SimCluster
+from highwater.simulation.faults.directory_faults import FAIL, MOVE, SPARE
+from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seeds import replay_command
 from highwater.world.sim import Kernel, run_simulation
 from highwater.world.sim.disk import SimDisk
 from tests.simulation.test_disk_faults import TPS, Scenario, client, heal, whole
 
-SPARE = "/spare"
 SECONDS = 25
 
 
@@ -194,3 +196,11 @@ def test_a_directory_that_fails_takes_its_partitions_and_no_others(seed: int) ->
     scenario = OneFails(fail_spare)
     run_simulation(seed, scenario.main)
     assert scenario.deaths == []
+
+
+def test_seeds_meet_directories_that_fail_and_replicas_that_move() -> None:
+    outcome = simulate(0, Options(seconds=15, pace=0.15, log_dirs=True))
+    assert outcome.ok, outcome.violation
+    assert outcome.faults[FAIL] >= 1, outcome.faults
+    assert outcome.faults[MOVE] >= 5, outcome.faults
+    assert "--log-dirs" in replay_command(0, Options(log_dirs=True))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.simulation.cluster import DATA
+from highwater.simulation.faults.directory_faults import has_lost_a_directory, start_anew
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 from highwater.world.sim.failing_call import CALLS, FailingCall
 
@@ -62,6 +63,7 @@ class DiskFaults:
         if not met:
             raise NothingToBreak(f"{node.name} wrote too little to fill its disk")
         await trio.sleep(fault.seconds)
+        start_anew(self._cluster, node)
 
     async def failing_disk(self, fault: Fault, node: BrokerNode) -> None:
         disk = node.host.disk
@@ -71,6 +73,7 @@ class DiskFaults:
         disk.broken[DATA] = errno.EIO
         await trio.sleep(fault.seconds)
         disk.broken.clear()
+        start_anew(self._cluster, node)
 
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
         """One call fails, of an append some bytes are written; then the disk works again."""
@@ -92,6 +95,7 @@ class DiskFaults:
             return  # it costs that connection, as in Kafka
         await self._halts(node, life, f"a call {failing.call} failed on {failing.path}")
         await trio.sleep(fault.seconds)
+        start_anew(self._cluster, node)
 
     async def power_loss_in_a_flush(self, fault: Fault, node: BrokerNode) -> None:
         """Takes the power while an fsync is under way: at a roll, of a checkpoint or a batch."""
@@ -112,9 +116,9 @@ class DiskFaults:
 
     async def _halts(self, node: BrokerNode, life: Process, why: str) -> None:
         spent = 0.0
-        while life.alive and spent < HALTED_S:
+        while life.alive and not has_lost_a_directory(node) and spent < HALTED_S:
             await trio.sleep(0.1)
             if not life.frozen:
                 spent += 0.1
-        if life.alive:
+        if life.alive and not has_lost_a_directory(node):
             self._cluster.rules.broken("R13", f"{node.name} lives on, though {why}")

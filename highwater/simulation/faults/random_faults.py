@@ -19,6 +19,12 @@ import trio
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.faults import disk_faults
+from highwater.simulation.faults.directory_faults import (
+    FAIL,
+    MOVE,
+    DirectoryFaults,
+    has_lost_a_directory,
+)
 from highwater.simulation.faults.joints import JOINTS, Joints
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.workloads.full_channel import FullChannel
@@ -118,6 +124,8 @@ class Faults:
             "full channel": self._full_channel,
             "stand still": self._stand_still,
         }  # fmt: skip
+        directories = DirectoryFaults(cluster, tps, random, lambda: len(self._active) == 1)
+        self._verbs |= {MOVE: directories.move, FAIL: directories.fail}
         self._verbs |= dict.fromkeys(JOINTS, Joints(cluster, admin, tps, self._staged).play)
 
     def under_way(self) -> list[str]:
@@ -184,6 +192,8 @@ class Faults:
             node.host.disk.failing = None
             if not node.host.up:
                 cluster.power_on(node.id)
+            if has_lost_a_directory(node):
+                cluster.kill(node.id)  # whoever heals starts all brokers that are down
 
     # -- verbs ----------------------------------------------------------------------------------
 

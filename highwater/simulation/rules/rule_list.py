@@ -105,14 +105,17 @@ RULES = (
         "No assertion of a broker fails: those of the invariants 2 to 7 of ARCHITECTURE.md, and "
         "any other. Mutants are searched for without them (`python -O`), so that the checks from "
         "outside have to find each. No broker logs an exception that only a mistake of its own "
-        "raises (`AttributeError`, `TypeError`, `LookupError`, ...), whoever is answered.",
+        "raises (`AttributeError`, `TypeError`, `LookupError`, ...), whoever is answered, or the "
+        "same warning 50 times within a second.",
         "the invariants 2 to 7 of ARCHITECTURE.md",
     ),
     Rule(
         "R13",
         "an error of the disk",
         "A broker that met an error of its only log directory, or found it full, halts within "
-        "three seconds of running; nothing that was acknowledged rests on what it could not write.",
+        "three seconds of running; one with another directory goes on, and within three seconds "
+        "without a fault others lead what was in the lost one. Nothing that was acknowledged rests "
+        "on what it could not write.",
         "KIP-112; ReplicaManager.handleLogDirFailure",
     ),
     Rule(

@@ -28,7 +28,7 @@ FURTHER = 1000
 
 _ALONE = (
     "transactions", "groups", "compacted", "trimmed", "retained", "admin", "disk_errors",
-    "power_loss", "flush", "unclean", "cold_reads", "stalls",
+    "power_loss", "flush", "unclean", "cold_reads", "stalls", "log_dirs",
 )  # fmt: skip
 _TOGETHER = (
     ("transactions", "groups", "retained", "admin"),

@@ -1,0 +1,126 @@
+"""Faults of brokers with two log directories: replicas move between them, and one of them fails.
+
+A broker that meets an error in one directory takes it offline and goes on with the other
+(KIP-112); whoever moves replicas asks that broker (KIP-113).  A directory that failed counts again
+after a restart, as an operator would do it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from highwater.kafka.errors import ApiError
+from highwater.kafka.types import NO_BROKER
+from highwater.simulation.cluster import DATA
+from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
+
+if TYPE_CHECKING:
+    from highwater.kafka.types import TopicPartition
+    from highwater.simulation.cluster import BrokerNode, SimCluster
+    from highwater.world.chance import Random
+
+SPARE = "/spare"
+"""The second log directory."""
+MOVE, FAIL = "move a replica", "failing directory"
+EVERY_S = {MOVE: 1.0, FAIL: 10.0}
+LED_ELSEWHERE_S = 3.0
+_STEP_S = 0.1
+PATIENCE_S = 8.0
+"""So long nothing may touch a directory at all."""
+
+
+def directory_faults(random: Random, seconds: float) -> list[Fault]:
+    """Of `sim --log-dirs`, beside those of any run."""
+    planned = []
+    for kind, every in EVERY_S.items():
+        at = random.expovariate(1 / every)
+        while at < seconds * 0.9:
+            target = random.choice(("leader", "any"))
+            planned.append(Fault(round(at, 3), kind, target, round(random.uniform(0.2, 6.0), 3)))
+            at += random.expovariate(1 / every)
+    return planned
+
+
+def has_lost_a_directory(node: BrokerNode) -> bool:
+    return node.running and node.services is not None and bool(node.services.logs.offline_dirs)
+
+
+def start_anew(cluster: SimCluster, node: BrokerNode) -> None:
+    """A broker takes a directory that failed for good; a restart, with a sound disk, mends that."""
+    if has_lost_a_directory(node) and not node.host.disk.broken:
+        cluster.kill(node.id)
+        cluster.start(node.id)
+
+
+class DirectoryFaults:
+    """Verbs of `Faults`."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        tps: Sequence[TopicPartition],
+        random: Random,
+        alone: Callable[[], bool],
+    ) -> None:
+        """`alone`: whether no other fault is under way."""
+        self._cluster = cluster
+        self._alone = alone
+        self._tps = tps
+        self._random = random
+
+    async def move(self, fault: Fault, node: BrokerNode) -> None:
+        tp, services = self._random.choice(self._tps), node.services
+        found = services.logs.logs.get(tp) if services is not None and node.running else None
+        if services is None or found is None:
+            raise NothingToBreak(f"{node.name} has no {tp} that could move")
+        to = DATA if found.dir.startswith(SPARE) else SPARE
+        try:
+            services.replicas.moves.alter(tp, to)
+        except ApiError as e:
+            raise NothingToBreak(f"{node.name} does not move {tp}: {e}") from None
+
+    async def fail(self, fault: Fault, node: BrokerNode) -> None:
+        disk = node.host.disk
+        if disk.broken or not node.running or node.world is None:
+            raise NothingToBreak(f"{node.name} is down, or its disk fails already")
+        folder, life = self._random.choice((DATA, SPARE)), node.world.process
+        there = self._replicas_in(folder, node)
+        disk.broken[folder] = errno.EIO
+        with trio.move_on_after(PATIENCE_S):
+            while life.alive and not has_lost_a_directory(node):
+                await trio.sleep(0.05)
+        met = not life.alive or has_lost_a_directory(node)
+        await self._led_elsewhere(node, there, fault.seconds)
+        disk.broken.pop(folder, None)
+        start_anew(self._cluster, node)
+        if not met:
+            raise NothingToBreak(f"{node.name} did not touch {folder}")
+
+    def _replicas_in(self, folder: str, node: BrokerNode) -> list[TopicPartition]:
+        logs = node.services.logs.logs if node.services is not None else {}
+        return [tp for tp in self._tps if tp in logs and logs[tp].dir.startswith(folder)]
+
+    async def _led_elsewhere(
+        self, node: BrokerNode, there: Sequence[TopicPartition], seconds: float
+    ) -> None:
+        """Waits so long, and holds the controller to R13 while no other fault is under way."""
+        stuck, end = 0.0, trio.current_time() + seconds
+        while trio.current_time() < end:
+            await trio.sleep(_STEP_S)
+            led = [tp for tp in there if self._could_be_led_elsewhere(node, tp)]
+            calm = self._alone() and has_lost_a_directory(node) and self._cluster.controller()
+            stuck = stuck + _STEP_S if led and calm else 0.0
+            if stuck > LED_ELSEWHERE_S:
+                what = f"nobody leads {led[0]}, whose directory {node.name} has lost"
+                self._cluster.rules.broken("R13", f"{what}, after {stuck:.1f} s without a fault")
+                return
+
+    def _could_be_led_elsewhere(self, node: BrokerNode, tp: TopicPartition) -> bool:
+        truth, nodes = self._cluster.rules.partitions.get(tp), self._cluster.nodes
+        if truth is None or truth.state is None or truth.state.leader not in (node.id, NO_BROKER):
+            return False
+        return any(b != node.id and nodes[b].ready.is_set() for b in truth.state.isr if b in nodes)
