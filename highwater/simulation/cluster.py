@@ -316,8 +316,15 @@ class SimCluster:
                 return f"{node.name} knows {tp} with leader {known.leader}, epoch " + str(
                     known.leader_epoch
                 )
-            if set(known.isr) != set(state.isr):
-                return f"{node.name} knows {tp} with ISR {known.isr} instead of {state.isr}"
+        return None
+
+    def unknown_isr(self) -> str | None:
+        """The first ISR that a broker does not know as it is in ZooKeeper, or None."""
+        for node in self.nodes.values():
+            for tp, truth in self.rules.partitions.items():
+                known = node.services.metadata.partition(tp) if node.services else None
+                if known is None or truth.state is None or set(known.isr) != set(truth.state.isr):
+                    return f"{node.name} knows {tp} as {known}, which is {truth.state}"
         return None
 
 

@@ -48,7 +48,7 @@ from highwater.world.sim import Kernel, SimulationStuck, SimWorld, run_simulatio
 
 START_S = 60.0
 WHOLE_S = 120.0
-READ_S = 120.0
+READ_S, KNOWN_S = 120.0, 10.0
 SAFE, LOSSY = "safe", "acks1"
 
 
@@ -304,6 +304,8 @@ class _Run:
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
+        if not await self._whole(cluster, KNOWN_S, isrs=True):
+            return
         workload.judge()
         self._judge_checker(cluster)
         if self._options.sql and cluster.rules.violation is None:
@@ -330,9 +332,10 @@ class _Run:
         for check, found, example in findings:
             cluster.rules.broken(check, f"{found} times by the history, for instance {example}")
 
-    async def _whole(self, cluster: SimCluster, seconds: float) -> bool:
+    async def _whole(self, cluster: SimCluster, seconds: float, isrs: bool = False) -> bool:
+        """Waits for it; with `isrs`, until each broker knows the ISRs."""
         deadline = trio.current_time() + seconds
-        while (missing := cluster.whole()) is not None:
+        while (missing := cluster.unknown_isr() if isrs else cluster.whole()) is not None:
             if trio.current_time() > deadline:
                 cluster.rules.broken("L2", f"{seconds:g} s after all is well, {missing}")
                 return False
