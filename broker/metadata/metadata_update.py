@@ -8,6 +8,7 @@ from typing import Any
 
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
+from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import (
     LEADER_DURING_DELETE,
     NO_BROKER,
@@ -17,7 +18,7 @@ from highwater.kafka.types import (
     Endpoint,
     TopicPartition,
 )
-from highwater.kafka.wire.controller_messages import states_of
+from highwater.kafka.wire.controller_messages import given, states_of
 
 STEP = 200
 """Partitions that are decoded, or applied, before other tasks run: less than 1 ms."""
@@ -41,13 +42,16 @@ class MetadataUpdate:
 
 
 def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
-    """Decodes any version; pauses after each STEP partitions, and returns the whole."""
+    """Decodes any version; pauses after each STEP partitions, and returns the whole.
+
+    Raises ApiError for a security protocol that does not exist, or a null.
+    """
     topics: dict[str, dict[int, PartitionMetadata | None]] = {}
     for decoded, (topic, state) in enumerate(states_of(request), 1):
         topics.setdefault(topic, {})[state.partition_index] = _partition(state)
         if decoded % STEP == 0:
             yield
-    brokers = {BrokerId(b.id): _broker(b) for b in request.live_brokers}
+    brokers = {BrokerId(b.id): _broker(b) for b in given(request.live_brokers)}
     controller_id = BrokerId(max(request.controller_id, NO_BROKER))
     return MetadataUpdate(controller_id, brokers, topics)
 
@@ -58,8 +62,8 @@ def _partition(state: Any) -> PartitionMetadata | None:
     return PartitionMetadata(
         state.leader,
         state.leader_epoch,
-        tuple(state.isr),
-        tuple(state.replicas),
+        tuple(given(state.isr)),
+        tuple(given(state.replicas)),
         tuple(state.offline_replicas or ()),
         state.zk_version,
         state.controller_epoch,
@@ -70,9 +74,11 @@ def _broker(broker: Any) -> BrokerInfo:
     if broker.endpoints:
         endpoints = []
         for e in broker.endpoints:
+            if not 0 <= e.security_protocol < len(SECURITY_PROTOCOLS):
+                raise ApiError(ErrorCode.INVALID_REQUEST)
             protocol = SECURITY_PROTOCOLS[e.security_protocol]
             # before v3 a listener has no name of its own: it is its protocol's
-            endpoints.append(Endpoint(e.listener or protocol, protocol, e.host, e.port))
+            endpoints.append(Endpoint(e.listener or protocol, protocol, given(e.host), e.port))
     else:
-        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", broker.v0_host, broker.v0_port)]
+        endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", given(broker.v0_host), broker.v0_port)]
     return BrokerInfo(BrokerId(broker.id), BrokerEpoch(-1), tuple(endpoints), broker.rack)

@@ -8,7 +8,7 @@ from typing import Any
 
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.controller_messages import states_of
+from highwater.kafka.wire.controller_messages import given, states_of
 
 STEP = 500
 """Partitions that are decoded before other tasks run: 1 to 2 ms."""
@@ -49,9 +49,9 @@ def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpd
             p.leader,
             p.leader_epoch,
             p.controller_epoch,
-            tuple(p.isr),
+            tuple(given(p.isr)),
             p.partition_epoch,
-            tuple(p.replicas),
+            tuple(given(p.replicas)),
             p.is_new,
             tuple(p.adding_replicas or ()),
             tuple(p.removing_replicas or ()),
@@ -59,7 +59,7 @@ def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpd
         states.append((TopicPartition(topic, p.partition_index), state))
         if len(states) % STEP == 0:
             yield
-    leaders = {b.broker_id: (b.host_name, b.port) for b in request.live_leaders}
+    leaders = {b.broker_id: (given(b.host_name), b.port) for b in given(request.live_leaders)}
     return LeaderAndIsrUpdate(states, leaders)
 
 
@@ -73,9 +73,14 @@ def decode_stop_replica(request: Any, version: int) -> list[StopReplica]:
             for topic, p in states_of(request)
         ]
     if version >= _GROUPS_BY_TOPIC:
-        found = [TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes]
+        found = [
+            TopicPartition(given(t.name), p)
+            for t in given(request.topics)
+            for p in given(t.partition_indexes)
+        ]
     else:
         found = [
-            TopicPartition(p.topic_name, p.partition_index) for p in request.ungrouped_partitions
+            TopicPartition(given(p.topic_name), p.partition_index)
+            for p in given(request.ungrouped_partitions)
         ]
     return [StopReplica(tp, UNKNOWN_LEADER_EPOCH, request.delete_partitions) for tp in found]

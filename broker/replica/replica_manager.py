@@ -33,7 +33,8 @@ from highwater.broker.replica.reading import ReadResult, diverging_end, slice_of
 from highwater.broker.replica.throttles import ReplicationThrottles
 from highwater.broker.replica.topic_stats import BrokerTopicStats
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.types import BrokerId, TopicPartition, ZkVersion
+from highwater.kafka.topic_names import is_valid_name
+from highwater.kafka.types import UNKNOWN_EPOCH, BrokerId, TopicPartition, ZkVersion
 from highwater.kafka.wire.fetch import CONSUMER_REPLICA_ID, FetchPartition
 
 if TYPE_CHECKING:
@@ -277,6 +278,8 @@ class ReplicaManager:
             tp: config_of(tp.topic)
             for tp, state in update.states
             if tp not in self.partitions
+            and state.leader_epoch > UNKNOWN_EPOCH
+            and _can_be(tp)
             and self.broker_id in state.replicas
             and self.logs.get(tp) is None
             and self._may_make(state.is_new)
@@ -299,8 +302,11 @@ class ReplicaManager:
         partition = self.partitions.get(tp)
         if partition is not None and partition.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+        known_epoch = UNKNOWN_EPOCH if partition is None else partition.leader_epoch
+        if state.leader_epoch <= known_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if partition is None and not _can_be(tp):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
@@ -484,3 +490,8 @@ class ReplicaManager:
                 self.shrink_lagging()
             else:
                 self.checkpoint_high_watermarks()
+
+
+def _can_be(tp: TopicPartition) -> bool:
+    """A name that no folder can have would look like a failed directory, and stop the broker."""
+    return is_valid_name(tp.topic) and tp.partition >= 0

@@ -17,7 +17,10 @@ from highwater.kafka.wire.header import is_flexible, request_header
 from highwater.kafka.wire.records import CRC_START, HEADER_SIZE, Record, build_batch, crc32c
 from highwater.kafka.wire.varint import uvarint
 
-TOPICS = ("fuzzed", "fuzzed-2", "served", "__consumer_offsets", "", ".", "a b", "x" * 250, "ü")
+TOPICS = (
+    "fuzzed", "fuzzed-2", "served", "__consumer_offsets", "", ".", "..", "a/b", "a b", "x" * 250,
+    "ü",
+)  # fmt: skip
 GROUPS = ("group", "group-2", "", "x" * 1000, "\0")
 TEXTS = (
     "",

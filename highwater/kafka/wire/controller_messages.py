@@ -13,9 +13,13 @@ Versions stop at inter.broker.protocol.version 2.6, which is what the controller
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
+
+from highwater.kafka.errors import ApiError, ErrorCode
+
+T = TypeVar("T")
 
 _SCHEMAS = "highwater.kafka.wire.schemas"
 
@@ -74,12 +78,24 @@ RemainingPartition = ControlledShutdownResponse.RemainingPartition
 def states_of(request: Any) -> Iterator[tuple[str, Any]]:
     """The partition states of a LeaderAndIsr, UpdateMetadata, or StopReplica from v3 on, each with
     its topic.  Later versions group states by topic; in earlier ones each state names its topic.
+
+    Raises ApiError for a null in place of a name or a list of states.
     """
     if request.topic_states:
         for topic in request.topic_states:
-            name = topic.topic_name
-            for state in topic.partition_states:
+            name = given(topic.topic_name)
+            for state in given(topic.partition_states):
                 yield name, state
         return
     for state in getattr(request, "ungrouped_partition_states", None) or ():
-        yield state.topic_name, state
+        yield given(state.topic_name), state
+
+
+def given(value: T | None) -> T:
+    """The value; raises ApiError where it is null, as no controller sends it.
+
+    These requests are too large for the codec's own look, which is a single step of the loop.
+    """
+    if value is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    return value
