@@ -160,13 +160,8 @@ class Broker:
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
         secured = self.security
-        self.services.tokens = TokenManager(
-            secured.tokens,
-            world,
-            lambda: self.services.zk,
-            config.delegation_token_max_lifetime_ms,
-            config.delegation_token_expiry_time_ms,
-        )
+        tokens = TokenManager(secured.tokens, world, config, lambda: self.services.zk)
+        self.services.tokens = tokens
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
@@ -380,10 +375,8 @@ class Broker:
                 await nursery.start(candidate.run)
                 self.services.candidate = candidate.port
                 if self.security.tokens.enabled:
-                    pause_s = self.config.delegation_token_expiry_check_interval_ms / 1000
                     services = self.services
-                    run = services.tokens.run
-                    nursery.start_soon(run, pause_s, lambda: services.is_controller)
+                    nursery.start_soon(services.tokens.run, lambda: services.is_controller)
                 self._controller_gauges = candidate.gauges
                 ready.set()
                 why = await watch.over()

@@ -9,7 +9,7 @@ from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
-from highwater.broker.settings.token_manager import require_own_login
+from highwater.broker.settings.token_manager import principals, require_own_login
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.token_messages import CreateDelegationTokenResponse
@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     return Response(
         CreateDelegationTokenResponse(
             error_code=0,
-            **_principals(owner, ctx.principal),
+            **principals(owner, ctx.principal),
             issue_timestamp_ms=token.issued_ms,
             expiry_timestamp_ms=token.expires_ms,
             max_timestamp_ms=token.ends_ms,
@@ -53,21 +53,10 @@ def _owner(ctx: Context, request: Any) -> str:
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
-def _principals(owner: str, requester: str) -> dict[str, str]:
-    kind, _, name = owner.partition(":")
-    requester_kind, _, requester_name = requester.partition(":")
-    return {
-        "principal_type": kind,
-        "principal_name": name,
-        "token_requester_principal_type": requester_kind,
-        "token_requester_principal_name": requester_name,
-    }
-
-
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     answer = CreateDelegationTokenResponse(
         error_code=int(code),
-        **_principals(_owner(ctx, request), ctx.principal),
+        **principals(_owner(ctx, request), ctx.principal),
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,

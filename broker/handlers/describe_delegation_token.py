@@ -10,7 +10,7 @@ from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
-from highwater.broker.settings.token_manager import require_own_login
+from highwater.broker.settings.token_manager import principals, require_own_login
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.security.delegation_tokens import Token
@@ -49,14 +49,9 @@ def _shown(ctx: Context, token: Token) -> bool:
 
 
 def _described(token: Token, hmac: bytes) -> Any:
-    kind, _, name = token.owner.partition(":")
-    requester_kind, _, requester_name = token.requester.partition(":")
     renewers = [renewer.partition(":") for renewer in token.renewers]
     return _Token(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
+        **principals(token.owner, token.requester),
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.ends_ms,

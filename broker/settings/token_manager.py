@@ -16,6 +16,7 @@ import trio
 
 from highwater.broker.settings.config_changes import Changes
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
+from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.authentication import ANONYMOUS
 from highwater.kafka.security.delegation_tokens import DelegationTokens, Token
@@ -74,6 +75,18 @@ def require_own_login(security_protocol: str, principal: str, by_token: bool) ->
         raise ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
+def principals(owner: str, requester: str) -> dict[str, str]:
+    """The fields of an answer that say whose a token is, and who asked for it."""
+    kind, _, name = owner.partition(":")
+    requester_kind, _, requester_name = requester.partition(":")
+    return {
+        "principal_type": kind,
+        "principal_name": name,
+        "token_requester_principal_type": requester_kind,
+        "token_requester_principal_name": requester_name,
+    }
+
+
 class TokenManager:
     """Makes, renews and ends tokens, as one principal asks for it; raises ApiError."""
 
@@ -81,15 +94,15 @@ class TokenManager:
         self,
         tokens: DelegationTokens,
         world: World,
+        config: Config,
         zookeeper: Callable[[], ZooKeeper],
-        longest_ms: int,
-        renewal_ms: int,
     ) -> None:
-        """`longest_ms`: delegation.token.max.lifetime.ms; `renewal_ms`: …expiry.time.ms."""
         self.tokens = tokens
         self._world = world
         self._zookeeper = zookeeper
-        self._longest_ms, self._renewal_ms = longest_ms, renewal_ms
+        self._longest_ms = config.delegation_token_max_lifetime_ms
+        self._renewal_ms = config.delegation_token_expiry_time_ms
+        self._pause_s = config.delegation_token_expiry_check_interval_ms / 1000
 
     async def create(
         self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int
@@ -128,7 +141,7 @@ class TokenManager:
                 log.info("delegation token %s of %s has expired", token.id, token.owner)
                 await self._remove(token)
 
-    async def run(self, pause_s: float, is_controller: Callable[[], bool]) -> None:
+    async def run(self, is_controller: Callable[[], bool]) -> None:
         """Removes expired tokens until cancelled."""
         while True:
             if is_controller():
@@ -136,7 +149,7 @@ class TokenManager:
                     await self.remove_expired()
                 except (ApiError, ZkError) as e:
                     log.info("expired delegation tokens stay for now: %s", e)
-            await trio.sleep(pause_s)
+            await trio.sleep(self._pause_s)
 
     def _require_enabled(self) -> None:
         if not self.tokens.enabled:

@@ -61,7 +61,8 @@ def decode_token(path: str, data: bytes) -> Token:
 
 def _principal(path: str, sanitized: str) -> str:
     found = desanitize(sanitized)
-    if not all(found.partition(":")):
+    kind, colon, _ = found.partition(":")
+    if not (kind and colon):  # as Kafka does, which takes an empty name
         raise BadZnode(f"{path} has a principal that is not TYPE:NAME: {sanitized[:200]!r}")
     return found
 

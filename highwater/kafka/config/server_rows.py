@@ -73,17 +73,17 @@ class BrokerProperties:
         "secrets to read; it needs a login to ZooKeeper (docs/security.md).",
     )  # fmt: skip
     delegation_token_max_lifetime_ms: Long = prop(
-        604800000, at_least=1, read_by="highwater.broker.server",
+        604800000, at_least=1, read_by="highwater.broker.settings.token_manager",
         test="test_token_requests::test_how_long_a_token_counts",
         doc="After how many milliseconds a delegation token ends for good.",
     )  # fmt: skip
     delegation_token_expiry_time_ms: Long = prop(
-        86400000, at_least=1, read_by="highwater.broker.server",
+        86400000, at_least=1, read_by="highwater.broker.settings.token_manager",
         test="test_token_requests::test_how_long_a_token_counts",
         doc="For how many milliseconds a delegation token counts unless it is renewed.",
     )  # fmt: skip
     delegation_token_expiry_check_interval_ms: Long = prop(
-        3600000, at_least=1, read_by="highwater.broker.server",
+        3600000, at_least=1, read_by="highwater.broker.settings.token_manager",
         test="test_token_requests::test_an_expired_token_is_removed",
         doc="After how many milliseconds the controller looks for expired tokens again.",
     )  # fmt: skip
