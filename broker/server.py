@@ -302,8 +302,9 @@ class Broker:
             zk = self._zk_metrics.measured(session)
             watch = SessionWatch(zk, config, self.world)
             log.info("ZooKeeper session 0x%x, %d ms", zk.session_id, zk.session_timeout_ms)
-            stored = stored_cluster(self.world.disk, config.log_dirs)
-            await check_cluster(zk, config.zookeeper_connect, self.services.cluster_id, stored)
+            running_in = self.services.cluster_id
+            stored = None if running_in else stored_cluster(self.world.disk, config.log_dirs)
+            await check_cluster(zk, config.zookeeper_connect, running_in, stored)
             acls = self.services.authorizer
             tokens = self.security.tokens
             await make_paths(

@@ -33,7 +33,17 @@ class Flusher:
         self._folder_synced = False
 
     async def flush(self, up_to: int | None) -> None:
-        """Flushes all below `up_to` (None: everything, with truncations)."""
+        """Flushes all below `up_to` (None: everything, with truncations).
+
+        A log that is deleted meanwhile needs no flush, and its files have other names.
+        """
+        try:
+            await self._flush(up_to)
+        except OSError:
+            if not self._log.deleted:
+                raise
+
+    async def _flush(self, up_to: int | None) -> None:
         log = self._log
         async with self.lock:
             end = log.log_end_offset

@@ -19,10 +19,11 @@ import trio
 
 from highwater.base.event_loop import in_turns
 from highwater.broker.log import checkpoints
-from highwater.broker.log.creation import LogCreation
-from highwater.broker.log.directory import LogDirectory, LogDirectoryError, Offsets
-from highwater.broker.log.futures import FutureLogs
-from highwater.broker.log.guard import Guard
+from highwater.broker.log.dirs.creation import LogCreation
+from highwater.broker.log.dirs.directory import LogDirectory, LogDirectoryError, Offsets
+from highwater.broker.log.dirs.futures import FutureLogs
+from highwater.broker.log.dirs.guard import Guard
+from highwater.broker.log.dirs.stale_copies import StaleCopies
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.recovery import UnreadableLogError, load_log
@@ -71,6 +72,7 @@ class LogManager:
         self.default_config = LogConfig.of(config)
         self.futures = FutureLogs(self)
         self.creation = LogCreation(self)
+        self.copies = StaleCopies(self)
         self._config = config
         self._on_dir_failure = on_dir_failure
         self._high_watermark = high_watermark
@@ -144,6 +146,7 @@ class LogManager:
                 with Guard(self.fail_dir, directory):
                     await self._load_dir(directory)
             await self.futures.load()
+            self.copies.settle()
         except LogDirectoryError:
             for directory in self._live():
                 directory.release()
@@ -163,6 +166,8 @@ class LogManager:
                 "%s was not shut down cleanly: recovering %d logs", directory.path, len(folders)
             )
         for tp, folder in folders:
+            if self.copies.is_stale(tp, folder):
+                continue
             found = tuple(offsets.get(tp, 0) for offsets in (recovery, starts, cleaned))
             await self._load_one(directory, tp, folder, *found)
             if tp in marks:
@@ -179,11 +184,6 @@ class LogManager:
         start: int,
         cleaned_to: int,
     ) -> None:
-        other = self.logs.get(tp)
-        if other is not None:
-            raise LogDirectoryError(
-                f"partition {tp} is in {other.dir} and in {folder}: remove one of the two"
-            )
         try:
             log = await self.disk.run(
                 lambda: load_log(
@@ -213,7 +213,7 @@ class LogManager:
             match = _PARTITION.match(name)
             if leaving is not None:
                 if leaving[1] == "delete":
-                    self._trash.add((), (folder,), 0)
+                    self.throw_away(folder)
                 elif not self.futures.found(folder):
                     logger.warning("%s is left alone", folder)
             elif match is not None:
@@ -240,23 +240,31 @@ class LogManager:
         self.high_watermarks.pop(tp, None)
         self._rolled.pop(tp, None)
         path = self.dir_of(log)
-        self._deletions += 1
-        unique = f"{self.clock.wall_ms():016x}{self._deletions:016x}"
-        suffix = f"-{tp.partition}.{unique}-delete"
-        gone = f"{path}/{tp.topic[: 255 - len(suffix)]}{suffix}"
         try:
-            self.disk.rename(log.dir, gone)
+            gone = self.rename_for_deletion(tp, log.dir)
             self.discard(log, [s.file for s in log.segments], (gone,))
             log.deleted = True
-            # a new topic of the same name must not find the offsets of this one
-            directory = self._dirs[path]
-            for name in _CHECKPOINTS:
-                known = directory.current(name)
-                if known.get(tp):
-                    directory.write(name, {k: v for k, v in known.items() if k != tp})
+            self.forget_offsets(tp, path)
         except OSError as error:
             self.fail_dir(path, error)
             raise
+
+    def rename_for_deletion(self, tp: TopicPartition, folder: str) -> str:
+        """Gives the folder of a partition a name ending in -delete, and returns it."""
+        self._deletions += 1
+        unique = f"{self.clock.wall_ms():016x}{self._deletions:016x}"
+        suffix = f"-{tp.partition}.{unique}-delete"
+        gone = f"{folder.rpartition('/')[0]}/{tp.topic[: 255 - len(suffix)]}{suffix}"
+        self.disk.rename(folder, gone)
+        return gone
+
+    def forget_offsets(self, tp: TopicPartition, path: str) -> None:
+        """Cleans the checkpoints: a new topic of this name must not find these offsets."""
+        directory = self._dirs[path]
+        for name in _CHECKPOINTS:
+            known = directory.current(name)
+            if known.get(tp):
+                directory.write(name, {k: v for k, v in known.items() if k != tp})
 
     def fail_dir(self, path: str, error: OSError) -> None:
         """Takes a directory offline, with every log in it.  Does nothing the second time."""
@@ -294,11 +302,9 @@ class LogManager:
     def start_moved(self, log: Log) -> None:
         self.on_start_moved(log.tp)
 
-    def throw_away_folder(self, folder: str) -> None:
-        """Throws away the folder of an unused log.  Raises OSError."""
-        gone = f"{folder.rpartition('-')[0]}-delete"
-        self.disk.rename(folder, gone)
-        self._trash.add((), (gone,), 0)
+    def throw_away(self, folder: str) -> None:
+        """Deletes a folder soon that nobody reads."""
+        self._trash.add((), (folder,), 0)
 
     async def load_moved(self, tp: TopicPartition, path: str) -> None:
         """Loads a log that has just been given its name."""

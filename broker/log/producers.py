@@ -303,6 +303,15 @@ class ProducerStates:
         self._forget()
         self.end_offset = end_offset
 
+    def take_over(self, other: ProducerStates) -> None:
+        """Takes the state of another copy of the same log; a snapshot knows less (one batch of
+        five).
+        """
+        assert self.end_offset == other.end_offset
+        self._entries, self._ongoing = other._entries, other._ongoing
+        self._unreplicated = other._unreplicated
+        self.verifications = other.verifications
+
     def _forget(self) -> None:
         self._entries = {}
         self._ongoing = {}

@@ -1,11 +1,11 @@
 """Moves of replicas between the log directories of one broker (AlterReplicaLogDirs, KIP-113).
 
 A move is a copy that catches up, and then replaces its original.  One task fills all future logs
-(`log/futures`) in turn, a piece at a time: batches are copied unchanged, and leader and followers
-notice nothing.  When a copy has everything, and has it as safe on the disk as the current log, the
-two are exchanged in one step of the event loop, so that no append falls between.  The partition
-then has another log object, with the same offsets, epochs and producers, and nothing else of it
-changes (role, HW, ISR).
+(`log/dirs/futures`) in turn, a piece at a time: batches are copied unchanged, and leader and
+followers notice nothing.  When a copy has everything, and has it as safe on the disk as the current
+log, the two are exchanged in one step of the event loop, so that no append falls between.  The
+partition then has another log object, with the same offsets, epochs and producers, and nothing else
+of it changes (role, HW, ISR).
 
 As safe: a follower's fetch, and with flush.messages=1 the HW, promise that records would survive a
 power loss; the exchange must not break that promise.  The current log's flushes are held up for the

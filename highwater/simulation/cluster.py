@@ -18,10 +18,12 @@ from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
-from highwater.simulation.last_events import Trace
+from highwater.simulation.last_events import OWN_ERRORS, Trace
 from highwater.simulation.rules.cluster_rules import Rules
+from highwater.simulation.rules.mirror import NEWER
 from highwater.simulation.wire_tap import WireTap
 from highwater.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
+from highwater.world.sim.disk import SimDisk
 from highwater.world.sim.inode import Inode
 
 DATA = "/data"
@@ -178,14 +180,25 @@ class SimCluster:
         self.nursery.start_soon(self._live, node, world)
 
     def _checkpoint(self, node: BrokerNode) -> dict[TopicPartition, int]:
-        """High watermarks on the disk, which does not fail for an observer."""
-        file = node.host.disk.find(f"{DATA}/replication-offset-checkpoint")
-        if node.host.disk.broken or not isinstance(file, Inode):
-            return {}
-        try:
-            return decode_offsets(bytes(file.data))
-        except ValueError:
-            return {}  # torn by a power loss
+        """High watermarks on the disk, which does not fail for an observer; a directory's file may
+        still name a replica that has moved to another one."""
+        found: dict[TopicPartition, int] = {}
+        disk = node.host.disk
+        for folder in (DATA, *self.shape.more_log_dirs) if not disk.broken else ():
+            file = disk.find(f"{folder}/replication-offset-checkpoint")
+            if isinstance(file, Inode):
+                try:
+                    marks = decode_offsets(bytes(file.data))
+                except ValueError:
+                    continue  # torn by a power loss
+                found |= {tp: n for tp, n in marks.items() if self._log_is_in(folder, tp, disk)}
+        return found
+
+    def _log_is_in(self, folder: str, tp: TopicPartition, disk: SimDisk) -> bool:
+        """Also false for a copy in a directory that failed, if there is a newer one."""
+        others = {DATA, *self.shape.more_log_dirs} - {folder}
+        newer = any(disk.find(f"{other}/{tp}/{NEWER}") for other in others)
+        return disk.find(f"{folder}/{tp}") is not None and not newer
 
     async def _live(self, node: BrokerNode, world: SimWorld) -> None:
         config = self.shape.config(node.id, node.name)
@@ -215,6 +228,8 @@ class SimCluster:
         do; one that fails otherwise is a finding."""
         self.trace.add(node.name, f"died: {failure!r}")
         if isinstance(_only(failure), BrokerError):
+            if any(error in str(_only(failure)) for error in OWN_ERRORS):
+                self.mistaken(f"{node.name} halts: {_describe(failure)}")
             await trio.sleep(_RESTART_AFTER_REFUSAL_S)
             if node.wanted and not node.running:
                 self.start(node.id)

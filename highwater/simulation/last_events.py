@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ MISTAKES = (
     TypeError, ValueError,
 )  # fmt: skip
 """Exceptions that a broker never means to log: only a mistake of its own raises them."""
+OWN_ERRORS = tuple(os.strerror(n) for n in (errno.ENOENT, errno.EBADF, errno.ENOTDIR, errno.EISDIR))
+"""No fault raises them; a broker that takes a directory offline for one lost its own file."""
 
 
 class Trace:
@@ -80,7 +84,8 @@ class TraceHandler(logging.Handler):
             text += f" [{record.exc_info[1]!r}]"
         who = str(process) if process else "-"
         self._trace.add(who, text)
-        if record.exc_info and isinstance(record.exc_info[1], MISTAKES):
+        own = record.levelno >= logging.ERROR and any(error in text for error in OWN_ERRORS)
+        if own or (record.exc_info and isinstance(record.exc_info[1], MISTAKES)):
             self._mistaken(f"{who}: {text}")
         elif record.levelno >= logging.WARNING:
             self._count(who, record, text)

@@ -44,7 +44,7 @@ class BrokerRules:
         if replica.lossy or replica.mirror.start > first or known is None:
             return
         # a removed replica goes whole, after it has left the ISR
-        taken_away = not replica.mirror.exists
+        taken_away = not replica.mirror.exists or replica.mirror.made_anew
         if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
             return
         if tp.topic in self._book.deleting:
@@ -106,7 +106,7 @@ class BrokerRules:
             self._check_leader(truth, replica, old, new, partition, new_term)
             return
         led = old is not None and old.leads and old.leader_epoch == new.leader_epoch
-        if led and new.hw > truth.end:
+        if led and old is not None and new.hw > max(truth.end, old.hw):
             # its directory failed in the step that raised its HW: it still led then
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HEAD = Struct(">qiibIhi16xq")
 _RECORDS_AT = 61
+NEWER = "newer-than-offline-copies"
+"""The mark of a log that was made while an older copy was offline (`log/dirs/stale_copies`)."""
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
@@ -96,6 +98,8 @@ class ReplicaMirror:
         self.paths = (path, *others)
         self.batches: list[Batch] = []
         self.exists = False
+        self.made_anew = False
+        """Whether the last look found a log made while the former one was offline."""
         self.start = 0
         self.end = 0
         """The log end offset."""
@@ -109,16 +113,37 @@ class ReplicaMirror:
         """Reads the news of these files (None: whatever may have changed); gives the batches that
         are gone, except those gone from the front (deleted segments).
         """
-        if changed is not None:
+        place = self._place()
+        self.made_anew = place != self.path and self._is_newer(place)
+        if changed is not None and not self.made_anew:
             logs = sorted(name for name in changed if name.endswith(".log"))
             if all(self._grew(name) for name in logs):
                 return []
-        there = [path for path in self.paths if isinstance(self.disk.find(path), dict)]
-        self.path = there[0] if there else self.path
+        self.path = place
         folder = self.disk.find(self.path)
         self.exists = isinstance(folder, dict)
         self._folder = folder if isinstance(folder, dict) else {}
         return self._rebuild({n: self._folder[n] for n in sorted(self._folder) if n[-4:] == ".log"})
+
+    def _place(self) -> str:
+        """Its folder: a newer one than that in a directory that failed, where there are two; and
+        where there is none, a copy that was to take its place when a directory failed."""
+        there = [path for path in self.paths if isinstance(self.disk.find(path), dict)]
+        if len(there) > 1:
+            return next(filter(self._is_newer, there), there[0])
+        return there[0] if there else self._future() or self.path
+
+    def _is_newer(self, path: str) -> bool:
+        return self.disk.find(f"{path}/{NEWER}") is not None
+
+    def _future(self) -> str | None:
+        for path in self.paths[: len(self.paths) if len(self.paths) > 1 else 0]:
+            folder, _, name = path.rpartition("/")
+            names = self.disk.find(folder)
+            for other in names if isinstance(names, dict) else ():
+                if other.startswith(f"{name}.") and other.endswith("-future"):
+                    return f"{folder}/{other}"
+        return None
 
     def _grew(self, name: str) -> bool:
         """Takes in an append to the last segment, or a new segment after it; False where

@@ -182,11 +182,12 @@ class Administrators:
         self.values += 1
         value, address = self.values, client.random.choice(client.addresses())
         call = client.alter_topic(address, GOVERNED, PROPERTY, str(value))
+        self.uncertain.add(value)
         error = await self._try("admin: properties set", call)
         if not error:
             self.acked = value
-        elif error in _UNKNOWN:
-            self.uncertain.add(value)
+        if error not in _UNKNOWN:
+            self.uncertain.remove(value)
 
     async def _move(self, client: AdminClient) -> None:
         there = sorted(tp for tp in self.rules.partitions if tp.topic == GOVERNED)

@@ -123,6 +123,34 @@ async def test_the_moved_log_is_the_same(rig: Rig) -> None:
     assert partition.high_watermark == 65
 
 
+async def test_a_moved_log_recognizes_retries_of_the_last_five_batches(rig: Rig) -> None:
+    partition = rig.host()
+    rig.send(10)
+    target = next(d for d in rig.dirs if d not in partition.require_log().dir)
+    async with running(rig):
+        rig.replicas.moves.alter(TP, target)
+        await until(lambda: rig.replicas.moves.moved)
+    rig.send(5, first=5)
+    assert partition.require_log().log_end_offset == 10, "five retries, and nothing new"
+
+
+async def test_a_flush_whose_log_is_deleted_meanwhile_is_no_failure_of_the_disk(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = rig.host().require_log()
+    rig.send(3)
+    flush = log.segments[-1].flush
+
+    async def deleted_first() -> None:
+        rig.logs.delete(TP)
+        await flush()
+
+    monkeypatch.setattr(type(log.segments[-1]), "flush", lambda _: deleted_first())
+    await log.flush()
+    assert not Path(log.dir).exists()
+    assert rig.failed == []
+
+
 @pytest.mark.thorough
 async def test_what_is_appended_meanwhile_is_not_lost(
     rig: Rig, monkeypatch: pytest.MonkeyPatch

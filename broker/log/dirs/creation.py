@@ -74,8 +74,10 @@ class LogCreation:
         return made
 
     def _make(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
-        manager = self._manager
-        return load_log(manager.disk, manager.clock, f"{path}/{tp}", tp, config, hooks=manager)
+        manager, folder = self._manager, f"{path}/{tp}"
+        log = load_log(manager.disk, manager.clock, folder, tp, config, hooks=manager)
+        manager.copies.mark(folder)
+        return log
 
     def _places(self, tps: Sequence[TopicPartition]) -> list[str]:
         """The log directory of each: the preferred one, else the one with the fewest logs.

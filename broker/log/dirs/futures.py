@@ -88,7 +88,7 @@ class FutureLogs:
             manager.disk.rename(folder, f"{path}/{tp}")
             await manager.load_moved(tp, path)
         elif tp in self.logs or manager.dir_of(current) == path:
-            manager.throw_away_folder(folder)
+            self._throw_away(folder)
         else:
             config = current.config
             self.logs[tp] = await manager.disk.run(
@@ -118,9 +118,14 @@ class FutureLogs:
         log.deleted = True
         log.close_files()
         try:
-            self._manager.throw_away_folder(log.dir)
+            self._throw_away(log.dir)
         except OSError as error:
             self._manager.fail_dir(self._manager.dir_of(log), error)
+
+    def _throw_away(self, folder: str) -> None:
+        gone = f"{folder.rpartition('-')[0]}-delete"
+        self._manager.disk.rename(folder, gone)
+        self._manager.throw_away(gone)
 
     def dir_failed(self, path: str, gone: Iterable[TopicPartition]) -> None:
         """Gives up moves into the directory; where the current log is lost, the copy stays on the
@@ -170,7 +175,7 @@ class FutureLogs:
         except OSError as error:
             manager.fail_dir(path, error)
             raise
-        log.producers.verifications = current.producers.verifications
+        log.producers.take_over(current.producers)
         log.update_high_watermark(high_watermark)
         manager.logs[tp] = log
         return log

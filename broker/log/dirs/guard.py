@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from highwater.broker.log.directory import LogDirectory
+    from highwater.broker.log.dirs.directory import LogDirectory
     from highwater.broker.log.log import Log
 
 
