@@ -114,15 +114,15 @@ def fuzzed_broker(folder: Path, zookeeper: ZooKeeper) -> tuple[BrokerProcess, Ad
     return broker, ("127.0.0.1", port)
 
 
-async def _logged_in(stream: trio.SocketStream) -> None:
+async def logged_in(stream: trio.SocketStream) -> None:
     await stream.send_all(frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1))
-    await _answer(stream)
+    await answer(stream)
     token = b"\0fuzz\0f-s3cret"
     await stream.send_all(frame_of(SaslAuthenticateRequest(auth_bytes=token), 2))
-    await _answer(stream)
+    await answer(stream)
 
 
-async def _answer(stream: trio.SocketStream) -> bool:
+async def answer(stream: trio.SocketStream) -> bool:
     """Whether there was one; it is thrown away."""
     data = b""
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
@@ -139,13 +139,13 @@ async def _connection(address: Address, seed: str, secured: bool, sent: list[int
     async with await trio.open_tcp_stream(*address) as stream:
         try:
             if secured and chance.random() < 0.9:
-                await _logged_in(stream)
+                await logged_in(stream)
             for number in range(PER_CONNECTION):
                 key, version = chance.choice(APIS)
                 await stream.send_all(request(chance, key, version, number))
                 sent[0] += 1
                 with trio.move_on_after(PATIENCE_S) as waited:
-                    if not await _answer(stream):
+                    if not await answer(stream):
                         return
                 if waited.cancelled_caught:
                     return
@@ -153,7 +153,7 @@ async def _connection(address: Address, seed: str, secured: bool, sent: list[int
             pass
 
 
-async def _storm(address: Address, first: int, count: int, secured: bool, sent: list[int]) -> None:
+async def storm(address: Address, first: int, count: int, secured: bool, sent: list[int]) -> None:
     numbers = iter(range(first, first + count))
 
     async def worker() -> None:
@@ -179,7 +179,7 @@ def requests(
     peak, done, told, sent = before, 0, "", [0]
     try:
         while sent[0] < count:
-            trio.run(_storm, address, first + done, PART, secured, sent)
+            trio.run(storm, address, first + done, PART, secured, sent)
             done += PART
             assert broker.running, broker.output[-5000:]
             assert beside is None or beside.running, f"it is held up after {done} connections"

@@ -165,15 +165,22 @@ SURFACES = {
 
 
 def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
-    """Parts of 10,000 requests, each against a broker of its own; damaged logs; and `SURFACES`."""
+    """Parts of 10,000 requests, each against a broker of its own; a client beside; damaged logs."""
     module = (sys.executable, "-m", "tests.long.fuzz")
     for part in range(1 if a_slice else 100):
         what, number = ("open", part // 4) if part % 4 == 3 else ("requests", part)
         count = "500" if a_slice else "10000"
         place = str(folder / f"part-{part}")
         yield Step(f"{part}-{what}", (*module, what, count, place, str(number * 100_000)))
+    beside = (sys.executable, "-m", "tests.long.fuzz_beside")
+    yield Step("beside", (*beside, "200" if a_slice else "10000"))
     count = "1000" if a_slice else "100000"
     yield Step("files", (*module, "files", count, str(folder / "files")))
+    told = (sys.executable, "-m", "tests.long.fuzz_told", str(folder))
+    yield Step("told", told, sums=True)
+
+
+def fuzz_surfaces(folder: Path, a_slice: bool) -> Iterator[Step]:
     for what, whole in SURFACES.items():
         yield Step(what, (sys.executable, "-m", "tests.long.fuzz_surfaces", what, whole[a_slice]))
 
@@ -238,10 +245,14 @@ JOBS: Mapping[str, Job] = {
         _module("tests.long.floods", ("5000",), ("200",)),
     ),
     "fuzz": Job(
-        "1,000,000 fuzzed requests, a quarter of them with every right, 100,000 damaged logs, "
+        "1,000,000 fuzzed requests, a quarter of them with every right, what a well-behaved client "
+        "notices of them, and 100,000 damaged logs",
+        fuzz,
+    ),
+    "fuzz-surfaces": Job(
         "60,000 damages to znodes of clusters under load, 500,000 logins, 500,000 calls of the "
         "control API, and 50,000 connections each to the metrics, control and TLS ports",
-        fuzz,
+        fuzz_surfaces,
     ),
     "rest": Job(
         "the tests that are marked `rare`",

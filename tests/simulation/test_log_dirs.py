@@ -204,3 +204,12 @@ def test_seeds_meet_directories_that_fail_and_replicas_that_move() -> None:
     assert outcome.faults[FAIL] >= 1, outcome.faults
     assert outcome.faults[MOVE] >= 5, outcome.faults
     assert "--log-dirs" in replay_command(0, Options(log_dirs=True))
+
+
+@pytest.mark.parametrize("seed", [1010, 1104, 1150, 1231])
+def test_seeds_that_found_bugs(seed: int) -> None:
+    """A moved log that forgot its producers' batches; a partition in two directories; a move that
+    was cut off by a failing disk; a topic that was deleted during a flush."""
+    options = Options(pace=0.2, admin=True, disk_errors=True, log_dirs=True)
+    outcome = simulate(seed, options)
+    assert outcome.ok, outcome.violation
