@@ -25,6 +25,8 @@ _USER = "User"
 
 async def handle(ctx: Context, request: Any) -> Reply:
     require_own_login(ctx.security_protocol, ctx.principal, ctx.by_token)
+    if request.owner_principal_name and not request.owner_principal_type:
+        raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     owner = _owner(ctx, request)
     rights = (Operation.CREATE_TOKENS, ResourceType.USER, owner)
     if owner != ctx.principal and not ctx.allows(*rights):
@@ -48,7 +50,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _owner(ctx: Context, request: Any) -> str:
-    if not request.owner_principal_name:
+    if not (request.owner_principal_name and request.owner_principal_type):
         return ctx.principal
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 

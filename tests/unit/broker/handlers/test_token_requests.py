@@ -260,3 +260,10 @@ def test_a_damaged_znode_is_no_token(change: dict[str, Any]) -> None:
         return
     with pytest.raises(BadZnode):
         decode_token(path, json.dumps({**json.loads(data), **change}).encode())
+
+
+@in_broker()
+async def test_an_owner_without_a_type_gets_no_token(b: Any) -> None:
+    await begin(b)
+    made = await create(b, owner=":carol")
+    assert (ErrorCode(made.error_code).name, made.hmac) == ("INVALID_PRINCIPAL_TYPE", b"")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.kafka.znodes import BadZnode
-from tests.fuzzing.znodes import EXAMPLES, damaged_data, decode
+from tests.fuzzing.znode_samples import EXAMPLES, damaged_data, decode
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
