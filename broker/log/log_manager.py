@@ -78,7 +78,7 @@ class LogManager:
         self._high_watermark = high_watermark
         self._below = below
         self._dirs = {path: LogDirectory(disk, path) for path in log_dirs}
-        self._trash = Trash(disk, clock)
+        self.trash = Trash(disk, clock)
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
         self._planned = trio.Event()
@@ -86,7 +86,6 @@ class LogManager:
         self._least_flush_ms = math.inf
         """The least flush.ms of any log so far."""
         self._flush_within(self.default_config.flush_ms)
-        self._deletions = 0
         self._overrides: Mapping[str, Mapping[str, str]] = {}
 
     def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
@@ -213,7 +212,7 @@ class LogManager:
             match = _PARTITION.match(name)
             if leaving is not None:
                 if leaving[1] == "delete":
-                    self.throw_away(folder)
+                    self.trash.add((), (folder,), 0)
                 elif not self.futures.found(folder):
                     logger.warning("%s is left alone", folder)
             elif match is not None:
@@ -232,39 +231,32 @@ class LogManager:
     def delete(self, tp: TopicPartition) -> None:
         """Removes a log: from memory at once, from the disk later.  Raises OSError."""
         self.futures.discard_one(tp)
+        path = self.dir_of(self.logs[tp])
         self.remove(tp)
+        self.forget_offsets(tp, path)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Like `delete`, for the current log alone."""
+        """Like `delete`, for the current log alone, which stays in its directory's checkpoints."""
         log = self.logs.pop(tp)
         self.high_watermarks.pop(tp, None)
         self._rolled.pop(tp, None)
         path = self.dir_of(log)
         try:
-            gone = self.rename_for_deletion(tp, log.dir)
+            gone = self.trash.rename(tp, log.dir)
             self.discard(log, [s.file for s in log.segments], (gone,))
             log.deleted = True
-            self.forget_offsets(tp, path)
         except OSError as error:
             self.fail_dir(path, error)
             raise
 
-    def rename_for_deletion(self, tp: TopicPartition, folder: str) -> str:
-        """Gives the folder of a partition a name ending in -delete, and returns it."""
-        self._deletions += 1
-        unique = f"{self.clock.wall_ms():016x}{self._deletions:016x}"
-        suffix = f"-{tp.partition}.{unique}-delete"
-        gone = f"{folder.rpartition('/')[0]}/{tp.topic[: 255 - len(suffix)]}{suffix}"
-        self.disk.rename(folder, gone)
-        return gone
-
     def forget_offsets(self, tp: TopicPartition, path: str) -> None:
         """Cleans the checkpoints: a new topic of this name must not find these offsets."""
         directory = self._dirs[path]
-        for name in _CHECKPOINTS:
-            known = directory.current(name)
-            if known.get(tp):
-                directory.write(name, {k: v for k, v in known.items() if k != tp})
+        with Guard(self.fail_dir, directory):
+            for name in _CHECKPOINTS:
+                known = directory.current(name)
+                if known.get(tp):
+                    directory.write(name, {k: v for k, v in known.items() if k != tp})
 
     def fail_dir(self, path: str, error: OSError) -> None:
         """Takes a directory offline, with every log in it.  Does nothing the second time."""
@@ -302,10 +294,6 @@ class LogManager:
     def start_moved(self, log: Log) -> None:
         self.on_start_moved(log.tp)
 
-    def throw_away(self, folder: str) -> None:
-        """Deletes a folder soon that nobody reads."""
-        self._trash.add((), (folder,), 0)
-
     async def load_moved(self, tp: TopicPartition, path: str) -> None:
         """Loads a log that has just been given its name."""
         directory = self._dirs[path]
@@ -328,7 +316,7 @@ class LogManager:
         self._planned.set()
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
-        self._trash.add(files, paths, log.config.file_delete_delay_ms)
+        self.trash.add(files, paths, log.config.file_delete_delay_ms)
 
     def jitter_ms(self, limit: int) -> int:
         return self._below(limit) if limit else 0
@@ -389,7 +377,7 @@ class LogManager:
         """Retention, flushes, checkpoints, late deletions, expiry of producers; until cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._trash.run)
+            nursery.start_soon(self.trash.run)
             nursery.start_soon(self._flush_rolled)
             nursery.start_soon(self._settle)
             nursery.start_soon(self._flush_in_time)

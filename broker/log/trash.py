@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 import trio
 
+from highwater.kafka.types import TopicPartition
 from highwater.world.api import Clock, Disk, File
 
 
@@ -29,7 +30,7 @@ class Trash:
         self._disk = disk
         self._clock = clock
         self._items: list[_Item] = []
-        self._count = 0
+        self._count = self._renamed = 0
         self._added = trio.Event()
 
     def __len__(self) -> int:
@@ -41,6 +42,15 @@ class Trash:
         due = self._clock.perf_ns() + delay_ms * 1_000_000
         heappush(self._items, _Item(due, self._count, files, paths))
         self._added.set()
+
+    def rename(self, tp: TopicPartition, folder: str) -> str:
+        """Gives the folder of a partition its last name, ending in -delete.  Raises OSError."""
+        self._renamed += 1
+        unique = f"{self._clock.wall_ms():016x}{self._renamed:016x}"
+        suffix = f"-{tp.partition}.{unique}-delete"
+        gone = f"{folder.rpartition('/')[0]}/{tp.topic[: 255 - len(suffix)]}{suffix}"
+        self._disk.rename(folder, gone)
+        return gone
 
     async def run(self) -> None:
         """Runs until cancelled.  Files that cannot be deleted are left for the next start."""

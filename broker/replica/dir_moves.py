@@ -195,6 +195,8 @@ class DirMoves:
         partition.log_moved(moved)
         self.moved += 1
         log.info("%s: moved to %s", tp, moved.dir)
+        # its old directory may fail now, and takes only those with it that are still there
+        manager.logs.forget_offsets(tp, manager.logs.dir_of(current))
         if moved.flush_due:
             manager.flush_soon(partition)
 

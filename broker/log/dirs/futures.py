@@ -125,7 +125,7 @@ class FutureLogs:
     def _throw_away(self, folder: str) -> None:
         gone = f"{folder.rpartition('-')[0]}-delete"
         self._manager.disk.rename(folder, gone)
-        self._manager.throw_away(gone)
+        self._manager.trash.add((), (gone,), 0)
 
     def dir_failed(self, path: str, gone: Iterable[TopicPartition]) -> None:
         """Gives up moves into the directory; where the current log is lost, the copy stays on the

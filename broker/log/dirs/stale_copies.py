@@ -55,11 +55,11 @@ class StaleCopies:
         stale, kept = (other.dir, folder) if newer else (folder, other.dir)
         logger.warning("%s is thrown away: %s was made while it was offline", stale, kept)
         if not newer:
-            manager.throw_away(manager.rename_for_deletion(tp, folder))
+            manager.trash.add((), (manager.trash.rename(tp, folder),), 0)
             manager.forget_offsets(tp, folder.rpartition("/")[0])
             return True
         try:
-            manager.remove(tp)
+            manager.delete(tp)
         except OSError:
             pass  # its directory is offline now, and the copy waits for the next start
         return False

@@ -134,6 +134,31 @@ async def test_a_moved_log_recognizes_retries_of_the_last_five_batches(rig: Rig)
     assert partition.require_log().log_end_offset == 10, "five retries, and nothing new"
 
 
+async def test_a_source_that_fails_during_the_exchange_costs_the_source_alone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = rig.host()
+    rig.send(10)
+    source = partition.require_log().dir.rpartition("/")[0]
+    target = next(d for d in rig.dirs if d != source)
+    rig.logs.checkpoint_high_watermarks({TP: 10})
+    await rig.logs.settle()
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(rig.logs._dirs[source], "write", fails)
+    async with running(rig):
+        rig.replicas.moves.alter(TP, target)
+        await until(lambda: rig.replicas.moves.moved)
+        await until(lambda: rig.failed)
+    assert rig.failed == [source]
+    assert rig.logs.logs[TP] is partition.log
+    assert partition.require_log().dir == f"{target}/{TP}"
+    rig.send(1, first=10)
+    assert partition.high_watermark == 11
+
+
 async def test_a_flush_whose_log_is_deleted_meanwhile_is_no_failure_of_the_disk(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
