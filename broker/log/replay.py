@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from highwater.broker.log.producers import ProducerStates
-from highwater.broker.log.segment import Segment
+from highwater.broker.log.segment import CorruptSegmentError, Segment
+from highwater.kafka.errors import ApiError
 from highwater.kafka.wire.records import BatchHeader, Marker, marker_of
 
 
 def marker_in(segment: Segment, header: BatchHeader) -> Marker | None:
-    """The marker in a control batch of a segment."""
+    """The marker in a control batch of a segment; raises CorruptSegmentError."""
     data = segment.file.read(header.position, header.size)
-    return marker_of(data, header, header.position)
+    try:
+        return marker_of(data, header, header.position)
+    except ApiError as error:
+        raise CorruptSegmentError(
+            f"{segment.file.path}: no marker is in the batch at byte {header.position}"
+        ) from error
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], end: int) -> None:

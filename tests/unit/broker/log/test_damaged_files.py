@@ -42,6 +42,17 @@ def test_a_time_index_that_was_deleted_is_made_again(kept: Kept) -> None:
     assert [path.name for path in place.glob("*.timeindex")] == ["00000000000000000052.timeindex"]
 
 
+def test_a_damaged_marker_that_nobody_suspects_is_refused_with_the_remedy(kept: Kept) -> None:
+    """Found as `files 36809` of `scripts/long fuzz`: the broker ended with a traceback."""
+    folder, whole, place = kept
+    shutil.rmtree(place, ignore_errors=True)
+    assert check_damaged(Random("files 36809"), folder, whole, place) == "refused: DamagedLogError"
+    with pytest.raises(
+        DamagedLogError, match=r"no marker is in the batch .*; delete .*-checkpoint"
+    ):
+        Logs(str(place)).open(CONFIG, clean=True)
+
+
 def test_a_damaged_segment_that_nobody_suspects_is_refused_with_the_remedy(kept: Kept) -> None:
     """Found as `files 4443` of `scripts/long fuzz`: it was an error without a remedy."""
     folder, whole, place = kept
