@@ -13,6 +13,7 @@ from highwater.broker.coordinator.group.commit_requests import Errors, answer, o
 from highwater.broker.coordinator.group.records import NO_TIMESTAMP
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
+from highwater.kafka.config import LONG_MAX
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import OffsetCommitResponse
@@ -37,7 +38,8 @@ def handle(ctx: Context, request: Any) -> Reply:
     services = ctx.services
     now = services.world.clock.wall_ms()
     retention = request.retention_time_ms
-    expire_ms = NO_TIMESTAMP if retention is None or retention < 0 else now + retention
+    given = retention is not None and retention >= 0
+    expire_ms = min(now + retention, LONG_MAX) if given else NO_TIMESTAMP
     longest = services.config.offset_metadata_max_bytes
     offsets, errors = offsets_of(request, services.metadata, longest, now, expire_ms)
     ticket = Waiting(lambda code: _response(request, errors, code))

@@ -9,6 +9,7 @@ from typing import Any
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.topic_names import check_name
 from highwater.kafka.types import (
     LEADER_DURING_DELETE,
     NO_BROKER,
@@ -44,11 +45,15 @@ class MetadataUpdate:
 def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
     """Decodes any version; pauses after each STEP partitions, and returns the whole.
 
-    Raises ApiError for a security protocol that does not exist, or a null.
+    Raises ApiError for a security protocol that does not exist, a name that no topic can have, or a
+    null.
     """
     topics: dict[str, dict[int, PartitionMetadata | None]] = {}
     for decoded, (topic, state) in enumerate(states_of(request), 1):
-        topics.setdefault(topic, {})[state.partition_index] = _partition(state)
+        if topic not in topics:
+            check_name(given(topic))  # it becomes part of a znode's path
+            topics[topic] = {}
+        topics[topic][state.partition_index] = _partition(state)
         if decoded % STEP == 0:
             yield
     brokers = {BrokerId(b.id): _broker(b) for b in given(request.live_brokers)}

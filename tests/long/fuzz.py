@@ -170,6 +170,7 @@ def requests(
     folder: Path, zookeeper: ZooKeeper, count: int, *, secured: bool, first: int = 0
 ) -> str:
     """That many requests, from seed `first` on; what came of them in a sentence."""
+    shutil.rmtree(folder, ignore_errors=True)  # of a part that was cut off
     broker, address = fuzzed_broker(folder, zookeeper)
     assert broker.child is not None
     process = psutil.Process(broker.child.pid.pid)

@@ -173,7 +173,7 @@ def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
         place = str(folder / f"part-{part}")
         yield Step(f"{part}-{what}", (*module, what, count, place, str(number * 100_000)))
     beside = (sys.executable, "-m", "tests.long.fuzz_beside")
-    yield Step("beside", (*beside, "200" if a_slice else "10000"))
+    yield Step("beside", (*beside, "200" if a_slice else "3000"))
     count = "1000" if a_slice else "100000"
     yield Step("files", (*module, "files", count, str(folder / "files")))
     told = (sys.executable, "-m", "tests.long.fuzz_told", str(folder))

@@ -62,7 +62,7 @@ class Node(Led):
     def end(self) -> int:
         return int(self.b.services.replicas.partition(TP).leader_log().log_end_offset)
 
-    async def commit(self, offset: int, **changed: Any) -> str:
+    async def commit(self, offset: int, version: int = 7, **changed: Any) -> str:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = topic.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata="m"
@@ -70,7 +70,7 @@ class Node(Led):
         request = OffsetCommitRequest(
             group_id="g", topics=[topic(name="t", partitions=[partition])], **changed
         )
-        answer = await self.b.ask(offset_commit, 7, request)
+        answer = await self.b.ask(offset_commit, version, request)
         return ErrorCode(answer.topics[0].partitions[0].error_code).name
 
     async def fetch(self) -> tuple[str, int | None]:
@@ -145,6 +145,16 @@ def run(body: Body, **config: Any) -> None:
 
 
 in_node = running_in(run)
+
+
+@in_node()
+async def test_the_longest_retention_of_an_offset_is_for_ever(node: Node) -> None:
+    """It ended with a traceback (`scripts/long fuzz`, part 22): now and it are over 63 bits."""
+    await node.leads()
+    assert await node.commit(5, version=4, retention_time_ms=(1 << 63) - 1) == "NONE"
+    await node.role(2)
+    await node.leads()
+    assert await node.fetch() == ("NONE", 5)
 
 
 @in_node()

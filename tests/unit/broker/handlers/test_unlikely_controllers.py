@@ -18,7 +18,9 @@ from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrTopicState,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 from tests.unit.broker.handlers.conftest import in_broker
 
@@ -76,3 +78,24 @@ async def test_a_security_protocol_that_does_not_exist(b: Any) -> None:
         answer = await b.ask(update_metadata, 6, request)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
         assert not b.services.metadata.is_alive(7)
+
+
+@in_broker()
+@pytest.mark.parametrize("name", ["..", "a/b", "x" * 250, "", "ü"])
+async def test_a_name_that_no_znode_can_have_is_not_learned(b: Any, name: str) -> None:
+    """DeleteTopics of such a topic ended with a traceback (`scripts/long fuzz`, part 23)."""
+    state = {
+        "partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1],
+        "zk_version": 0, "replicas": [1], "offline_replicas": [],
+    }  # fmt: skip
+    request = UpdateMetadataRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=10, live_brokers=[],
+        topic_states=[
+            UpdateMetadataTopicState(
+                topic_name=name, partition_states=[UpdateMetadataPartitionState(**state)]
+            )
+        ],
+    )  # fmt: skip
+    answer = await b.ask(update_metadata, 6, request)
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert not b.services.metadata.has_topic(name)
