@@ -62,11 +62,12 @@ class Node(Led):
     def end(self) -> int:
         return int(self.b.services.replicas.partition(TP).leader_log().log_end_offset)
 
-    async def commit(self, offset: int, version: int = 7, **changed: Any) -> str:
+    async def commit(self, offset: int, **changed: Any) -> str:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = topic.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata="m"
         )
+        version = changed.pop("version", 7)
         request = OffsetCommitRequest(
             group_id="g", topics=[topic(name="t", partitions=[partition])], **changed
         )
