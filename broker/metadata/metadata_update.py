@@ -45,8 +45,8 @@ class MetadataUpdate:
 def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
     """Decodes any version; pauses after each STEP partitions, and returns the whole.
 
-    Raises ApiError for a security protocol that does not exist, a name that no topic can have, or a
-    null.
+    Raises ApiError for a security protocol that does not exist, a broker id below 0, a name that no
+    topic can have, or a null.
     """
     topics: dict[str, dict[int, PartitionMetadata | None]] = {}
     for decoded, (topic, state) in enumerate(states_of(request), 1):
@@ -76,6 +76,8 @@ def _partition(state: Any) -> PartitionMetadata | None:
 
 
 def _broker(broker: Any) -> BrokerInfo:
+    if broker.id < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     if broker.endpoints:
         endpoints = []
         for e in broker.endpoints:

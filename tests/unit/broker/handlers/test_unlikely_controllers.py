@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from highwater.broker.admin import topic_znodes
 from highwater.broker.handlers import leader_and_isr, update_metadata
-from highwater.kafka.errors import ErrorCode
+from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import (
     LeaderAndIsrPartitionState,
@@ -99,3 +100,23 @@ async def test_a_name_that_no_znode_can_have_is_not_learned(b: Any, name: str) -
     answer = await b.ask(update_metadata, 6, request)
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert not b.services.metadata.has_topic(name)
+
+
+@in_broker()
+async def test_a_broker_below_0_is_not_learned(b: Any) -> None:
+    """New partitions were given to it, and nobody could read their znode (`scripts/long fuzz`)."""
+    endpoint = UpdateMetadataEndpoint(port=9092, host="h", listener="X", security_protocol=0)
+    request = UpdateMetadataRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=10, topic_states=[],
+        live_brokers=[UpdateMetadataBroker(id=-1, rack=None, endpoints=[endpoint])],
+    )  # fmt: skip
+    answer = await b.ask(update_metadata, 6, request)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert not b.services.metadata.is_alive(-1)
+
+
+@in_broker()
+async def test_partitions_of_a_damaged_topic_are_refused_with_the_remedy(b: Any) -> None:
+    await b.zk.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[-1]}}')
+    with pytest.raises(ApiError, match=r"/brokers/topics/t has no list .*; correct that znode"):
+        await topic_znodes.add_partitions(b.services, "t", 2, None)
