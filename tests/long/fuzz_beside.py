@@ -92,13 +92,14 @@ def small(chance: Random) -> bytes:
     return frame_of(request, version)
 
 
-async def _paced(
-    address: Address, count: int, rate: float, make: Callable[[Random], bytes]
-) -> None:
-    """That many requests, so many a second, over as many connections as a storm has."""
+async def _paced(address: Address, count: int, rate: float, make: Callable[[Random], bytes]) -> int:
+    """That many requests, so many a second, over as many connections as a storm has; returns how
+    many of them were answered."""
     numbers, begun = iter(range(count)), trio.current_time()
+    answered = 0
 
     async def connection(first: int) -> None:
+        nonlocal answered
         chance = Random(f"paced {first}")
         async with await trio.open_tcp_stream(*address) as stream:
             try:
@@ -114,6 +115,7 @@ async def _paced(
                             return
                     if waited.cancelled_caught:
                         return
+                    answered += 1
                     number = next(numbers, None)
             except trio.BrokenResourceError:
                 pass
@@ -125,6 +127,7 @@ async def _paced(
     async with trio.open_nursery() as nursery:
         for _ in range(AT_ONCE):
             nursery.start_soon(worker)
+    return answered
 
 
 def compare(folder: Path, zookeeper: ZooKeeper, count: int) -> str:
@@ -143,7 +146,8 @@ def compare(folder: Path, zookeeper: ZooKeeper, count: int) -> str:
             rate = sent[0] / (time.monotonic() - begun)
             p99["fuzzed"].append(beside.interval()["p99"])
             for name, make in (("valid", valid), ("small", small)):
-                trio.run(_paced, address, sent[0], rate, make)
+                answered = trio.run(_paced, address, sent[0], rate, make)
+                assert answered > sent[0] / 2, f"{answered} of {sent[0]} {name} requests answered"
                 p99[name].append(beside.interval()["p99"])
         kept = beside.end()
         assert kept["missing"] == 0, kept

@@ -137,7 +137,7 @@ class ReplicaMirror:
         return self.disk.find(f"{path}/{NEWER}") is not None
 
     def _future(self) -> str | None:
-        for path in self.paths[: len(self.paths) if len(self.paths) > 1 else 0]:
+        for path in self.paths if len(self.paths) > 1 else ():
             folder, _, name = path.rpartition("/")
             names = self.disk.find(folder)
             for other in names if isinstance(names, dict) else ():
