@@ -91,6 +91,17 @@ class Member:
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
+    def offers(
+        self,
+        protocols: tuple[tuple[str, bytes], ...],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Takes what a JoinGroup says of the member."""
+        self.protocols = protocols
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+
     def vote(self, candidates: Iterable[str]) -> str:
         allowed = frozenset(candidates)
         return next(name for name, _ in self.protocols if name in allowed)
@@ -222,6 +233,15 @@ class Group:
             and not (self.offsets or self.pending_members)
             and not (self.pending_writes or self.open_offsets)
         )
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """Gives the place of a static member to another of its processes."""
+        assert member.instance_id is not None
+        if self.leader == member.member_id:
+            self.leader = new_id
+        member.member_id = new_id
+        self.members = {m.member_id: m for m in self.members.values()}
+        self.static_members[member.instance_id] = new_id
 
     # ---------------------------------------------------------------- look-ups
 

@@ -147,9 +147,7 @@ class Rebalancing:
     def _update(self, member: Member, request: Join, ticket: Ticket, out: Outcome) -> None:
         if member.joining is not None:  # an older request of the same member no longer waits
             _refuse(out, member.joining, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.protocols = request.protocols
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
+        member.offers(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.joining = ticket
         self._prepare(out)
 
@@ -159,14 +157,10 @@ class Rebalancing:
         old_id, new_id = group.static_members[request.instance_id], request.new_id
         old_leader = group.leader or ""
         member = group.members[old_id]
+        before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
         self._fence(member, out)
-        member.member_id, member.protocols = new_id, request.protocols
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
-        group.members = {m.member_id: m for m in group.members.values()}
-        group.static_members[request.instance_id] = new_id
-        if group.leader == old_id:
-            group.leader = new_id
+        group.rename(member, new_id)
+        member.offers(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         out.timers[SESSION, old_id] = None
         out.timers[SESSION, new_id] = member.session_timeout_ms
         if group.state is not State.STABLE or group.select_protocol() != group.protocol:
@@ -185,8 +179,14 @@ class Rebalancing:
             after = Outcome()
             if error is ErrorCode.NONE:
                 after.answers.append((ticket, answer))
-            else:
-                _refuse(after, ticket, "", _STORE_ERRORS.get(error, error))
+                return after
+            if error is not ErrorCode.REQUEST_TIMED_OUT and group.members.get(new_id) is member:
+                # nothing was written, so a new coordinator would know the former process
+                group.rename(member, old_id)
+                member.offers(*before)
+                after.timers[SESSION, new_id] = None
+                after.timers[SESSION, old_id] = member.session_timeout_ms
+            _refuse(after, ticket, "", _STORE_ERRORS.get(error, error))
             return after
 
         out.writes.append(Write((group.stored(assignments, now_ms),), then))

@@ -209,6 +209,31 @@ def test_a_static_member_takes_its_place_without_a_rebalance(table: Any) -> None
     assert loaded.static_members == {"i": one, "j": back.member_id}
 
 
+def test_a_static_place_that_could_not_be_stored_stays_with_the_former_process(table: Any) -> None:
+    one, other = static(table)
+    offered = table.group.members[one].protocols
+    table.join("back", instance_id="i", protocols=(("range", b"new"),), session_timeout_ms=7)
+    table.failed(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert table.answers["back"].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    code, outcome = table.steps.heartbeat(one, "i", 1)
+    assert code is ErrorCode.NONE
+    assert outcome.timers == {(SESSION, one): 10_000}
+    group = table.group
+    assert (list(group.members), group.leader) == ([one, other], one)
+    assert group.members[one].protocols == offered
+    assert {member for kind, member in table.timers if kind == SESSION} == {one, other}
+
+
+def test_a_static_place_that_may_be_stored_is_the_new_process_s(table: Any) -> None:
+    """The write timed out: it is in the log, and may yet be committed."""
+    one, _ = static(table)
+    table.join("back", instance_id="i")
+    table.failed(ErrorCode.REQUEST_TIMED_OUT)
+    assert table.answers["back"].error is ErrorCode.REBALANCE_IN_PROGRESS
+    code, _ = table.steps.heartbeat(one, "i", 1)
+    assert code is ErrorCode.FENCED_INSTANCE_ID
+
+
 def test_a_static_leader_that_returns_does_not_assign_anew(table: Any) -> None:
     one, _ = static(table)
     table.join("old", instance_id="i")
