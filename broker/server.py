@@ -159,9 +159,8 @@ class Broker:
         self.services.authorizer = authorizer_of(config)
         self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
-        secured = self.security
-        tokens = TokenManager(secured.tokens, world, config, lambda: self.services.zk)
-        self.services.tokens = tokens
+        secured, zk = self.security, lambda: self.services.zk
+        self.services.tokens = TokenManager(secured.tokens, world, config, zk)
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
