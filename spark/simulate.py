@@ -57,7 +57,8 @@ def main() -> int:
     from pyspark.sql import SparkSession
 
     from highwater.simulation.run_log import RunLog, asked
-    from highwater.simulation.seed_run import Options, Outcome
+    from highwater.simulation.seed_outcome import Outcome
+    from highwater.simulation.seed_run import Options
     from highwater.simulation.seeds import Summary
 
     options = Options(seconds=args.seconds)

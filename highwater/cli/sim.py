@@ -15,7 +15,8 @@ from highwater.cli.places import OutputFile
 if TYPE_CHECKING:
     from highwater.simulation.coverage.reached import Coverage
     from highwater.simulation.run_log import RunLog
-    from highwater.simulation.seed_run import Options, Outcome
+    from highwater.simulation.seed_outcome import Outcome
+    from highwater.simulation.seed_run import Options
     from highwater.simulation.seeds import Summary
 
 
@@ -103,6 +104,9 @@ class SeedRange(click.ParamType[range]):
     "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
 )
 @click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
+@click.option(
+    "--static-members", is_flag=True, help="Static members; offsets and groups that are deleted."
+)
 @click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
 @click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
 @click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")

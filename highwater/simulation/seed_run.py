@@ -9,26 +9,24 @@ report of a broken rule needs.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import trio
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
-from highwater.simulation.coverage.taps import Collector, Reached, listening
+from highwater.simulation.coverage.taps import Collector, listening
 from highwater.simulation.faults.directory_faults import SPARE, directory_faults
 from highwater.simulation.faults.joints import joints
 from highwater.simulation.faults.random_faults import Faults, schedule, stalls
-from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.last_events import TraceHandler
 from highwater.simulation.rules import sim_checks, txn_indexes
 from highwater.simulation.rules.allowed_losses import GROUPS
 from highwater.simulation.rules.cluster_rules import Violation
+from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
@@ -84,6 +82,9 @@ class Options:
     """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
     joints: bool = False
     """Events that are staged to meet (`joints`)."""
+    static_members: bool = False
+    """A group of static members; offsets and groups that are deleted (`static_members`,
+    `filing`)."""
     log_dirs: bool = False
     """Two log directories a broker: replicas move, and one fails (`directory_faults`)."""
     disk_errors: bool = False
@@ -95,61 +96,6 @@ class Options:
     coverage: bool = False
     """Note what the seed reaches of the product (`coverage`)."""
     trace: Callable[[str], None] | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of one seed."""
-
-    seed: int
-    replay: str = ""
-    digest: str = ""
-    violation: Violation | None = None
-    last_events: list[str] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Faults that found nothing to break."""
-    pairs: Counter[str] = field(default_factory=Counter)
-    schedule: list[Fault] = field(default_factory=list)
-    only: tuple[int, ...] | None = None
-    operations: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    expected_losses: int = 0
-    virtual_seconds: float = 0.0
-    real_seconds: float = 0.0
-    """Processor time, so that other work of the machine hardly counts."""
-    steps: int = 0
-    events: int = 0
-    checks: int = 0
-    reached: Reached = field(default_factory=dict)
-    """By kind, with coverage; a run's log does not have it."""
-
-    @property
-    def ok(self) -> bool:
-        return self.violation is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The outcome as a line of a run's log."""
-        line = {name: getattr(self, name) for name in _LINE}
-        return {**line, "violation": list(self.violation) if self.violation else None}
-
-    @classmethod
-    def from_dict(cls, line: dict[str, Any]) -> Outcome:
-        outcome = cls(line["seed"])
-        for name in _LINE:
-            value = line[name]
-            setattr(outcome, name, Counter(value) if isinstance(value, dict) else value)
-        if line["violation"] is not None:
-            outcome.violation = Violation(*line["violation"])
-        return outcome
-
-
-_LINE = (
-    "seed", "replay", "digest", "seen", "faults", "skipped", "pairs", "operations", "errors",
-    "expected_losses", "virtual_seconds", "real_seconds", "steps", "events", "checks",
-    "last_events",
-)  # fmt: skip
 
 
 def simulate(seed: int, options: Options | None = None) -> Outcome:
@@ -396,8 +342,14 @@ class _Run:
     def _make_rooms(self, cluster: SimCluster) -> Rooms:
         history, options = self._history, self._options
         told = (history.count, history.errors, options.pace)
-        retained, admin = options.retained, options.admin
-        return Rooms(cluster, self._place, *told, retained=retained, admin=admin)
+        return Rooms(
+            cluster,
+            self._place,
+            *told,
+            retained=options.retained,
+            admin=options.admin,
+            static_members=options.static_members,
+        )
 
     async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:
         admin = self._client(cluster, "creator")

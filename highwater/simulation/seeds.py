@@ -14,7 +14,8 @@ from typing import Any
 
 from highwater.simulation.coverage import branches
 from highwater.simulation.faults.random_faults import WEIGHTS
-from highwater.simulation.seed_run import Options, Outcome, simulate
+from highwater.simulation.seed_outcome import Outcome
+from highwater.simulation.seed_run import Options, simulate
 
 SEEN = (
     "controller_moves",
@@ -133,7 +134,7 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 _SWITCHES = (
     "power_loss", "flush", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
-    "unclean", "cold_reads", "stalls", "joints", "disk_errors", "log_dirs",
+    "unclean", "cold_reads", "stalls", "joints", "disk_errors", "log_dirs", "static_members",
 )  # fmt: skip
 
 

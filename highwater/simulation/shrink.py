@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from highwater.simulation.seed_run import Options, Outcome, simulate
+from highwater.simulation.seed_outcome import Outcome
+from highwater.simulation.seed_run import Options, simulate
 
 Tell = Callable[[str], None]
 

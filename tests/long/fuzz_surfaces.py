@@ -1,15 +1,20 @@
 """Fuzzing without a broker's process: znodes in a simulated cluster, logins, calls, and the ports.
 
 usage: python -m tests.long.fuzz_surfaces znodes|logins|calls|metrics|control|tls COUNT [FIRST]
+       python -m tests.long.fuzz_surfaces told FOLDER
+
+`told` adds up the sentences that are the last lines of the text files in FOLDER.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import trio
@@ -48,6 +53,24 @@ def surface(what: str, count: int, first: int = 0) -> str:
     return f"{what} {first:,} to {first + count:,}: {told}, {time.monotonic() - begun:.0f} s"
 
 
+def added_up(sentences: list[str]) -> str:
+    """One sentence of those of all parts.
+
+    >>> added_up(["znodes 0 to 5: 7 changes, 3 s", "znodes 5 to 9: 1,000 changes, 4 s"])
+    'znodes: 1,007 changes, 7 s'
+    """
+    found: dict[str, Counter[str]] = {}
+    for sentence in sentences:
+        what, _, told = sentence.partition(": ")
+        counts = found.setdefault(what.split()[0], Counter())
+        for number, name in re.findall(r"(\d[\d,]*) ([^,]+)", told):
+            counts[name] += int(number.replace(",", ""))
+    return "; ".join(
+        f"{what}: " + ", ".join(f"{number:,} {name}" for name, number in counts.items())
+        for what, counts in sorted(found.items())
+    )
+
+
 def _one(what: str, number: int) -> str:
     try:
         return PURE[what](Random(f"{what} {number}"))
@@ -55,5 +78,9 @@ def _one(what: str, number: int) -> str:
         raise AssertionError(f"{what} {number}: {error!r}") from error
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "told":
+    texts = sorted(Path(sys.argv[2]).glob("*.txt"))
+    ends = [text.read_text().splitlines()[-1:] for text in texts if text.stem != "told"]
+    print(added_up([line for end in ends for line in end]))
+elif __name__ == "__main__":
     print(surface(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0))

@@ -20,7 +20,7 @@ from tests.long.targets import FURTHER, TARGETS
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 FLAGS = (
     "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
-    "trimmed", "joints", "log-dirs",
+    "trimmed", "joints", "log-dirs", "static-members",
 )  # fmt: skip
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
@@ -157,8 +157,9 @@ SCALES = (
 )  # fmt: skip
 
 
+PLAYS, PLAYS_A_PART = 2000, 50
 SURFACES = {
-    "znodes": ("2000", "10"), "logins": ("500000", "2000"), "calls": ("500000", "2000"),
+    "logins": ("500000", "2000"), "calls": ("500000", "2000"),
     "metrics": ("50000", "500"), "control": ("50000", "500"), "tls": ("50000", "500"),
 }  # fmt: skip
 """How many inputs each gets, and in a slice."""
@@ -181,8 +182,19 @@ def fuzz(folder: Path, a_slice: bool) -> Iterator[Step]:
 
 
 def fuzz_surfaces(folder: Path, a_slice: bool) -> Iterator[Step]:
+    module = (sys.executable, "-m", "tests.long.fuzz_surfaces")
     for what, whole in SURFACES.items():
-        yield Step(what, (sys.executable, "-m", "tests.long.fuzz_surfaces", what, whole[a_slice]))
+        yield Step(what, (*module, what, whole[a_slice]))
+    for first in range(0, PLAYS_A_PART if a_slice else PLAYS, PLAYS_A_PART):
+        words = ("znodes", "10" if a_slice else str(PLAYS_A_PART), str(first))
+        yield Step(f"znodes-{first}", (*module, *words))
+    yield Step("told", (*module, "told", str(folder)), sums=True)
+
+
+def soak(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Half an hour; of a slice, a minute and a half."""
+    words = ("-m", "tests.long.soak", str(folder), "90" if a_slice else "1800")
+    yield Step("soak", (sys.executable, *words))
 
 
 JOBS: Mapping[str, Job] = {
@@ -296,6 +308,11 @@ JOBS: Mapping[str, Job] = {
     "watch-mutant": Job(
         "`highwater chaos --watch` on a broker that acknowledges too early",
         _module("tests.long.watch_mutant", (), ()),
+    ),
+    "soak": Job(
+        "30 minutes at 70 % of what the writers of `highwater chaos` get through, a leader killed "
+        "every two minutes: throughput, p99, memory and ISR over time",
+        soak,
     ),
     "mutants": Job(
         "each broken broker of the harness, five runs",

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from highwater.cli.sim import sim
 from highwater.simulation.coverage.branches import MACHINES, all_arms, marked
 from highwater.simulation.coverage.reached import KINDS, Coverage, ReachedProblem, there_is
-from highwater.simulation.seed_run import Options, Outcome, simulate
+from highwater.simulation.seed_outcome import Outcome
+from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.seeds import run_seeds
 
 SEED = 3

@@ -14,7 +14,8 @@ from highwater.simulation import run_log, shrink
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.rules.findings import Violation
 from highwater.simulation.run_log import LogProblem, RunLog
-from highwater.simulation.seed_run import Options, Outcome
+from highwater.simulation.seed_outcome import Outcome
+from highwater.simulation.seed_run import Options
 from highwater.simulation.seeds import Summary
 
 

@@ -35,7 +35,7 @@ from highwater.kafka.wire.messages import (
     ListPartitionReassignmentsRequest,
     ListTransactionsRequest,
 )
-from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, SimClient
 from highwater.simulation.workloads.workload import make_batch
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ GOVERNED, REBORN = "governed", "reborn"
 MOST_PARTITIONS = 5
 PROPERTY, FIRST_VALUE = "max.message.bytes", 1_000_000
 DONE_S = 60.0
-_UNKNOWN = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
 _CANCEL = None
 _TP = TopicPartition(REBORN, 0)
 
@@ -186,7 +185,7 @@ class Administrators:
         error = await self._try("admin: properties set", call)
         if not error:
             self.acked = value
-        if error not in _UNKNOWN:
+        if error not in UNKNOWN_OUTCOME:
             self.uncertain.remove(value)
 
     async def _move(self, client: AdminClient) -> None:
@@ -253,7 +252,7 @@ class Administrators:
             error = await self._try("reborn: calls", client.create_topic(REBORN, 1, replicas))
             if not error or (error == "TOPIC_ALREADY_EXISTS" and tried):
                 return  # by this attempt, or by one whose answer was lost
-            tried = tried or error in _UNKNOWN
+            tried = tried or error in UNKNOWN_OUTCOME
             await client.pause(0.1, 0.5)
 
     # -- the verdict ------------------------------------------------------------------------------

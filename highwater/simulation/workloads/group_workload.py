@@ -55,7 +55,7 @@ SILENT_S = 15.0
 """A session, a rebalance that was under way, and a session of who joined in it; with room."""
 AT_ONCE_S = 0.1
 _NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
-_REFUSED = frozenset(
+REFUSED = frozenset(
     {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"}
 )
 
@@ -80,17 +80,22 @@ class Acked:
 class GroupClient(TxnClient):
     """The calls of a member, one attempt each."""
 
+    group, topic = NAME, TOPIC
+    instance: str | None = None
+    """group.instance.id, of a static member."""
+
     async def join(self, member_id: str) -> tuple[str, int, list[str]]:
         """Joins; gives member id, generation, and to the leader all members."""
         request = JoinGroupRequest(
-            group_id=NAME,
+            group_id=self.group,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=member_id,
+            group_instance_id=self.instance,
             protocol_type="simulated",
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="turns", metadata=b"")],
         )
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 5)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 5)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return str(answer.member_id), -1, []
         _check(answer.error_code)
@@ -101,27 +106,31 @@ class GroupClient(TxnClient):
     async def sync(self, seat: Seat, assigned: dict[str, list[int]]) -> Seat:
         assignment = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
-            group_id=NAME,
+            group_id=self.group,
             generation_id=seat.generation,
             member_id=seat.member_id,
+            group_instance_id=self.instance,
             assignments=[
                 assignment(member_id=who, assignment=bytes(ps)) for who, ps in assigned.items()
             ],
         )
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 3)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
         _check(answer.error_code)
         return seat._replace(partitions=tuple(bytes(answer.assignment)))
 
     async def heartbeat(self, seat: Seat) -> None:
         request = HeartbeatRequest(
-            group_id=NAME, generation_id=seat.generation, member_id=seat.member_id
+            group_id=self.group,
+            generation_id=seat.generation,
+            member_id=seat.member_id,
+            group_instance_id=self.instance,
         )
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 3)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
         _check(answer.error_code)
 
     async def leave(self, member_id: str) -> None:
-        request = LeaveGroupRequest(group_id=NAME, member_id=member_id)
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 2)
+        request = LeaveGroupRequest(group_id=self.group, member_id=member_id)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 2)
         _check(answer.error_code)
 
     async def commit(self, seat: Seat, partition: int, offset: int) -> None:
@@ -130,20 +139,21 @@ class GroupClient(TxnClient):
             partition_index=partition, committed_offset=offset, committed_metadata=""
         )
         request = OffsetCommitRequest(
-            group_id=NAME,
+            group_id=self.group,
             generation_id_or_member_epoch=seat.generation,
             member_id=seat.member_id,
-            topics=[topic(name=TOPIC, partitions=[place])],
+            group_instance_id=self.instance,
+            topics=[topic(name=self.topic, partitions=[place])],
         )
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 7)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 7)
         _check(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, address: tuple[str, int], *, stable: bool = False) -> dict[int, int]:
         """The committed offset of every partition; -1: none."""
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
-            group_id=NAME,
-            topics=[topic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))],
+            group_id=self.group,
+            topics=[topic(name=self.topic, partition_indexes=list(range(PARTITIONS)))],
             require_stable=stable,
         )
         answer = await self._call(address, request, 7)
@@ -154,8 +164,8 @@ class GroupClient(TxnClient):
 
     async def described(self) -> tuple[str, int]:
         """The group's state, and how many members it has."""
-        request = DescribeGroupsRequest(groups=[NAME], include_authorized_operations=False)
-        answer = await self._call(await self.coordinator(COORDINATOR, NAME), request, 5)
+        request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 5)
         _check(answer.groups[0].error_code)
         return str(answer.groups[0].group_state), len(answer.groups[0].members)
 
@@ -165,6 +175,9 @@ class GroupClient(TxnClient):
 
 class Groups:
     """The members, their shared knowledge, and the verdict."""
+
+    name, kind = NAME, "group"
+    """The group's id, and the first word of what is counted."""
 
     def __init__(
         self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
@@ -180,34 +193,35 @@ class Groups:
         """The newest generation with an answered SyncGroup: it is stored."""
 
     def now(self) -> Moment:
-        return moment(self.rules, GROUPS, NAME)
+        return moment(self.rules, GROUPS, self.name)
 
-    def _lost(self, since: Moment) -> bool:
-        return lost_between(self.rules, GROUPS, NAME, since)
+    def lost(self, since: Moment) -> bool:
+        return lost_between(self.rules, GROUPS, self.name, since)
 
     # -- what is learned ------------------------------------------------------------------------
 
-    def seated(self, seat: Seat, since: Moment) -> None:
-        """G3: a SyncGroup was answered."""
-        self.count["group seats"] += 1
-        if self._lost(self.newest.since):
+    def seated(self, seat: Seat, since: Moment, who: str = "") -> None:
+        """G3: a SyncGroup was answered.  `who` sits there; a member id, if not given."""
+        who = who or seat.member_id
+        self.count[f"{self.kind} seats"] += 1
+        if self.lost(self.newest.since):
             self.owners.clear()  # generations may come a second time
             self.newest = Acked(-1, since)
         if seat.generation > self.newest.offset:
             self.newest = Acked(seat.generation, since)
         for partition in seat.partitions:
-            owner = self.owners.setdefault((seat.generation, partition), seat.member_id)
-            if owner != seat.member_id:
+            owner = self.owners.setdefault((seat.generation, partition), who)
+            if owner != who:
                 self.rules.broken(
                     "G3",
                     f"generation {seat.generation}: partition {partition} was assigned to "
-                    f"{owner} and to {seat.member_id}",
+                    f"{owner} and to {who}",
                 )
 
     def committed(self, seat: Seat, partition: int, offset: int, before: Moment, old: int) -> None:
         """G4: a commit was acknowledged; `old` is the newest generation before it was sent."""
-        self.count["group commits"] += 1
-        if seat.generation < old and not self._lost(self.newest.since):
+        self.count[f"{self.kind} commits"] += 1
+        if seat.generation < old and not self.lost(self.newest.since):
             self.rules.broken(
                 "G4",
                 f"{seat.member_id} committed {offset} for partition {partition} in generation "
@@ -220,17 +234,17 @@ class Groups:
     def answered(self, known: dict[int, Acked], answer: dict[int, int], *, fenced: bool) -> None:
         """G4: `known` was acknowledged before the question; `fenced`: it went to a broker that was
         already replaced, and may not have known it."""
-        self.count["group answers"] += 1
+        self.count[f"{self.kind} answers"] += 1
         for partition, acked in known.items():
             if answer[partition] >= acked.offset:
                 continue
-            if self._lost(acked.since):
-                self.count["group commits lost as expected"] += 1
+            if self.lost(acked.since):
+                self.count[f"{self.kind} commits lost as expected"] += 1
                 if self.acked[partition] is acked:
                     del self.acked[partition]
                 continue
             if fenced:
-                self.count["group answers of fenced coordinators"] += 1
+                self.count[f"{self.kind} answers of fenced coordinators"] += 1
                 continue
             self.rules.broken(
                 "G4",
@@ -242,8 +256,8 @@ class Groups:
         self, client: GroupClient, address: tuple[str, int] | None = None
     ) -> dict[int, int]:
         """The least offset of each partition."""
-        where = address or await client.coordinator(COORDINATOR, NAME)
-        known, truth = dict(self.acked), log_of(self.rules, GROUPS, NAME)
+        where = address or await client.coordinator(COORDINATOR, self.name)
+        known, truth = dict(self.acked), log_of(self.rules, GROUPS, self.name)
         leader = truth.state.leader if truth is not None and truth.state is not None else -1
         answer = await client.committed(where)
         self.answered(known, answer, fenced=where[0] != f"broker-{leader}")
@@ -252,17 +266,20 @@ class Groups:
 
     # -- who takes part -------------------------------------------------------------------------
 
+    def _one(self, client: GroupClient) -> Member:
+        return Member(self, client)
+
     async def member(self, client: GroupClient) -> None:
         """Plays a member until cancelled."""
-        one = _Member(self, client)
+        one = self._one(client)
         while True:
             try:
                 await one.turn()
             except Failed as failed:
                 self.errors[failed.name] += 1
                 if failed.name in _NOT_THERE:
-                    client.lose(COORDINATOR, NAME)
-                if failed.name == "UNKNOWN_MEMBER_ID":
+                    client.lose(COORDINATOR, self.name)
+                if failed.name in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
                     one.member_id = ""
                 await client.pause(0.02, 0.2)
 
@@ -286,7 +303,7 @@ class Groups:
         known = -1
         while True:
             await client.sleep(0.005)
-            truth = log_of(self.rules, GROUPS, NAME)
+            truth = log_of(self.rules, GROUPS, self.name)
             if truth is None or truth.state is None or truth.state.leader_epoch == known:
                 continue
             known, leader = truth.state.leader_epoch, truth.state.leader
@@ -308,12 +325,12 @@ class Groups:
                 break
             except Failed as failed:
                 self.errors[failed.name] += 1
-                client.lose(COORDINATOR, NAME)
+                client.lose(COORDINATOR, self.name)
                 if trio.current_time() > deadline:
-                    self.rules.broken("L1", f"the offsets of {NAME} cannot be read: {failed}")
+                    self.rules.broken("L1", f"the offsets of {self.name} cannot be read: {failed}")
                     return
                 await client.pause()
-        if not self.count["group commits"]:
+        if not self.count[f"{self.kind} commits"]:
             self.rules.broken("L1", "no member of the group ever committed")
         await self._judge_silence(client)
 
@@ -326,18 +343,19 @@ class Groups:
                 state, members = await client.described()
             except Failed as failed:
                 self.errors[failed.name] += 1
-                client.lose(COORDINATOR, NAME)
+                client.lose(COORDINATOR, self.name)
                 found = str(failed)
             else:
                 if not members and state in ("Empty", "Dead"):
-                    self.count["group empty at the end"] += 1
+                    self.count[f"{self.kind} empty at the end"] += 1
                     return
                 found = f"{state} with {members} members"
             await client.sleep(0.2)
-        self.rules.broken("L1", f"{SILENT_S:g} s after its members fell silent, {NAME} is {found}")
+        after = f"{SILENT_S:g} s after its members fell silent"
+        self.rules.broken("L1", f"{after}, {self.name} is {found}")
 
 
-class _Member:
+class Member:
     """One member through all its lives in the group."""
 
     def __init__(self, groups: Groups, client: GroupClient) -> None:
@@ -346,6 +364,8 @@ class _Member:
         self.member_id = ""
         self.before: tuple[Seat, int, int] | None = None
         """Its previous seat, and a commit that it made there: partition and offset."""
+        self.since = groups.now()
+        """The state of the groups' log before it joined."""
 
     async def turn(self) -> None:
         """Plays one generation."""
@@ -358,6 +378,11 @@ class _Member:
             await self.client.heartbeat(seat)
             if seat.partitions:
                 await self._commit(seat, random.choice(seat.partitions), positions)
+        await self._end(seat, positions)
+
+    async def _end(self, seat: Seat, positions: dict[int, int]) -> None:
+        """Ends its time in this generation."""
+        random = self.client.random
         choice = random.random()
         if choice < 0.3:
             await self.client.leave(self.member_id)
@@ -371,7 +396,7 @@ class _Member:
 
     async def _sit(self) -> Seat:
         client = self.client
-        since = self.all.now()
+        self.since = self.all.now()
         generation, members = -1, list[str]()
         while generation < 0:
             self.member_id, generation, members = await client.join(self.member_id)
@@ -380,7 +405,7 @@ class _Member:
         for partition in range(PARTITIONS if members else 0):
             assigned[members[partition % len(members)]].append(partition)
         seat = await client.sync(seat, assigned)
-        self.all.seated(seat, since)
+        self.all.seated(seat, self.since, client.instance or "")
         return seat
 
     async def _commit(self, seat: Seat, partition: int, positions: dict[int, int]) -> None:
@@ -389,7 +414,7 @@ class _Member:
         try:
             await self.client.commit(seat, partition, offset)
         except Failed as failed:
-            if failed.name not in _REFUSED:
+            if failed.name not in REFUSED:
                 self.member_id = ""  # it may come late: only the next generation fences it
             raise
         positions[partition] = offset
@@ -407,7 +432,7 @@ class _Member:
             await self.client.commit(former, partition, offset)
         except Failed as failed:
             self.all.errors[failed.name] += 1
-            self.all.count["group late commits"] += failed.name in _REFUSED
+            self.all.count[f"{self.all.kind} late commits"] += failed.name in REFUSED
             return
         self.all.committed(former, partition, offset, before, newest)
 

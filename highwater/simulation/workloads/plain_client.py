@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 3.0
 FETCH, FETCH_VERSION = 1, 11
+UNKNOWN_OUTCOME = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
+"""Errors of calls that may have had their effect, or may have it yet."""
 
 
 async def _never_sent() -> int:

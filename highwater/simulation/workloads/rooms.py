@@ -17,8 +17,12 @@ from highwater.simulation.workloads.administrators import (
     AdminClient,
     Administrators,
 )
+from highwater.simulation.workloads.filing import Filing, FilingClient
+from highwater.simulation.workloads.group_workload import PARTITIONS
 from highwater.simulation.workloads.plain_client import SimClient
 from highwater.simulation.workloads.retained import TOPICS, AskingClient, RetainedTopics
+from highwater.simulation.workloads.static_members import INSTANCES, Shift, StaticClient
+from highwater.simulation.workloads.static_members import TOPIC as SHIFTED
 
 if TYPE_CHECKING:
     import trio
@@ -43,6 +47,7 @@ class Rooms:
         *,
         retained: bool,
         admin: bool,
+        static_members: bool,
     ) -> None:
         self._cluster = cluster
         self._place = place
@@ -53,6 +58,10 @@ class Rooms:
             self._retained = RetainedTopics(*told, hosts)
             cluster.rules.log_begins = self._retained.log_begins
         self._admin = Administrators(*told) if admin else None
+        self._shift = Shift(*told[:3], pace / 4) if static_members else None
+        self._filing = Filing(*told) if static_members else None
+        if static_members:
+            cluster.rules.unclean |= {SHIFTED}
 
     def topics(self, admin: SimClient, replicas: int) -> dict[str, Callable[[], Awaitable[None]]]:
         """The calls that make the topics, by name."""
@@ -63,6 +72,8 @@ class Rooms:
         if self._admin is not None:
             for name in (GOVERNED, REBORN):
                 calls[name] = partial(admin.create_topic, name, 1, replicas)
+        if self._shift is not None:
+            calls[SHIFTED] = partial(admin.create_topic, SHIFTED, PARTITIONS, replicas)
         return calls
 
     def _client(self, kind: type[C], name: str) -> C:
@@ -89,11 +100,19 @@ class Rooms:
             people: dict[str, Callable[[AdminClient], Awaitable[None]]]
             people = {"governor": admins.govern, "inquirer": admins.ask, "midwife": rebirth}
             self._start(nursery, AdminClient, people)
+        if (shift := self._shift) is not None:
+            places = {**dict.fromkeys(INSTANCES, shift.member), "passer-by": shift.stranger}
+            self._start(nursery, StaticClient, places)
+        if (filing := self._filing) is not None:
+            desks = {"clerk": filing.file, "registrar": filing.govern}
+            self._start(nursery, FilingClient, desks)
 
     def rest(self) -> None:
         """The faults are over: the cluster may become whole."""
         if self._admin is not None:
             self._admin.resting = True
+        if self._filing is not None:
+            self._filing.resting = True
 
     async def judge(self) -> None:
         """The last look, when all is whole."""
@@ -101,3 +120,7 @@ class Rooms:
             await self._retained.judge(self._client(AskingClient, "last-asker"))
         if self._admin is not None:
             await self._admin.judge(self._client(AdminClient, "auditor"))
+        if self._shift is not None:
+            await self._shift.judge(self._client(StaticClient, "last-asked"))
+        if self._filing is not None:
+            await self._filing.judge(self._client(FilingClient, "archivist"))

@@ -1,0 +1,146 @@
+"""A group of static members (group.instance.id, KIP-345) in the simulated workload, and its rules.
+
+Three instances share the partitions of a topic, as in `group_workload`.  Most of their lives end
+with a restart: the next process comes back under the instance id and without a member id, within
+the session or after it.  Then the former process, which does not know that it was replaced, commits
+and sends a heartbeat once more.  Now and then an instance offers its protocols in another order, or
+an administrator removes it from the group.
+
+* G3: in one generation, a partition has one instance.
+* G4: an answer is never below a commit that was acknowledged before the question; and a process
+  that was replaced is fenced, in its own generation, too.
+* L1: at the end, when all instances are silent, the group becomes empty.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import JoinGroupRequest, LeaveGroupRequest
+from highwater.simulation.workloads.group_workload import (
+    REFUSED,
+    GroupClient,
+    Groups,
+    Member,
+    Seat,
+)
+from highwater.simulation.workloads.plain_client import Failed
+from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
+
+NAME, TOPIC = "shift", "shifted"
+INSTANCES = ("early", "late", "night")
+SESSION_MS, REBALANCE_MS = 3000, 2000
+PROTOCOLS = ("range", "roundrobin")
+_SUBSCRIPTION = struct.pack(f">hih{len(TOPIC)}si", 0, 1, len(TOPIC), TOPIC.encode(), -1)
+"""ConsumerProtocolSubscription, version 0: one topic, no user data."""
+
+
+class StaticClient(GroupClient):
+    """The calls of a static member, one attempt each.  JoinGroup tells the leader from version 9
+    on whether it may skip the assignment; before, it is not told that it leads."""
+
+    group, topic = NAME, TOPIC
+    prefers = PROTOCOLS
+
+    async def join(self, member_id: str) -> tuple[str, int, list[str]]:
+        offered = JoinGroupRequest.JoinGroupRequestProtocol
+        request = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[offered(name=name, metadata=_SUBSCRIPTION) for name in self.prefers],
+        )
+        version = self.random.choice((5, 9))
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, version)
+        _check(answer.error_code)
+        leads = answer.leader == answer.member_id and not answer.skip_assignment
+        members = [str(m.member_id) for m in answer.members] if leads else []
+        return str(answer.member_id), int(answer.generation_id), members
+
+    async def leave(self, member_id: str) -> None:
+        """Removes the instance, whatever its member id is, as an administrator does."""
+        member = LeaveGroupRequest.MemberIdentity(
+            member_id=member_id, group_instance_id=self.instance
+        )
+        request = LeaveGroupRequest(group_id=self.group, members=[member])
+        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
+        _check(answer.error_code or answer.members[0].error_code)
+
+
+class Shift(Groups):
+    """The instances, their shared knowledge, and the verdict."""
+
+    name, kind = NAME, "static"
+
+    def _one(self, client: GroupClient) -> Member:
+        client.instance = client.name
+        return _Instance(self, client)
+
+
+class _Instance(Member):
+    """One instance through all its processes."""
+
+    def __init__(self, shift: Groups, client: GroupClient) -> None:
+        super().__init__(shift, client)
+        self.replaced: Seat | None = None
+        """The seat of the process that was restarted."""
+
+    async def _late(self, seat: Seat) -> None:
+        await super()._late(seat)
+        former, self.replaced = self.replaced, None
+        if former is None or former.member_id == seat.member_id:
+            return
+        self.all.count["static: came back"] += 1
+        if former.generation == seat.generation:
+            self.all.count["static: came back without a rebalance"] += 1
+        await self._act_as(former, seat)
+
+    async def _act_as(self, former: Seat, seat: Seat) -> None:
+        """G4: the process that was replaced still acts; `seat` is the one that was given since."""
+        partition = self.client.random.choice(sorted(self.all.acked) or [0])
+        offset = self.all.acked[partition].offset + 1 if partition in self.all.acked else 0
+        calls: dict[str, Callable[[], Awaitable[None]]] = {
+            "commit": partial(self.client.commit, former, partition, offset),
+            "heartbeat": partial(self.client.heartbeat, former),
+        }
+        for what, call in calls.items():
+            try:
+                await call()
+            except Failed as failed:
+                self.all.errors[failed.name] += 1
+                self.all.count[f"static: {what} refused"] += failed.name in REFUSED
+                continue
+            if not self.all.lost(self.since):
+                self.all.rules.broken(
+                    "G4",
+                    f"{former.member_id} was replaced by {seat.member_id} in generation "
+                    f"{seat.generation}, and its {what} was taken",
+                )
+
+    async def _end(self, seat: Seat, positions: dict[int, int]) -> None:
+        client, random = self.client, self.client.random
+        assert isinstance(client, StaticClient)
+        choice = random.random()
+        if choice < 0.6:  # a new process
+            self.replaced, self.member_id = seat, ""
+            await client.sleep(random.uniform(0.0, 1.0) if choice < 0.45 else 3.5)
+            if choice < 0.1:
+                client.prefers = random.choice((PROTOCOLS, PROTOCOLS[::-1]))
+        elif choice < 0.7:
+            await client.leave("")
+            self.member_id = ""
+        elif choice < 0.8:
+            await client.sleep(random.uniform(1.5, 5.0))
+            for partition in seat.partitions:
+                await self._commit(seat, partition, positions)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise Failed(ErrorCode(code).name)
