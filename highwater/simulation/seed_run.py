@@ -422,7 +422,8 @@ class _Run:
         random = cluster.kernel.random("faults")
         admin = self._client(cluster, "admin")
         targets = [tp for tp in tps if tp.topic != GROUPED]
-        if self._options.groups:  # half of the faults aimed at a leader hit the group's coordinator
+        if options.groups or options.static_members:
+            # half of the faults aimed at a leader hit a group's coordinator
             targets += [TopicPartition(GROUPS, 0)] * len(targets)
         self._faults = Faults(cluster, admin, targets, random)
         if self.collector is not None:

@@ -22,7 +22,7 @@ from highwater.simulation.workloads.filing import (
 )
 from highwater.simulation.workloads.group_workload import Acked, Seat
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.static_members import INSTANCES, Shift
+from highwater.simulation.workloads.static_members import INSTANCES, Shift, StaticClient
 
 FORMER, NOW = Seat("early-1", 4, (0,)), Seat("early-2", 4, (0,))
 
@@ -108,6 +108,26 @@ def test_a_process_that_was_replaced_is_fenced(
     assert book.rules == rules
     assert member.replaced is None
     assert shift.count["static: came back without a rebalance"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "late_join", "rules"),
+    [
+        ("FENCED_INSTANCE_ID", False, ["G4"]),
+        ("FENCED_INSTANCE_ID", True, []),  # a JoinGroup of its own came late
+        ("NOT_COORDINATOR", False, []),
+    ],
+)
+def test_a_process_that_nobody_replaced_is_not_fenced(
+    error: str, late_join: bool, rules: list[str]
+) -> None:
+    book: Any = _Book()
+    client = object.__new__(StaticClient)
+    client.name, client.late_join = INSTANCES[0], late_join
+    member = Shift(book, Counter(), Counter())._one(client)
+    member.member_id = NOW.member_id
+    member.refused(error)
+    assert book.rules == rules
 
 
 def test_one_instance_may_have_two_member_ids_in_a_generation() -> None:

@@ -279,8 +279,7 @@ class Groups:
                 self.errors[failed.name] += 1
                 if failed.name in _NOT_THERE:
                     client.lose(COORDINATOR, self.name)
-                if failed.name in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
-                    one.member_id = ""
+                one.refused(failed.name)
                 await client.pause(0.02, 0.2)
 
     async def stranger(self, client: GroupClient) -> None:
@@ -366,6 +365,11 @@ class Member:
         """Its previous seat, and a commit that it made there: partition and offset."""
         self.since = groups.now()
         """The state of the groups' log before it joined."""
+
+    def refused(self, error: str) -> None:
+        """A call failed."""
+        if error in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
+            self.member_id = ""
 
     async def turn(self) -> None:
         """Plays one generation."""

@@ -7,8 +7,8 @@ and sends a heartbeat once more.  Now and then an instance offers its protocols 
 an administrator removes it from the group.
 
 * G3: in one generation, a partition has one instance.
-* G4: an answer is never below a commit that was acknowledged before the question; and a process
-  that was replaced is fenced, in its own generation, too.
+* G4: an answer is never below a commit that was acknowledged before the question; a process that
+  was replaced is fenced, in its own generation, too; and one that was not is not fenced.
 * L1: at the end, when all instances are silent, the group becomes empty.
 """
 
@@ -44,6 +44,8 @@ class StaticClient(GroupClient):
 
     group, topic = NAME, TOPIC
     prefers = PROTOCOLS
+    late_join = False
+    """A JoinGroup had no answer: it may arrive yet, and replace a process that came after it."""
 
     async def join(self, member_id: str) -> tuple[str, int, list[str]]:
         offered = JoinGroupRequest.JoinGroupRequestProtocol
@@ -57,7 +59,12 @@ class StaticClient(GroupClient):
             protocols=[offered(name=name, metadata=_SUBSCRIPTION) for name in self.prefers],
         )
         version = self.random.choice((5, 9))
-        answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, version)
+        address = await self.coordinator(COORDINATOR, self.group)
+        try:
+            answer = await self._call(address, request, version)
+        except Failed:
+            self.late_join = True
+            raise
         _check(answer.error_code)
         leads = answer.leader == answer.member_id and not answer.skip_assignment
         members = [str(m.member_id) for m in answer.members] if leads else []
@@ -90,6 +97,14 @@ class _Instance(Member):
         super().__init__(shift, client)
         self.replaced: Seat | None = None
         """The seat of the process that was restarted."""
+
+    def refused(self, error: str) -> None:
+        client = self.client
+        assert isinstance(client, StaticClient)
+        known = self.member_id and not client.late_join
+        if known and error == "FENCED_INSTANCE_ID" and not self.all.lost(self.since):
+            self.all.rules.broken("G4", f"{self.member_id} was fenced, and nobody replaced it")
+        super().refused(error)
 
     async def _late(self, seat: Seat) -> None:
         await super()._late(seat)
