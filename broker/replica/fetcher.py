@@ -29,7 +29,7 @@ from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.quota.rates import SampledRate
 from highwater.broker.replica.fetch_state import FetchState, cuts_as_epochs_say, truncation_step
 from highwater.broker.replica.follower_session import FollowerSession
-from highwater.kafka.client.connection import ClientConnection
+from highwater.kafka.client.connection import ClientConnection, RequestTimedOut
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import (
@@ -298,13 +298,17 @@ class ReplicaFetcher:
             max_bytes=config.replica_fetch_response_max_bytes,
         )
         body = build_fetch(request, FETCH_VERSION)
-        with trio.CancelScope() as self._poll:
-            view = await connection.call_raw(FETCH, FETCH_VERSION, [body], self._timeout)
-        given_up, self._poll = self._poll.cancelled_caught, None
-        self.fetches.record(1, monotonic_ms())
-        if given_up:
+        self._poll = poll = trio.CancelScope()
+        try:
+            view = await connection.call_raw(FETCH, FETCH_VERSION, [body], self._timeout, poll)
+        except RequestTimedOut:
+            if trio.current_time() >= poll.deadline:
+                raise
             self._disconnect()
             return
+        finally:
+            self._poll = None
+            self.fetches.record(1, monotonic_ms())
         try:
             answer = parse_fetch_answer(view, FETCH_VERSION)
         except (ValueError, IndexError) as e:

@@ -186,5 +186,6 @@ class StepInstrument(trio.abc.Instrument):
         took = self._perf_ns() - began
         if took > NOTED_NS and began:  # installed in mid-step, it has not seen it begin
             self._steps.note(task.name, took)
-            self._stolen_asked = -STOLEN_AGAIN_NS
             self._asked = -ASK_AGAIN_NS  # this step's wait does not count for the next
+            if took > LONG_NS:  # nobody asks what was stolen from a shorter one
+                self._stolen_asked = -STOLEN_AGAIN_NS

@@ -133,11 +133,23 @@ class ClientConnection:
         )
 
     async def call_raw(
-        self, api_key: int, version: int, parts: Sequence[Buffer], timeout_s: float
+        self,
+        api_key: int,
+        version: int,
+        parts: Sequence[Buffer],
+        timeout_s: float,
+        scope: trio.CancelScope | None = None,
     ) -> memoryview:
-        """Sends a body in parts, and gives the answer's body; the view is the caller's to keep."""
+        """Sends a body in parts, and gives the answer's body; the view is the caller's to keep.
+
+        Who cancels the `scope` meets RequestTimedOut before its deadline: one scope costs less than
+        two around each other, and followers call this for each batch.
+        """
         call = None
-        with trio.move_on_after(timeout_s):
+        if scope is None:
+            scope = trio.CancelScope()
+        scope.deadline = trio.current_time() + timeout_s
+        with scope:
             try:
                 call = await self._send(api_key, version, parts, expect=True)
                 assert call is not None

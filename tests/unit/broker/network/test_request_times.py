@@ -235,6 +235,26 @@ def test_what_is_not_a_steps_own_is_counted_apart(
     assert steps.longest() == {"task": longest, "handler": longest}
 
 
+class Asked(Meter):
+    """Counts how often it is asked for the stolen time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def now(self) -> bytes:
+        self.times += 1
+        return super().now()
+
+
+@pytest.mark.parametrize(("took", "times"), [(NOTED_NS + 1, 1), (LONG_NS + 1, 2)])
+def test_the_stolen_time_is_asked_for_anew_only_behind_a_long_step(took: int, times: int) -> None:
+    """The question costs more than most steps, and only a long step needs the answer."""
+    meter = Asked()
+    measured(meter, (took, 0), (1, 0), stolen=meter)
+    assert meter.times == times
+
+
 @pytest.mark.parametrize(
     ("body", "name"), [(b"\xff\xff\xff\xff", "FetchConsumer"), (b"\0\0\0\1", "FetchFollower")]
 )

@@ -118,6 +118,27 @@ async def test_a_late_answer_is_dropped_and_the_connection_lives() -> None:
     assert got["quick"] == b"now"
 
 
+async def test_a_call_ends_when_its_scope_is_cancelled() -> None:
+    scope = trio.CancelScope()
+    async with connected() as (connection, peer), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            with pytest.raises(RequestTimedOut):
+                await connection.call_raw(3, 1, [b"given up"], 60, scope)
+            assert trio.current_time() < scope.deadline
+
+        nursery.start_soon(call)
+        given_up, _ = await peer.request()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        got: dict[str, object] = {}
+        nursery.start_soon(caller(connection, got, b"next"))
+        following, _ = await peer.request()
+        await peer.answer(given_up, b"late")
+        await peer.answer(following, b"now")
+    assert got["next"] == b"now"
+
+
 async def test_the_peers_end_fails_every_call_and_wakes_who_waits_for_it() -> None:
     got: dict[str, object] = {}
     async with connected() as (connection, peer):
