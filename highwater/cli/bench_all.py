@@ -135,7 +135,7 @@ def _into(file: Path, table: str, about: dict[str, object]) -> None:
 
     facts = f"{about['cores']} cores, {about['memory_gib']} GiB, commit {about['commit']}"
     text = (
-        "## Everything\n\n`highwater bench all --against apache`, "
+        "### The table\n\n`highwater bench all --against apache`, "
         f"{time.strftime('%Y-%m-%d')}, {facts}; size {about['size']}:\nmedians "
         f"(least to greatest), and the ratio, above 1 where Highwater is ahead.\n\n{table}"
     )
