@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from highwater.broker.server import Broker, BrokerError, HaltError
+from highwater.broker.server import Broker, BrokerError, HaltError, StartError
 from highwater.kafka import token_znodes, znodes
 from highwater.kafka.config import Config
 from highwater.kafka.security.delegation_tokens import SECRET
@@ -124,7 +124,12 @@ class Play:
         failure = world.process.failure
         while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
             failure = failure.exceptions[0]
-        if isinstance(failure, HaltError) or (isinstance(failure, BrokerError) and not served):
+        # one whose session has ended may find that another broker has taken its id
+        taken = isinstance(failure, StartError) and "is registered by" in str(failure)
+        refused = isinstance(failure, HaltError) or (
+            isinstance(failure, BrokerError) and not served
+        )
+        if taken or refused:
             self.refusals.append(str(failure))
             await trio.sleep(1)
             if self.worlds[broker] is world:  # as a service manager starts it again

@@ -157,7 +157,7 @@ SCALES = (
 )  # fmt: skip
 
 
-PLAYS, PLAYS_A_PART = 2000, 50
+PLAYS, PLAYS_A_PART = 1000, 50
 SURFACES = {
     "logins": ("500000", "2000"), "calls": ("500000", "2000"),
     "metrics": ("50000", "500"), "control": ("50000", "500"), "tls": ("50000", "500"),
@@ -262,7 +262,7 @@ JOBS: Mapping[str, Job] = {
         fuzz,
     ),
     "fuzz-surfaces": Job(
-        "60,000 damages to znodes of clusters under load, 500,000 logins, 500,000 calls of the "
+        "30,000 damages to znodes of clusters under load, 500,000 logins, 500,000 calls of the "
         "control API, and 50,000 connections each to the metrics, control and TLS ports",
         fuzz_surfaces,
     ),
