@@ -111,21 +111,22 @@ def test_a_process_that_was_replaced_is_fenced(
 
 
 @pytest.mark.parametrize(
-    ("error", "late_join", "rules"),
+    ("error", "stored", "late_join", "rules"),
     [
-        ("FENCED_INSTANCE_ID", False, ["G4"]),
-        ("FENCED_INSTANCE_ID", True, []),  # a JoinGroup of its own came late
-        ("NOT_COORDINATOR", False, []),
+        ("FENCED_INSTANCE_ID", NOW.member_id, False, ["G4"]),
+        ("FENCED_INSTANCE_ID", NOW.member_id, True, []),  # a JoinGroup of its own came late
+        ("FENCED_INSTANCE_ID", FORMER.member_id, False, []),  # a new coordinator knows no other
+        ("NOT_COORDINATOR", NOW.member_id, False, []),
     ],
 )
 def test_a_process_that_nobody_replaced_is_not_fenced(
-    error: str, late_join: bool, rules: list[str]
+    error: str, stored: str, late_join: bool, rules: list[str]
 ) -> None:
     book: Any = _Book()
     client = object.__new__(StaticClient)
     client.name, client.late_join = INSTANCES[0], late_join
-    member = Shift(book, Counter(), Counter())._one(client)
-    member.member_id = NOW.member_id
+    member: Any = Shift(book, Counter(), Counter())._one(client)
+    member.member_id, member.stored_id = NOW.member_id, stored
     member.refused(error)
     assert book.rules == rules
 

@@ -97,16 +97,19 @@ class _Instance(Member):
         super().__init__(shift, client)
         self.replaced: Seat | None = None
         """The seat of the process that was restarted."""
+        self.stored_id: str | None = None
+        """The last member id with an answered SyncGroup: its generation is stored."""
 
     def refused(self, error: str) -> None:
         client = self.client
         assert isinstance(client, StaticClient)
-        known = self.member_id and not client.late_join
-        if known and error == "FENCED_INSTANCE_ID" and not self.all.lost(self.since):
+        stored = self.member_id == self.stored_id and not client.late_join
+        if stored and error == "FENCED_INSTANCE_ID" and not self.all.lost(self.since):
             self.all.rules.broken("G4", f"{self.member_id} was fenced, and nobody replaced it")
         super().refused(error)
 
     async def _late(self, seat: Seat) -> None:
+        self.stored_id = seat.member_id
         await super()._late(seat)
         former, self.replaced = self.replaced, None
         if former is None or former.member_id == seat.member_id:
