@@ -308,7 +308,7 @@ class ReplicaFetcher:
             return
         finally:
             self._poll = None
-            self.fetches.record(1, monotonic_ms())
+        self.fetches.record(1, monotonic_ms())
         try:
             answer = parse_fetch_answer(view, FETCH_VERSION)
         except (ValueError, IndexError) as e:

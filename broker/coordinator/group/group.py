@@ -91,7 +91,7 @@ class Member:
     def metadata(self, protocol: str | None) -> bytes:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
-    def offers(
+    def adopt(
         self,
         protocols: tuple[tuple[str, bytes], ...],
         rebalance_timeout_ms: int,

@@ -147,7 +147,7 @@ class Rebalancing:
     def _update(self, member: Member, request: Join, ticket: Ticket, out: Outcome) -> None:
         if member.joining is not None:  # an older request of the same member no longer waits
             _refuse(out, member.joining, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.offers(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        member.adopt(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.joining = ticket
         self._prepare(out)
 
@@ -160,7 +160,7 @@ class Rebalancing:
         before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
         self._fence(member, out)
         group.rename(member, new_id)
-        member.offers(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        member.adopt(request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         out.timers[SESSION, old_id] = None
         out.timers[SESSION, new_id] = member.session_timeout_ms
         if group.state is not State.STABLE or group.select_protocol() != group.protocol:
@@ -183,7 +183,7 @@ class Rebalancing:
             if error is not ErrorCode.REQUEST_TIMED_OUT and group.members.get(new_id) is member:
                 # nothing was written, so a new coordinator would know the former process
                 group.rename(member, old_id)
-                member.offers(*before)
+                member.adopt(*before)
                 after.timers[SESSION, new_id] = None
                 after.timers[SESSION, old_id] = member.session_timeout_ms
             _refuse(after, ticket, "", _STORE_ERRORS.get(error, error))

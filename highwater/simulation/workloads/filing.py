@@ -192,10 +192,10 @@ class Filing:
 
     async def _look(self, client: FilingClient, held: dict[int, int], since: Moment) -> bool:
         """G4: compares an answer; False where there was none."""
-        truth = log_of(self.rules, GROUPS, client.group)
-        leader = truth.state.leader if truth is not None and truth.state is not None else NONE
         try:
             where = await client.coordinator(COORDINATOR, client.group)
+            truth = log_of(self.rules, GROUPS, client.group)
+            leader = truth.state.leader if truth is not None and truth.state is not None else NONE
             answer = await client.committed(where)
         except Failed as failed:
             self.errors[failed.name] += 1

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -83,18 +83,27 @@ class GroupClient(TxnClient):
     group, topic = NAME, TOPIC
     instance: str | None = None
     """group.instance.id, of a static member."""
+    session_ms, protocol_type = SESSION_MS, "simulated"
 
-    async def join(self, member_id: str) -> tuple[str, int, list[str]]:
-        """Joins; gives member id, generation, and to the leader all members."""
-        request = JoinGroupRequest(
+    def join_request(self, member_id: str) -> Any:
+        offered = JoinGroupRequest.JoinGroupRequestProtocol
+        return JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self.session_ms,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=member_id,
             group_instance_id=self.instance,
-            protocol_type="simulated",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="turns", metadata=b"")],
+            protocol_type=self.protocol_type,
+            protocols=[offered(name=name, metadata=data) for name, data in self.protocols()],
         )
+
+    def protocols(self) -> list[tuple[str, bytes]]:
+        """Names and subscriptions, the preferred one first."""
+        return [("turns", b"")]
+
+    async def join(self, member_id: str) -> tuple[str, int, list[str]]:
+        """Joins; gives member id, generation, and to the leader all members."""
+        request = self.join_request(member_id)
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 5)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return str(answer.member_id), -1, []

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from highwater.kafka.errors import ErrorCode
-from highwater.kafka.wire.messages import JoinGroupRequest, LeaveGroupRequest
+from highwater.kafka.wire.messages import LeaveGroupRequest
 from highwater.simulation.workloads.group_workload import (
     REFUSED,
     GroupClient,
@@ -32,7 +32,7 @@ from highwater.simulation.workloads.transactions_client import GROUP as COORDINA
 
 NAME, TOPIC = "shift", "shifted"
 INSTANCES = ("early", "late", "night")
-SESSION_MS, REBALANCE_MS = 3000, 2000
+SESSION_MS = 3000
 PROTOCOLS = ("range", "roundrobin")
 _SUBSCRIPTION = struct.pack(f">hih{len(TOPIC)}si", 0, 1, len(TOPIC), TOPIC.encode(), -1)
 """ConsumerProtocolSubscription, version 0: one topic, no user data."""
@@ -43,21 +43,16 @@ class StaticClient(GroupClient):
     on whether it may skip the assignment; before, it is not told that it leads."""
 
     group, topic = NAME, TOPIC
+    session_ms, protocol_type = SESSION_MS, "consumer"
     prefers = PROTOCOLS
     late_join = False
     """A JoinGroup had no answer: it may arrive yet, and replace a process that came after it."""
 
+    def protocols(self) -> list[tuple[str, bytes]]:
+        return [(name, _SUBSCRIPTION) for name in self.prefers]
+
     async def join(self, member_id: str) -> tuple[str, int, list[str]]:
-        offered = JoinGroupRequest.JoinGroupRequestProtocol
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocols=[offered(name=name, metadata=_SUBSCRIPTION) for name in self.prefers],
-        )
+        request = self.join_request(member_id)
         version = self.random.choice((5, 9))
         address = await self.coordinator(COORDINATOR, self.group)
         try:
