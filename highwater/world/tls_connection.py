@@ -94,11 +94,17 @@ class TlsConnection:
     async def _handshake(self) -> None:
         received = 0
         while True:
+            ended: OSError | None = None
             async with _turn:
                 if received:  # what came while this one waited, perhaps the end
-                    received += self._receive(received, _LOOK_BYTES) or 0
+                    try:
+                        received += self._receive(received, _LOOK_BYTES) or 0
+                    except OSError as exc:
+                        ended = exc  # what came before may be the alert that says why
                 done = self._step()
                 await trio.lowlevel.checkpoint()
+            if ended is not None:
+                raise ended
             while not self._push():
                 await self._connection.wait_writable()
             if done:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import ssl
 import tempfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from highwater.broker.context import Context
 from highwater.broker.request.response import FileSlice, Response
@@ -127,6 +129,39 @@ async def test_a_trust_store_says_whose_certificates_are_accepted(
         stranger = await connect(s, authority, foreign.issue("a@b", common_name="alice"))
         with pytest.raises((trio.BrokenResourceError, EOFError)):
             await stranger.call(b"")
+
+
+@pytest.mark.parametrize("reset", [True, False])
+async def test_why_a_client_refuses_is_told_though_it_is_gone_at_once(
+    reset: bool, authority: Authority, broker: Leaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its alert and the end of the connection are here when the broker looks."""
+    caplog.set_level(logging.INFO)
+    got, made = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(got, made, server_hostname="localhost")
+
+    def shake(sock: socket.socket) -> None:
+        while True:
+            got.write(sock.recv(65536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+
+    tls = server_tls(pem(authority, broker))
+    async with serving(RealNetwork(), entry(echo), tls=tls, **LISTENERS) as s:
+        with socket.create_connection(s.addresses["SSL"], timeout=10) as sock:
+            with pytest.raises(ssl.SSLWantReadError):
+                client.do_handshake()
+            sock.sendall(made.read())
+            await trio.to_thread.run_sync(sock.recv, 1, socket.MSG_PEEK)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                shake(sock)
+            sock.sendall(made.read())
+            if reset:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        with trio.fail_after(10):
+            while "refused" not in caplog.text:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+    assert "the peer does not trust this certificate's authority" in caplog.text
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
