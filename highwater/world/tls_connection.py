@@ -28,9 +28,26 @@ _HANDSHAKE_BYTES = 131072
 """A chain of certificates is some kilobytes; OpenSSL itself takes 100 KiB of them."""
 _LOOK_BYTES = 4096
 _HANDSHAKE = 0x16
-_turn = trio.Lock()
-"""Held for one step of a handshake, some of which cost a millisecond."""
-_scratch = memoryview(bytearray(_READ_BYTES))
+
+
+class _Shared:
+    """What all connections of one run share; a process may have a run in each of its threads."""
+
+    def __init__(self) -> None:
+        self.turn = trio.Lock()
+        """Held for one step of a handshake, some of which cost a millisecond."""
+        self.scratch = memoryview(bytearray(_READ_BYTES))
+
+
+_shared = trio.lowlevel.RunVar[_Shared]("shared by TLS connections")
+
+
+def _shared_of_run() -> _Shared:
+    try:
+        return _shared.get()
+    except LookupError:
+        _shared.set(_Shared())
+        return _shared.get()
 
 
 class HandshakeError(ConnectionAbortedError):
@@ -47,6 +64,7 @@ class TlsConnection:
         "_in",
         "_out",
         "_owed",
+        "_shared",
         "_ssl",
         "_unsent",
         "local",
@@ -65,6 +83,7 @@ class TlsConnection:
         """`host`: the name that the server's certificate must have, if the context checks it."""
         self.peer, self.local = connection.peer, connection.local
         self._connection = connection
+        self._shared = _shared_of_run()
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(
             self._in, self._out, server_side=server_side, server_hostname=host
@@ -95,7 +114,7 @@ class TlsConnection:
         received = 0
         while True:
             ended: OSError | None = None
-            async with _turn:
+            async with self._shared.turn:
                 if received:  # what came while this one waited, perhaps the end
                     try:
                         received += self._receive(received, _LOOK_BYTES) or 0
@@ -115,16 +134,17 @@ class TlsConnection:
 
     def _receive(self, received: int, most: int) -> int | None:
         """Takes what the socket holds of a handshake; None where it would block."""
-        n = self._connection.recv_into(_scratch[:most])
+        scratch = self._shared.scratch
+        n = self._connection.recv_into(scratch[:most])
         if n is None:
             return None
         if n == 0:
             raise HandshakeError("the peer closed the connection during the TLS handshake")
-        if received == 0 and _scratch[0] != _HANDSHAKE:
+        if received == 0 and scratch[0] != _HANDSHAKE:
             raise HandshakeError("the peer does not speak TLS; set its security.protocol")
         if received + n > _HANDSHAKE_BYTES:
             raise HandshakeError(f"a TLS handshake of more than {_HANDSHAKE_BYTES} bytes")
-        self._in.write(_scratch[:n])
+        self._in.write(scratch[:n])
         return n
 
     def _step(self) -> bool:
@@ -163,11 +183,12 @@ class TlsConnection:
 
     def _pull(self) -> bool:
         """Takes what the socket holds; False where it would block."""
-        n = self._connection.recv_into(_scratch)
+        scratch = self._shared.scratch
+        n = self._connection.recv_into(scratch)
         if n is None:
             return False
         if n:
-            self._in.write(_scratch[:n])
+            self._in.write(scratch[:n])
         else:
             self._in.write_eof()
         return True

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import tempfile
+import threading
 from pathlib import Path
 from struct import pack
 from typing import Any, cast
@@ -516,3 +517,57 @@ async def test_answers_that_arrived_together_are_all_read(
                 for pending in asked:
                     assert len(await pending.wait()) == size + 2
         connection.close()
+
+
+async def test_runs_in_other_threads_have_turns_of_their_own(
+    authority: Authority, broker: Leaf
+) -> None:
+    """A harness's clients each have a thread and a run: one stands still in its handshake's turn,
+    and another connects meanwhile."""
+    given = pem(authority, broker) | {"ssl.truststore.location": authority.trust}
+    in_turn, over = threading.Event(), threading.Event()
+
+    class Standing(RealNetwork):
+        async def connect(self, host: str, port: int) -> Any:
+            connection = await super().connect(host, port)
+            take = connection.recv_into
+
+            def recv_into(view: memoryview) -> int | None:
+                if len(view) == world_tls._LOOK_BYTES:
+                    in_turn.set()
+                    assert over.wait(10)
+                return take(view)
+
+            return Wrapped(connection, recv_into)
+
+    class Wrapped:
+        def __init__(self, connection: Any, recv_into: Any) -> None:
+            self._connection, self.recv_into = connection, recv_into
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    async def talk(network: RealNetwork, port: int) -> bytes:
+        secured = SecuredNetwork(network, ClientTls(settings(given), RealDisk()))
+        with trio.fail_after(5):
+            connection = await ClientConnection.open(secured, "localhost", port, "broker-1")
+            pending = await connection.begin(1, 4, [b"hello"], 5)
+            answer = bytes(await pending.wait())
+        connection.close()
+        return answer
+
+    answers = []
+
+    async def in_a_thread(network: RealNetwork, port: int) -> None:
+        answers.append(await trio.to_thread.run_sync(trio.run, talk, network, port))
+
+    async with serving(RealNetwork(), entry(echo), tls=server_tls(given), **LISTENERS) as s:
+        _, port = s.addresses["SSL"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(in_a_thread, Standing(), port)
+            assert await trio.to_thread.run_sync(in_turn.wait, 10)
+            try:
+                await in_a_thread(RealNetwork(), port)
+            finally:
+                over.set()
+    assert answers == [b"<hello>"] * 2
