@@ -9,6 +9,9 @@ everything is in sync, the next one is killed.  Each kill has new clients: one t
 last kill may still wait out its back-off (up to ten seconds in librdkafka) before it tries that
 broker again.
 
+With `--security` the clients' listener and the brokers' own speak that protocol, and access rules
+hold; the harness itself asks on a listener without it.
+
 Three kinds: only the leader dies; the leader dies and is the controller as well; and (`swap`) no
 broker dies, and the leader is moved by reassignment and preferred election.
 """
@@ -28,7 +31,7 @@ import trio
 
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
-from highwater.bench.loads.writes import CLIENTS, command
+from highwater.bench.loads.writes import CLIENTS, command, settings_file
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import move_leader
@@ -59,6 +62,8 @@ class Plan:
     brokers: int = 3
     backoff_ms: int | None = None
     """The clients' retry.backoff.ms; None: their defaults."""
+    security: str = "plaintext"
+    """What clients and brokers speak (`client_files.PROTOCOLS`)."""
 
 
 @dataclass(slots=True)
@@ -70,9 +75,9 @@ class Writer:
     acks_ns: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    async def run(self, bootstrap: str, home: Path | None, backoff_ms: int | None) -> None:
+    async def run(self, settings: Path, home: Path | None) -> None:
         process = await trio.lowlevel.open_process(
-            command(self.client, bootstrap, self.topic, home, backoff_ms),
+            command(self.client, settings, self.topic, home),
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
@@ -117,15 +122,18 @@ class Bench:
         self.cluster = cluster
         self.writers = [Writer(client, f"writes-{client}") for client in plan.clients]
         self.pauses_ms: dict[tuple[str, str], list[float]] = {}
-        self._bootstrap = cluster.direct_bootstrap
-        self._how = (kafka_home, plan.backoff_ms)
+        self._home = kafka_home
+        how = (cluster.folder, cluster.bootstrap, plan.security)
+        self._settings = {
+            w.client: settings_file(w.client, *how, plan.backoff_ms) for w in self.writers
+        }
 
     async def once(self, kind: str) -> None:
         leader = await self._place(kind)
         async with trio.open_nursery() as nursery:
             for writer in self.writers:
                 writer.acks_ns.clear()
-                nursery.start_soon(writer.run, self._bootstrap, *self._how)
+                nursery.start_soon(writer.run, self._settings[writer.client], self._home)
             await self._flowing(time.monotonic_ns())
             await self._break(kind, leader)
             nursery.cancel_scope.cancel()
@@ -223,6 +231,8 @@ async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Be
         side.folder,
         brokers=plan.brokers,
         program=side.program,
+        security=plan.security,
+        secured_links=plan.security != "plaintext",
         properties={"auto.leader.rebalance.enable": "false"},
     )
     async with process_cluster(settings, timeout_s=120) as cluster:
@@ -256,6 +266,10 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
     return _rows(plan, found, len(errors))
 
 
+def spoken(security: str) -> str:
+    return "" if security == "plaintext" else f", {security.upper()}"
+
+
 def _rows(
     plan: Plan, found: Sequence[dict[tuple[str, str], list[float]]], errors: int
 ) -> list[Row]:
@@ -264,7 +278,7 @@ def _rows(
         for client in plan.clients:
             ours, *rest = [side[kind, client] for side in found]
             theirs = rest[0] if rest else []
-            what = f"{KINDS[kind]}, {client}"
+            what = f"{KINDS[kind]}, {client}{spoken(plan.security)}"
             worst_of = [(max(side),) if side else () for side in (ours, theirs)]
             rows += [
                 Row(f"{what}, median", "ms", tuple(ours), tuple(theirs), True),

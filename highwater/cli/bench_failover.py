@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench_options import Page, compare, comparing, markdown_option
+from highwater.cluster.client_files import PROTOCOLS
 
 
 @click.command()
@@ -29,6 +30,13 @@ from highwater.cli.bench_options import Page, compare, comparing, markdown_optio
     type=click.IntRange(0),
     help="The clients'.  [default: their own defaults, 100]",
 )
+@click.option(
+    "--security",
+    type=click.Choice(PROTOCOLS),
+    default="plaintext",
+    show_default=True,
+    help="What clients speak, and brokers among themselves.",
+)
 @click.option("--no-controller", is_flag=True, help="Leave out the kills of the controller.")
 @markdown_option
 @comparing
@@ -38,6 +46,7 @@ def failover(
     clients: tuple[str, ...],
     swap: bool,
     backoff_ms: int | None,
+    security: str,
     no_controller: bool,
     against: str | None,
     json_file: Path | None,
@@ -50,16 +59,21 @@ def failover(
     Examples:
       highwater bench failover --against apache --json failover.json
       highwater bench failover --swap --kills 10 --retry-backoff-ms 10
+      highwater bench failover --security sasl_ssl --kills 10
       highwater bench failover --against apache --markdown docs/failover.md
     """
     from highwater.bench.failover import CONTROLLER, LEADER, SWAP, Plan, run
     from highwater.bench.loads.writes import CLIENTS
 
     kinds = (SWAP,) if swap else (LEADER,) if no_controller else (LEADER, CONTROLLER)
-    plan = Plan(kills, their_kills, clients or CLIENTS, kinds, backoff_ms=backoff_ms)
+    plan = Plan(
+        kills, their_kills, clients or CLIENTS, kinds, backoff_ms=backoff_ms, security=security
+    )
     name, title = ("swap", "A leader is moved") if swap else ("failover", "A leader is killed")
     if backoff_ms is not None:
         name, title = f"{name} with retry.backoff.ms", f"{title}, retry.backoff.ms={backoff_ms}"
+    if security != "plaintext":
+        name, title = f"{name} by {security}", f"{title}, {security.upper()}"
     page = Page(markdown_file, f"bench {name}", title) if markdown_file else None
     compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)
 

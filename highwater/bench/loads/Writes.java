@@ -1,9 +1,10 @@
 // One writer for `highwater bench failover`: the Java client with its defaults, run from this source.
 //
-// usage: java -cp KAFKA_JARS Writes.java BOOTSTRAP TOPIC [RETRY-BACKOFF-MS]
+// usage: java -cp KAFKA_JARS Writes.java SETTINGS TOPIC
 // Sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for each that is
 // acknowledged ("ack NANOSECONDS") or failed ("error TEXT").  Ends with its standard input.
 
+import java.io.FileReader;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -17,12 +18,11 @@ public class Writes {
 
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", arguments[0]);
+        try (FileReader file = new FileReader(arguments[0])) {
+            settings.load(file);
+        }
         settings.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         settings.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
-        if (arguments.length > 2) {
-            settings.put("retry.backoff.ms", arguments[2]);
-        }
         Thread end = new Thread(() -> {
             try {
                 while (System.in.read() >= 0) {

@@ -1,21 +1,24 @@
 """One writer for `highwater bench failover`, as a process: kafka-python or librdkafka, by default.
 
-    python -I -m highwater.bench.loads.writes kafka-python BOOTSTRAP TOPIC [RETRY-BACKOFF-MS]
+    python -I -m highwater.bench.loads.writes kafka-python SETTINGS TOPIC
 
-It sends a small record to partition 0 each 5 ms, as long as not too many wait, and prints a line
-for each one acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
+SETTINGS is a file with the client's settings, as JSON (Java's: properties).  The writer sends a
+small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for each one
+acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
 `Writes.java` beside this file does the same with the Java client.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from highwater.cluster.client_files import client_settings, write
 from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.kafka.private_copy import kafka_python as kafka_library
 
@@ -24,20 +27,29 @@ PACE_S = 0.005
 MOST_WAITING = 200
 
 
-def command(
-    client: str, bootstrap: str, topic: str, kafka_home: Path | None, backoff_ms: int | None = None
-) -> list[str]:
-    """The command of a writer; the Java client comes from an Apache Kafka's jars.  `backoff_ms` is
-    retry.backoff.ms; None: the client's own.
-    """
-    backoff = [] if backoff_ms is None else [str(backoff_ms)]
+def settings_file(
+    client: str, folder: Path, bootstrap: str, security: str, backoff_ms: int | None = None
+) -> Path:
+    """Writes the client's settings into a file in the cluster's folder, for its owner alone: it may
+    hold a password.  `backoff_ms` is retry.backoff.ms; None: the client's own."""
+    given = client_settings(folder / "secure", bootstrap, security, client)
+    if backoff_ms is not None:
+        given["retry_backoff_ms" if client == "kafka-python" else "retry.backoff.ms"] = backoff_ms
+    path = folder / f"writes-{client}"
+    lines = "".join(f"{name}={value}\n" for name, value in given.items())
+    write(path, lines if client == "java" else json.dumps(given))
+    return path
+
+
+def command(client: str, settings: Path, topic: str, kafka_home: Path | None) -> list[str]:
+    """The command of a writer; the Java client comes from an Apache Kafka's jars."""
     if client == "java":
         assert kafka_home is not None
         source = Path(__file__).with_name("Writes.java")
         quick = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         jars = f"{kafka_home}/libs/*"
-        return [find_java(), *quick, "-cp", jars, str(source), bootstrap, topic, *backoff]
-    return [sys.executable, "-I", "-m", __spec__.name, client, bootstrap, topic, *backoff]
+        return [find_java(), *quick, "-cp", jars, str(source), str(settings), topic]
+    return [sys.executable, "-I", "-m", __spec__.name, client, str(settings), topic]
 
 
 def say(line: str) -> None:
@@ -45,23 +57,20 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def librdkafka(bootstrap: str, topic: str, backoff_ms: str | None = None) -> None:
+def librdkafka(settings: dict[str, Any], topic: str) -> None:
     import confluent_kafka
 
     def delivered(error: Any, _: Any) -> None:
         say(f"error {error}" if error is not None else f"ack {time.monotonic_ns()}")
 
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
-    if backoff_ms is not None:
-        settings["retry.backoff.ms"] = int(backoff_ms)
-    producer = confluent_kafka.Producer(settings)
+    producer = confluent_kafka.Producer({**settings, "log_level": 0})
     for number in itertools.count():
         if len(producer) < MOST_WAITING:
             producer.produce(topic, b"record %d" % number, partition=0, on_delivery=delivered)
         producer.poll(PACE_S)
 
 
-def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> None:
+def kafka_python(settings: dict[str, Any], topic: str) -> None:
     waiting = threading.Semaphore(MOST_WAITING)
 
     def acked(_: Any) -> None:
@@ -72,10 +81,7 @@ def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> N
         waiting.release()
         say(f"error {error!r}")
 
-    settings = {} if backoff_ms is None else {"retry_backoff_ms": int(backoff_ms)}
-    producer = kafka_library().KafkaProducer(
-        bootstrap_servers=bootstrap.split(","), acks="all", **settings
-    )
+    producer = kafka_library().KafkaProducer(**settings, acks="all")
     for number in itertools.count():
         with_room = waiting.acquire(timeout=PACE_S)
         if with_room:
@@ -86,4 +92,6 @@ def kafka_python(bootstrap: str, topic: str, backoff_ms: str | None = None) -> N
 
 
 if __name__ == "__main__":
-    {"kafka-python": kafka_python, "librdkafka": librdkafka}[sys.argv[1]](*sys.argv[2:])
+    _, client, path, topic = sys.argv
+    given = json.loads(Path(path).read_text(encoding="utf-8"))
+    {"kafka-python": kafka_python, "librdkafka": librdkafka}[client](given, topic)

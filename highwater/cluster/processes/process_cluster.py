@@ -55,6 +55,7 @@ class ProcessCluster(LocalCluster):
     poll_s = 0.02
 
     def __init__(self, settings: Settings, lock: IO[str]) -> None:
+        assert not (settings.proxies and settings.between_secured)
         self.settings = settings
         self._lock = lock
         self._children: dict[str, Child] = {}
@@ -355,7 +356,8 @@ class ProcessCluster(LocalCluster):
         if settings.advertised:
             outside["EXTERNAL"] = settings.advertised[self.brokers.index(number)]
         data = self.data_dirs(number)[0]
-        protocols = {SECURE: settings.security.upper()} if settings.secured else {}
+        with_security = (SECURE, *settings.between_secured) if settings.secured else ()
+        protocols = dict.fromkeys(with_security, settings.security.upper())
         properties = server_properties.common(ports, data, len(self.brokers), protocols)
         if settings.kraft:
             metadata = folder / "metadata"
@@ -376,7 +378,9 @@ class ProcessCluster(LocalCluster):
         if settings.secured:
             from highwater.cluster.processes import secured  # it loads cryptography
 
-            properties |= secured.properties(self.folder, SECURE, settings.security)
+            properties |= secured.properties(
+                self.folder, SECURE, settings.security, settings.between_secured
+            )
         properties |= settings.properties
         path = folder / "server.properties"
         client_files.write(path, "".join(f"{key}={value}\n" for key, value in properties.items()))

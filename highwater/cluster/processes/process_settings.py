@@ -32,6 +32,9 @@ class Settings:
     security: str = "plaintext"
     """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
     access rules hold (`secured`)."""
+    secured_links: bool = False
+    """Whether the listeners between brokers speak it, too.  Proxies would not know whose links they
+    carry, so there can be none."""
     scram: Sequence[ScramUser] = ()
     """Users that are in ZooKeeper before the first broker starts."""
     program: Program = field(default_factory=Highwater)
@@ -53,6 +56,11 @@ class Settings:
     def listeners(self) -> tuple[str, ...]:
         own = KRAFT_LISTENERS if self.kraft else LISTENERS
         return (*own, SECURE) if self.secured else own
+
+    @property
+    def between_secured(self) -> tuple[str, ...]:
+        """The brokers' own listeners that are secured."""
+        return ("INTERNAL", "CONTROL") if self.secured and self.secured_links else ()
 
     @property
     def kraft(self) -> bool:

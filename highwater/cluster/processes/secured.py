@@ -5,6 +5,8 @@ restarts: `authority.pem`, `broker.pem`, `users.json`, for each user a certifica
 files of its clients (`client_files`).  Over SASL a user logs in by PLAIN or SCRAM, with the same
 password; over SSL its certificate says who it is.
 The other listeners stay as they are, on 127.0.0.1: their principal is the super user ANONYMOUS.
+Where the brokers' own links are secured as well (`between`), a broker is the user admin there, by
+PLAIN, or by its certificate the super user broker.
 """
 
 from __future__ import annotations
@@ -49,30 +51,64 @@ def prepare(cluster: Path, bootstrap: str, security: str) -> Sequence[ScramUser]
     ]
 
 
-def properties(cluster: Path, listener: str, security: str) -> dict[str, str]:
-    """Those of every broker, for a listener with this protocol."""
+def properties(
+    cluster: Path, listener: str, security: str, between: Sequence[str] = ()
+) -> dict[str, str]:
+    """Those of every broker, for the clients' listener with this protocol, and for the listeners
+    `between` brokers, where these have it, too."""
     folder = cluster / "secure"
-    own = f"listener.name.{listener.lower()}."
     made = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        "super.users": f"User:{ADMIN};User:ANONYMOUS" + ";User:broker" * bool(between),
     }
+    made |= _listener(folder, listener, security)
+    for link in between:
+        made |= _listener(folder, link, security)
+        made |= _own_side(folder, link, security)
+    return made
+
+
+def _listener(folder: Path, listener: str, security: str) -> dict[str, str]:
+    made: dict[str, str] = {}
+    own = f"listener.name.{listener.lower()}."
     if encrypted(security):
         made[own + "ssl.keystore.type"] = "PEM"
         made[own + "ssl.keystore.location"] = str(folder / "broker.pem")
     if security == "ssl":
-        made[own + "ssl.truststore.type"] = "PEM"
-        made[own + "ssl.truststore.location"] = str(folder / "authority.pem")
+        made |= _trust(folder, own)
         made[own + "ssl.client.auth"] = "required"
         made[own + "ssl.principal.mapping.rules"] = "RULE:^CN=([^,]*).*$/$1/"
     if logged_in(security):
-        options = " ".join(f'user_{user}="{word}"' for user, word in _users(folder).items())
         made[own + "sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-        made[own + "plain.sasl.jaas.config"] = f"{PLAIN} required {options};"
+        made[own + "plain.sasl.jaas.config"] = f"{PLAIN} required {_known_users(folder)};"
         for mechanism in MECHANISMS.values():
             name = f"{own}{mechanism.lower()}.sasl.jaas.config"
             made[name] = f"{SCRAM} required;"
     return made
+
+
+def _own_side(folder: Path, link: str, security: str) -> dict[str, str]:
+    """What a broker needs to connect to others on their listener of this name."""
+    made: dict[str, str] = {}
+    own = f"listener.name.{link.lower()}."
+    if encrypted(security):
+        made |= _trust(folder, own)
+    if logged_in(security):
+        login = f'username="{ADMIN}" password="{_users(folder)[ADMIN]}"'
+        made["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        made[own + "sasl.enabled.mechanisms"] = "PLAIN"
+        jaas = f"{PLAIN} required {login} {_known_users(folder)};"
+        made[own + "plain.sasl.jaas.config"] = jaas
+    return made
+
+
+def _trust(folder: Path, own: str) -> dict[str, str]:
+    location = str(folder / "authority.pem")
+    return {own + "ssl.truststore.type": "PEM", own + "ssl.truststore.location": location}
+
+
+def _known_users(folder: Path) -> str:
+    return " ".join(f'user_{user}="{word}"' for user, word in _users(folder).items())
 
 
 def _users(folder: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from highwater.bench.failover import Writer
-from highwater.bench.loads.writes import CLIENTS, command
+from highwater.bench.loads.writes import CLIENTS, command, settings_file
 
 MS = 1_000_000
 
@@ -36,8 +36,13 @@ def test_errors_are_kept() -> None:
     assert len(made.acks_ns) == 1
 
 
-def test_each_client_has_a_command() -> None:
+def test_each_client_has_a_command_and_settings(tmp_path: Path) -> None:
     for client in CLIENTS:
-        started = command(client, "127.0.0.1:1", "t", Path("/kafka"))
-        assert started[-2:] == ["127.0.0.1:1", "t"]
-    assert Path(command("java", "b", "t", Path("/kafka"))[-3]).is_file()
+        path = settings_file(client, tmp_path, "127.0.0.1:1", "plaintext", 10)
+        started = command(client, path, "t", Path("/kafka"))
+        assert started[-2:] == [str(path), "t"]
+        told = path.read_text()
+        assert "127.0.0.1:1" in told
+        assert "10" in told
+        assert path.stat().st_mode & 0o77 == 0
+    assert Path(command("java", path, "t", Path("/kafka"))[-3]).is_file()
