@@ -24,6 +24,7 @@ from typing import Any
 
 import trio
 
+from highwater.chaos import secured_clients
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.schedule import generate
 from highwater.chaos.faults.workload_verbs import FORMS, ChaosStage
@@ -43,7 +44,7 @@ from highwater.cluster.faults import forms
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
+from highwater.cluster.interface import CLIENT_MESSAGES, PATIENCE_S, Cluster, ClusterError
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -81,6 +82,12 @@ class Options:
     watch: bool = False
     """Have spark/watch.py watch the run, and end the workload at the first violation."""
     properties: dict[str, str] = field(default_factory=dict)
+    secure: bool = False
+    """The workload's clients come over TLS, log in, and have few rights (`secured_clients`)."""
+
+    @property
+    def security(self) -> str:
+        return secured_clients.SECURITY if self.secure else "plaintext"
 
 
 def choose_runtime(wish: str) -> str:
@@ -101,6 +108,7 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
         proxies=True,
         program=options.program,
         quick_end=True,
+        security=options.security,
         properties=properties,
     )
     return _as_cluster(settings)
@@ -110,7 +118,11 @@ def _own_lacks(options: Options) -> Mapping[str, str]:
     """The faults that a cluster without a target cannot have."""
     if options.runtime == "compose":
         return hosts.ELSEWHERE
-    return hosts.lacks(doors=options.program.name == "highwater")
+    hidden = {CLIENT_MESSAGES: "clients come over TLS, where no message can be seen"}
+    return {
+        **hosts.lacks(doors=options.program.name == "highwater"),
+        **(hidden if options.secure else {}),
+    }
 
 
 @asynccontextmanager
@@ -149,6 +161,7 @@ class Run:
             target="" if target is None else str(target),
             lacks=lacks,
             duration_s=options.duration_s,
+            security=options.security,
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             topics=self.topics,
             versions=versions(),
@@ -163,6 +176,8 @@ class Run:
             told = "; ".join(f"{what} ({why})" for what, why in self.info.lacks.items())
             self.progress.say(f"{self.info.target} lacks {told}")
         whom = self.info.target or f"ZooKeeper and three brokers ({self.options.runtime})"
+        if self.options.secure:
+            whom += f", with clients by {self.options.security.upper()}"
         self.progress.phase(f"starting {whom}")
         began = time.monotonic()
         async with open_cluster(self.options, self.folder) as cluster:
@@ -227,6 +242,11 @@ class Run:
         """Raises ClusterError where a cluster that others started has such a topic."""
         await create_topics(cluster, self.topics, exists_ok=not self.shared)
         self._made_topics = True
+        if self.options.secure:
+            self.progress.phase("giving the clients their rights")
+            how = (self.folder.cluster, self.options.security)
+            names = [topic.name for topic in self.topics]
+            await secured_clients.begin(cluster, *how, names, self.info.run)
 
     async def _delete_topics(self, cluster: Cluster) -> None:
         for topic in self.topics if self.shared and self._made_topics else ():
@@ -240,7 +260,8 @@ class Run:
     ) -> None:
         spec = self._spec(cluster)
         workload = Workload(spec, self.folder.path, self.progress.stats)
-        crew = Crew(self.folder.path, spec.bootstrap, spec.run, spec.seed, spec.safe.name)
+        way = secured_clients.way_of(cluster, self.folder.cluster, self.options.security)
+        crew = Crew(self.folder.path, way, spec.run, spec.seed, spec.safe.name)
         rng = random.Random(self.options.seed)
         stage = ChaosStage(
             cluster, witness, rng, deaths=deaths, workload=workload, topics=self.topics
@@ -323,10 +344,11 @@ class Run:
 
     def _spec(self, cluster: Cluster) -> Spec:
         safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics[:2])
+        way = secured_clients.way_of(cluster, self.folder.cluster, self.options.security)
         return Spec(
+            **asdict(way),
             run=self.info.run,
             seed=self.options.seed,
-            bootstrap=cluster.bootstrap,
             history=str(self.folder.history),
             safe=safe,
             lossy=lossy,

@@ -72,6 +72,12 @@ _OPTIONS = [
         help="A broker property; may be given several times.",
     ),
     click.option(
+        "--secure",
+        is_flag=True,
+        help="The workload's clients come over TLS, log in, and have rights for the run's topics"
+        " alone; processes only.",
+    ),
+    click.option(
         "--apache",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         help="Break Apache Kafka from this folder instead (the oracle).",
@@ -226,6 +232,7 @@ def chaos(**options: Any) -> None:
       highwater chaos --seed 3 --duration 120
       highwater chaos --workload transactions --workload groups
       highwater chaos --faults my-faults.json --out runs/mine
+      highwater chaos --secure --workload groups
       highwater chaos --target apache:4.2.0
       highwater chaos --target localhost:9092 --kill-command 'docker kill kafka-{id}' \\
         --start-command 'docker start kafka-{id}'
@@ -252,6 +259,7 @@ def _run(
     rate: float,
     workloads: tuple[str, ...],
     overrides: dict[str, str],
+    secure: bool,
     apache: Path | None,
     target: str | None,
     services: tuple[str, ...],
@@ -267,6 +275,11 @@ def _run(
     from highwater.cluster.faults.fault_model import load
     from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
+    if secure and (target is not None or runtime == "compose"):
+        raise click.UsageError(
+            "--secure is for brokers that the run itself starts, as processes: for another cluster"
+            " give --target-config"
+        )
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
@@ -284,6 +297,7 @@ def _run(
             program=ApacheKafka(apache) if apache is not None else Highwater(broker_source),
             target=aimed,
             properties=overrides,
+            secure=secure,
             watch=watch,
         )
         with Progress() as progress:
@@ -354,6 +368,8 @@ def _run_app(**given: Any) -> None:
         raise click.UsageError("--app needs --input TOPIC and --output TOPIC, two of them")
     if given["workloads"] or given["runtime"] == "compose":
         raise click.UsageError("--app runs on processes, and without --workload")
+    if given["secure"]:
+        raise click.UsageError("--secure is for runs without --app")
     if given["watch"]:
         raise click.UsageError("--watch is for runs without --app")
     if given["engine"] == "spark":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,23 @@ def encrypted(security: str) -> bool:
 
 def logged_in(security: str) -> bool:
     return security.startswith("sasl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a run's clients reach its cluster; plain data, for the settings of their processes."""
+
+    bootstrap: str
+    security: str = "plaintext"
+    """One of PROTOCOLS."""
+    secure: str = ""
+    """The cluster's folder `secure`, where it is not plaintext."""
+    user: str = ""
+
+    def connect(self, library: str = "librdkafka") -> dict[str, Any]:
+        """The settings by which a client of this library connects."""
+        how = (self.security, library, self.user, MECHANISMS[-1])
+        return client_settings(Path(self.secure), self.bootstrap, *how)
 
 
 def client_settings(

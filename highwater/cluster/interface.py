@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from highwater.cluster.hosts import Hosts
 
 __all__ = [
+    "CLIENT_MESSAGES",
     "PATIENCE_S",
     "TRACEBACK",
     "ZOOKEEPER",
@@ -50,6 +51,7 @@ WITHOUT_ZOOKEEPER = {
 }
 """The faults that a cluster in KRaft mode cannot have: `Cluster.lacks`."""
 BROKER_LINKS, SEGMENTS = "links between brokers", "segments"
+CLIENT_MESSAGES = "messages of clients"
 """Further things that a cluster may lack, beside verbs and members."""
 
 TRACEBACK = "Traceback (most recent call last):"

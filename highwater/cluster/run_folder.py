@@ -57,6 +57,8 @@ class RunInfo:
     """The target of the faults, where it was not Highwater."""
     lacks: dict[str, str] = field(default_factory=dict)
     """Faults that this target cannot suffer, and effects that it does not show, with the reason."""
+    security: str = "plaintext"
+    """What the workload's clients spoke."""
     started: str = ""
     """Wall clock, ISO 8601, for people; comparisons use t_ns."""
     bootstrap: str = ""

@@ -121,6 +121,10 @@ def _what_the_source_gave(
         told = ", ".join(id_ for id_, owed in required.items() if owed)
         held = ", ".join(f"{claims[name]:,} {what}" for name, what in CLAIMED.items())
         notes.append(f"a history of one's own, of {held}; so required are {told}")
+    if (security := info.get("security", "plaintext")) != "plaintext":
+        notes.append(
+            f"clients came by {security.upper()}, as a user with rights for the run's topics alone"
+        )
     if lacking := ", ".join(info.get("lacks", {})):
         notes.append(f"{info.get('target')} has no {lacking}; what needs it was not checked")
     return notes

@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from highwater.chaos.workloads.pace import Pace
-from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.chaos.workloads.recorder import CommonSpec, Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
 
 CLIENT = "confluent-kafka"
@@ -23,9 +23,10 @@ def _quiet(*_: object) -> None:
     """Ignores errors of single connections, which librdkafka handles; the endings matter."""
 
 
-def _common(bootstrap: str, name: str) -> dict[str, Any]:
+def common(spec: CommonSpec, name: str) -> dict[str, Any]:
+    """The settings of every client of the workload."""
     return {
-        "bootstrap.servers": bootstrap,
+        **spec.connect(),
         "client.id": name,
         "error_cb": _quiet,
         "logger": _silent_logger(),
@@ -60,7 +61,7 @@ class ConfluentProducer(PacedProducer):
         sender = Sender(self.recorder, process, CLIENT, acks=self.acks, idempotent=idempotent)
         producer = confluent_kafka.Producer(
             {
-                **_common(spec.bootstrap, process),
+                **common(spec, process),
                 "acks": self.acks,
                 "enable.idempotence": idempotent,
                 "linger.ms": 5,
@@ -105,18 +106,18 @@ class ConfluentConsumer(TopicsReader):
 
     def work(self) -> None:
         reader = Reader(self.recorder, self.name, CLIENT)
-        consumer = new_consumer(self.recorder.spec.bootstrap, self.name)
+        consumer = new_consumer(self.recorder.spec, self.name)
         assign_all(consumer, reader, self.topics)
         while not self.stopping.is_set():
             poll_once(consumer, reader, 0.2)
         consumer.close()
 
 
-def new_consumer(bootstrap: str, name: str, tell_end: bool = False) -> confluent_kafka.Consumer:
+def new_consumer(spec: CommonSpec, name: str, tell_end: bool = False) -> confluent_kafka.Consumer:
     """`tell_end`: it also reports a partition's end, which may be behind the last record."""
     return confluent_kafka.Consumer(
         {
-            **_common(bootstrap, name),
+            **common(spec, name),
             "group.id": name,  # required, though no client joins a group: partitions are assigned
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -171,7 +172,7 @@ def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> lis
     """Reads every partition from its start to its end; gives the failures in words."""
     name = "final-confluent-kafka"
     reader = Reader(recorder, name, CLIENT)
-    consumer = new_consumer(recorder.spec.bootstrap, name, tell_end=True)
+    consumer = new_consumer(recorder.spec, name, tell_end=True)
     deadline = time.monotonic() + timeout_s
     ends: dict[tuple[str, int], int] = {}
     at: dict[tuple[str, int], int] = {}

@@ -17,6 +17,7 @@ import trio
 
 from highwater.chaos.workloads.group_run import GroupRun
 from highwater.child_processes import Pid
+from highwater.cluster.client_files import Way
 
 CLIENTS = ("kafka-python", "confluent-kafka")
 AT_FIRST, AT_MOST = 2, 3
@@ -28,13 +29,20 @@ OPERATIONS_FROM = 1 << 40
 class Crew:
     """The members of all groups."""
 
-    def __init__(self, folder: Path, bootstrap: str, run: str, seed: int, topic: str) -> None:
+    def __init__(self, folder: Path, way: Way, run: str, seed: int, topic: str) -> None:
         self._random = random.Random(f"{seed} crew")
         self._lock = threading.Lock()
         self._stopped = False
         self.common = {"run": run, "seed": seed, "phase": "run", "expect_loss": False}
         self.groups = [
-            GroupRun(folder / f"group-{client}", bootstrap, f"{run}-{client}", topic, client)
+            GroupRun(
+                folder / f"group-{client}",
+                way.bootstrap,
+                f"{run}-{client}",
+                topic,
+                client,
+                way=way,
+            )
             for client in CLIENTS
         ]
 

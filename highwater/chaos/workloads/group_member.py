@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from highwater.cluster.client_files import Way
 from highwater.kafka.private_copy import use_private_copy
 
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
@@ -31,13 +32,12 @@ Record = tuple[int, int, str, str | None]
 """Partition, offset, value, key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(Way):
     """The settings of a member."""
 
     client: str
     process: str
-    bootstrap: str
     group: str
     topic: str
     out: str
@@ -130,7 +130,7 @@ def positions(records: Iterable[Record]) -> dict[int, int]:
 def _settings(member: Member) -> dict[str, Any]:
     """The settings under the names of kafka-python and aiokafka."""
     return {
-        "bootstrap_servers": member.bootstrap,
+        **member.connect(member.client),
         "client_id": member.process,
         "group_id": member.group,
         "auto_offset_reset": "earliest",
@@ -212,7 +212,7 @@ def confluent(member: Member, diary: Diary) -> None:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": member.bootstrap,
+            **member.connect(),
             "client.id": member.process,
             "group.id": member.group,
             "auto.offset.reset": "earliest",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from highwater.chaos.workloads.group_member import Member
+from highwater.cluster.client_files import Way
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.zookeeper_process import find_java
 
@@ -51,6 +52,8 @@ class GroupRun:
     topic: str
     client: str
     session_ms: int = 6000
+    way: Way | None = None
+    """How its members connect, where the cluster is secured; Java's cannot."""
     members: dict[int, Running] = field(default_factory=dict)
     _count: int = 0
 
@@ -61,9 +64,9 @@ class GroupRun:
         number = self._count
         name = f"{self.group}-{number}"
         member = Member(
+            **asdict(self.way or Way(bootstrap=self.bootstrap)),
             client=self.client,
             process=name,
-            bootstrap=self.bootstrap,
             group=self.group,
             topic=self.topic,
             out=str(self.folder / f"{name}.jsonl"),

@@ -29,7 +29,7 @@ class KafkaPythonProducer(PacedProducer):
         timeout_ms = int(spec.delivery_timeout_s * 1000)
         try:
             producer = kafka.KafkaProducer(
-                bootstrap_servers=spec.bootstrap.split(","),
+                **spec.connect("kafka-python"),
                 client_id=process,
                 acks="all",
                 enable_idempotence=True,
@@ -78,7 +78,7 @@ class KafkaPythonConsumer(TopicsReader):
         while not self.stopping.is_set():
             try:
                 return kafka.KafkaConsumer(
-                    bootstrap_servers=self.recorder.spec.bootstrap.split(","),
+                    **self.recorder.spec.connect("kafka-python"),
                     client_id=self.name,
                     group_id=None,
                     enable_auto_commit=False,

@@ -27,9 +27,14 @@ LIST_EVERY_S = 1.0
 
 
 def _cluster(recorder: Recorder, client_id: str) -> Cluster:
+    spec, world = recorder.spec, RealWorld()
+    if spec.security != "plaintext":
+        from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
+
+        world.network = network_by(spec.connect("java"))
     return Cluster(
-        RealWorld(),
-        recorder.spec.bootstrap,
+        world,
+        spec.bootstrap,
         client_id,
         request_timeout_s=5.0,
         connect_timeout_s=2.0,

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from highwater.cluster.client_files import Way
 from highwater.verdict.history import FAIL, INFO, INVOKE, OK, HistoryWriter, ending_of, make_value
 
 
@@ -23,12 +24,11 @@ class Topic:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CommonSpec:
+class CommonSpec(Way):
     """The settings of every process that records (a JSON file on its command line)."""
 
     run: str
     seed: int
-    bootstrap: str
     history: str
     value_bytes: int = 120
     max_outstanding: int = 200

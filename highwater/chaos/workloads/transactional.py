@@ -22,7 +22,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from highwater.chaos.workloads.confluent import CLIENT, _common
+from highwater.chaos.workloads.confluent import CLIENT, common
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import INFO, INVOKE, OK
@@ -60,7 +60,7 @@ class Instance:
         self._count = 0
         self._producer = Producer(
             {
-                **_common(recorder.spec.bootstrap, process),
+                **common(recorder.spec, process),
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TIMEOUT_MS,
                 "message.timeout.ms": TIMEOUT_MS,
@@ -184,7 +184,7 @@ class Ledger:
         self._reader = Reader(recorder, process, CLIENT)
         self._consumer = Consumer(
             {
-                **_common(recorder.spec.bootstrap, process),
+                **common(recorder.spec, process),
                 "group.id": process,  # joined by none: partitions are assigned here
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -310,7 +310,7 @@ class Copier(Client):
         instance = Instance(self.recorder, process, self.id)
         consumer = Consumer(
             {
-                **_common(self.recorder.spec.bootstrap, process),
+                **common(self.recorder.spec, process),
                 "group.id": self.id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -14,7 +14,7 @@ from typing import Any
 
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.targets import COORDINATOR, NUMBER, OF, OTHER_THAN, ROLES
-from highwater.cluster.interface import BROKER_LINKS, ZOOKEEPER, broker
+from highwater.cluster.interface import BROKER_LINKS, CLIENT_MESSAGES, ZOOKEEPER, broker
 from highwater.cluster.links.link_rules import CLIENTS
 from highwater.cluster.links.zkframes import OPERATIONS
 from highwater.kafka.wire.header import APIS
@@ -307,6 +307,10 @@ def _check_plane(fault: Fault, scene: Scene) -> None:
     """Checks the plane: ZooKeeper's operations go to ZooKeeper and back, Kafka's APIs never."""
     api = fault.params["api"]
     ends = {str(fault.params.get(k, "")).strip().lower() for k in ("from", "to")}
+    if CLIENTS in ends and CLIENT_MESSAGES in scene.lacks:
+        raise _Wrong(
+            f"{scene.lacks[CLIENT_MESSAGES]}: cut, latency, bandwidth and reset_peer reach them"
+        )
     if "from" in fault.params and "to" in fault.params:
         _check_links(list(ends), scene)
     if ZOOKEEPER in scene.lacks and api not in KAFKA_APIS:

@@ -53,21 +53,21 @@ def network_of(file: Path) -> Network:
     proxies do not have.
     """
     try:
-        given = parse_properties(file.read_text(encoding="utf-8"), str(file))
-        return _network(given, file)
-    except (ConfigError, UnicodeDecodeError) as error:
+        return network_by(parse_properties(file.read_text(encoding="utf-8"), str(file)))
+    except (ConfigError, UnicodeDecodeError, StartError) as error:
         raise StartError(f"{file}: {error}") from None
 
 
-def _network(given: Mapping[str, str], file: Path) -> Network:
+def network_by(given: Mapping[str, str]) -> Network:
+    """The same for a client's settings themselves, in Java's names; raises ConfigError, too."""
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
-        raise StartError(f"{file}: security.protocol={protocol}; use {', '.join(PROTOCOLS)}")
+        raise StartError(f"security.protocol={protocol}; use {', '.join(PROTOCOLS)}")
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     if protocol.startswith("SASL") and mechanism not in BETWEEN_BROKERS:
         raise StartError(
-            f"{file}: the proxies in front of the target cannot log in by sasl.mechanism="
-            f"{mechanism}; use {', '.join(BETWEEN_BROKERS)}"
+            f"the proxies in front of the target cannot log in by sasl.mechanism={mechanism};"
+            f" use {', '.join(BETWEEN_BROKERS)}"
         )
     taken = {n: v for n, v in given.items() if n.startswith("ssl.") or n == "sasl.jaas.config"}
     names = ("sasl.mechanism.inter.broker.protocol", "sasl.enabled.mechanisms")

@@ -62,6 +62,32 @@ def test_demo_on_processes(tmp_path: Path) -> None:
     assert not list(out.glob("cluster/broker-*/data")), "a valid run keeps no data without --keep"
 
 
+def test_a_run_with_security(tmp_path: Path) -> None:
+    """Every client comes over TLS, as a user with few rights, through kills and cut links."""
+    schedule = tmp_path / "faults.json"
+    entries: list[dict[str, Any]] = [
+        {"at": 2, "name": "kill", "target": "leader of safe-0", "for": 1},
+        {"after": 2, "name": "cut", "from": "leader of safe-1", "to": "clients", "for": 1.5},
+        {"after": 2, "name": "reset_peer", "from": "leader of safe-2", "to": "clients"},
+        {"after": 1, "name": "move_controller", "how": "kill"},
+        {"after": 3, "name": "lose_unreplicated", "seconds": 0.8},
+    ]
+    schedule.write_text(json.dumps(entries))
+    out = tmp_path / "run"
+    options = ("--secure", "--seed=3", "--duration=12", "--engine=duckdb", f"--faults={schedule}")
+    verdict = demo(out, *options, "--workload=transactions", "--workload=groups")
+    assert all(fault["effect"] for fault in verdict["faults"]), verdict["faults"]
+    for name in ("C3", "C13", "T3", "G3"):  # of clients of librdkafka, our own, and kafka-python
+        assert verdict["checks"][name]["examined"] > 0, name
+    said = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    acked = {line["process"] for line in said if line["f"] == "send" and line["type"] == "ok"}
+    kinds = ("producer-kafka-python", "producer-confluent-kafka", "producer-highwater", "teller")
+    assert [k for k in kinds if not any(name.startswith(k) for name in acked)] == []
+    passwords = json.loads((out / "cluster" / "secure" / "users.json").read_text())
+    told = [p for p in out.glob("*") if p.is_file()]
+    assert not [p for p in told if passwords["alice"] in p.read_text(errors="replace")]
+
+
 @pytest.mark.compose
 def test_demo_on_containers(tmp_path: Path) -> None:
     options = ("--seed=7", "--duration=30", "--runtime=compose", "--engine=duckdb")

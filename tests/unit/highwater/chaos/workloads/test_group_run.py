@@ -13,7 +13,10 @@ from highwater.chaos.workloads.group_run import GroupRun, _write_down, collect
 
 def member(folder: Path, number: int = 1, client: str = "kafka-python") -> Member:
     name = f"g-{number}"
-    return Member(client, name, "localhost:1", "g", "t", str(folder / f"{name}.jsonl"))
+    out = str(folder / f"{name}.jsonl")
+    return Member(
+        client=client, process=name, bootstrap="localhost:1", group="g", topic="t", out=out
+    )
 
 
 def lines_of(path: str) -> list[dict[str, Any]]:

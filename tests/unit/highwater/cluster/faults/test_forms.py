@@ -9,6 +9,7 @@ import pytest
 from highwater.cluster.faults.fault_model import VERBS, ScheduleError, parse
 from highwater.cluster.faults.forms import FORMS, Scene, check
 from highwater.cluster.faults.verbs import VERBS as CARRIED_OUT
+from highwater.cluster.interface import CLIENT_MESSAGES
 
 TOPICS = {"safe": 3, "lossy": 1}
 HOLD = {"name": "hold", "api": "Fetch"}
@@ -77,6 +78,17 @@ def test_what_cannot_be_is_named_with_what_can(entry: dict[str, Any], said: str)
     assert told.startswith(f"f.json, fault 1 ({entry['name']}): ")
     assert said in told
     assert "\n" not in told
+
+
+def test_messages_of_clients_over_tls_cannot_be_held() -> None:
+    lacks = {CLIENT_MESSAGES: "clients come over TLS"}
+    for name in ("hold", "drop"):
+        entry = parse([{**HOLD, "name": name, "from": "leader of safe-0", "to": "clients"}], "f")
+        check(entry, Scene((1, 2, 3), TOPICS))
+        with pytest.raises(ScheduleError, match="over TLS: cut, latency, bandwidth and reset_peer"):
+            check(entry, Scene((1, 2, 3), TOPICS, lacks=lacks))
+    between = [{**HOLD, "from": "leader of safe-0", "to": "follower of safe-0"}]
+    check(parse(between, "f"), Scene((1, 2, 3), TOPICS, lacks=lacks))
 
 
 def test_the_entry_is_named() -> None:

@@ -1,0 +1,124 @@
+"""`highwater chaos --secure`: the workload's clients come over TLS, log in, and have few rights.
+
+Theory of operation.  The clients' listener of each broker speaks SASL_SSL.  The workload is the
+user alice, by SCRAM, and is allowed what it does and no more: the run's topics, consumer groups,
+and transactional ids with the run's name.  The harness asks on a listener without security, so its
+witnesses see the same as in any run.  A run whose security is off would prove nothing about it, so
+it does not begin before alice is allowed on every broker, and bob, who has a password and no
+rights, and a client without TLS are refused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from highwater.cluster.ask import PATIENT_S, ask, metadata
+from highwater.cluster.client_files import Way
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
+from highwater.cluster.leader_moves import addresses, reachable
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.security.acls import (
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.codec import BadMessage
+
+if TYPE_CHECKING:
+    from highwater.world.api import Network
+
+SECURITY = "sasl_ssl"
+USER, STRANGER = "alice", "bob"
+POLL_S = 0.05
+_FAILURES = (OSError, BadMessage, trio.BrokenResourceError)
+
+
+def way_of(cluster: Cluster, folder: Path, security: str, user: str = USER) -> Way:
+    """`folder`: the cluster's."""
+    if security == "plaintext":
+        return Way(bootstrap=cluster.bootstrap)
+    return Way(
+        bootstrap=cluster.bootstrap, security=security, secure=str(folder / "secure"), user=user
+    )
+
+
+async def begin(
+    cluster: Cluster, folder: Path, security: str, topics: Sequence[str], run: str
+) -> None:
+    """Gives alice her rights; returns when they hold and nobody else has them; ClusterError where
+    that does not come."""
+    from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
+
+    await _allow(cluster, topics, run)
+    networks = {
+        user: network_by(way_of(cluster, folder, security, user).connect("java"))
+        for user in (USER, STRANGER)
+    }
+    last = ""
+    with trio.move_on_after(PATIENCE_S):
+        while last := await _wrong(cluster, topics, networks):
+            await trio.sleep(POLL_S)
+    if last:
+        raise ClusterError(f"the run's access rules do not hold: {last}")
+
+
+async def _allow(cluster: Cluster, topics: Sequence[str], run: str) -> None:
+    """One request; brokers follow in its order, so the topics, which are looked at, are last."""
+    wanted = [
+        (Resource(ResourceType.GROUP, "*"), (Operation.READ,)),
+        (
+            Resource(ResourceType.TRANSACTIONAL_ID, run, PatternType.PREFIXED),
+            (Operation.DESCRIBE, Operation.WRITE),
+        ),
+        *((Resource(ResourceType.TOPIC, t), (Operation.READ, Operation.WRITE)) for t in topics),
+    ]
+    make = messages.CreateAclsRequest.AclCreation
+    request = messages.CreateAclsRequest(
+        creations=[
+            make(
+                resource_type=resource.type, resource_name=resource.name,
+                resource_pattern_type=resource.pattern, principal=f"User:{USER}", host="*",
+                operation=operation, permission_type=Permission.ALLOW,
+            )
+            for resource, operations in wanted
+            for operation in operations
+        ]
+    )  # fmt: skip
+    _, address = next(reachable(cluster))
+    answer = await ask(address, request, 3, PATIENT_S)
+    for result in answer.results:
+        if result.error_code:
+            told = result.error_message or ErrorCode(result.error_code).name
+            raise ClusterError(f"the run's access rules were refused: {told}")
+
+
+async def _wrong(cluster: Cluster, topics: Sequence[str], networks: Mapping[str, Network]) -> str:
+    """The first thing that is not as it has to be, in words; empty for none."""
+    for number, address in zip(cluster.brokers, addresses(cluster.bootstrap), strict=True):
+        for user, expected in (
+            (USER, ErrorCode.NONE),
+            (STRANGER, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ):
+            try:
+                answer = await metadata(address, list(topics), PATIENT_S, networks[user])
+            except _FAILURES as error:
+                return f"broker-{number} does not serve {user}: {error}"
+            for topic in answer.topics:
+                if topic.error_code != expected:
+                    got = ErrorCode(topic.error_code).name
+                    return (
+                        f"broker-{number} tells {user} {got} of {topic.name}, not {expected.name}"
+                    )
+        try:
+            await metadata(address, [], PATIENT_S)
+        except _FAILURES:
+            continue
+        return f"broker-{number} serves clients without TLS on the secured listener"
+    return ""
