@@ -19,6 +19,7 @@ broker dies, and the leader is moved by reassignment and preferred election.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -74,6 +75,8 @@ class Writer:
     topic: str
     acks_ns: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    replaced: int = 0
+    """Producers that were given up, as nothing came from them (`writes`)."""
 
     async def run(self, settings: Path, home: Path | None) -> None:
         process = await trio.lowlevel.open_process(
@@ -101,6 +104,8 @@ class Writer:
             self.acks_ns.append(int(rest))
         elif what == "error":
             self.errors.append(rest)
+        elif what == "replaced":
+            self.replaced += 1
 
     def pause_ms(self, since_ns: int) -> float:
         """The time from `since` to the end of the longest pause that ends after it."""
@@ -248,6 +253,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
     home = apache.home() if "java" in plan.clients or len(sides) > 1 else None
     found: list[dict[tuple[str, str], list[float]]] = []
     errors: list[str] = []
+    replaced: list[str] = []
     for index, side in enumerate(sides):
         times = plan.kills if index == 0 else plan.their_kills
         async with writing(side, plan, home) as bench:
@@ -261,9 +267,14 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
                     progress(f"{side.name}, {KINDS[kind]}, {number + 1} of {times}: {said}")
             found.append(bench.pauses_ms)
             errors += [f"{side.name}, {w.client}: {e}" for w in bench.writers for e in w.errors[:3]]
+            replaced += [
+                f"{side.name}, {w.client}" for w in bench.writers for _ in range(w.replaced)
+            ]
     for line in errors:
         progress(f"an error reached the application: {line}")
-    return _rows(plan, found, len(errors))
+    for who, count in Counter(replaced).items():
+        progress(f"{who}: {count} producers were replaced, as they no longer heard of new leaders")
+    return _rows(plan, found, len(errors), len(replaced))
 
 
 def spoken(security: str) -> str:
@@ -271,7 +282,7 @@ def spoken(security: str) -> str:
 
 
 def _rows(
-    plan: Plan, found: Sequence[dict[tuple[str, str], list[float]]], errors: int
+    plan: Plan, found: Sequence[dict[tuple[str, str], list[float]]], errors: int, replaced: int
 ) -> list[Row]:
     rows = []
     for kind in plan.kinds:
@@ -285,4 +296,5 @@ def _rows(
                 Row(f"{what}, worst of {len(ours)}", "ms", worst_of[0], worst_of[1], True),
             ]
     rows.append(Row("errors that reached an application", "", (errors,)))
+    rows.append(Row("producers that had to be replaced", "", (replaced,)))
     return rows

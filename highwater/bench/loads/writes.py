@@ -4,7 +4,9 @@
 
 SETTINGS is a file with the client's settings, as JSON (Java's: properties).  The writer sends a
 small record to partition 0 each 5 ms, as long as not too many wait, and prints a line for each one
-acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").
+acknowledged ("ack NANOSECONDS", the system's monotonic clock) or failed ("error ...").  A producer
+of kafka-python from which nothing has come for STALLED_S is replaced ("replaced"): it may never
+hear of a new leader again (docs/client-problems.md).
 `Writes.java` beside this file does the same with the Java client.
 """
 
@@ -25,6 +27,7 @@ from highwater.kafka.private_copy import kafka_python as kafka_library
 CLIENTS = ("kafka-python", "librdkafka", "java")
 PACE_S = 0.005
 MOST_WAITING = 200
+STALLED_S = 5.0
 
 
 def settings_file(
@@ -71,10 +74,17 @@ def librdkafka(settings: dict[str, Any], topic: str) -> None:
 
 
 def kafka_python(settings: dict[str, Any], topic: str) -> None:
-    waiting = threading.Semaphore(MOST_WAITING)
+    while True:
+        _until_stalled(settings, topic)
+        say("replaced")
+
+
+def _until_stalled(settings: dict[str, Any], topic: str) -> None:
+    waiting, heard = threading.Semaphore(MOST_WAITING), [time.monotonic()]
 
     def acked(_: Any) -> None:
         waiting.release()
+        heard[0] = time.monotonic()
         say(f"ack {time.monotonic_ns()}")
 
     def failed(error: Any) -> None:
@@ -83,6 +93,9 @@ def kafka_python(settings: dict[str, Any], topic: str) -> None:
 
     producer = kafka_library().KafkaProducer(**settings, acks="all")
     for number in itertools.count():
+        if time.monotonic() - heard[0] > STALLED_S:
+            threading.Thread(target=producer.close, args=(0,), daemon=True).start()
+            return
         with_room = waiting.acquire(timeout=PACE_S)
         if with_room:
             sent = producer.send(topic, b"record %d" % number, partition=0)

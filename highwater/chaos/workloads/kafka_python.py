@@ -23,6 +23,13 @@ def error_name(error: BaseException) -> str:
 
 
 class KafkaPythonProducer(PacedProducer):
+    """A producer; one whose records time out is given up, as it may never hear of a new leader
+    again (docs/client-problems.md)."""
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self._timed_out = False
+
     def send_as(self, process: str) -> None:
         spec = self.recorder.spec
         sender = Sender(self.recorder, process, CLIENT, acks=-1, idempotent=True)
@@ -45,14 +52,15 @@ class KafkaPythonProducer(PacedProducer):
         except KafkaError:
             time.sleep(0.5)
             return
-        broken = False
-        while not self.stopping.is_set() and not broken:
+        broken = self._timed_out = False
+        while not self.stopping.is_set() and not broken and not self._timed_out:
             time.sleep(self.pace.wait())
             if sender.outstanding >= spec.max_outstanding or not self.pace.take():
                 continue
             broken = not self._send(producer, sender)
         try:
-            producer.close(timeout=0.1 if broken else spec.delivery_timeout_s)
+            gone = broken or self._timed_out
+            producer.close(timeout=0.1 if gone else spec.delivery_timeout_s)
         except KafkaError:
             pass
         sender.abandon()
@@ -69,7 +77,12 @@ class KafkaPythonProducer(PacedProducer):
             sender.error(op, error_name(error))
             return isinstance(error, KafkaError) and getattr(error, "retriable", False)
         future.add_callback(lambda metadata: sender.ok(op, metadata.offset))
-        future.add_errback(lambda error: sender.error(op, error_name(error)))
+
+        def failed(error: BaseException) -> None:
+            sender.error(op, error_name(error))
+            self._timed_out = self._timed_out or isinstance(error, kafka.errors.KafkaTimeoutError)
+
+        future.add_errback(failed)
         return True
 
 
