@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sim": ("highwater.cli.sim:sim", "The whole cluster in one process, under virtual time."),
     "trace": ("highwater.cli.trace:trace", "Follow one request through the brokers, live."),
     "docs": ("highwater.cli.docs:docs", "The pages of the documentation, offline."),
-    "bench": ("highwater.cli.bench:bench", "Measure, against Apache Kafka too."),
+    "bench": ("highwater.cli.bench.bench_group:bench", "Measure, against Apache Kafka too."),
 }
 
 

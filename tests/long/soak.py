@@ -25,10 +25,10 @@ from pathlib import Path
 import duckdb
 import psutil
 
+from highwater.bench.figures.curves import Series, page
 from highwater.bench.figures.memory import pss_mib
 from highwater.verdict import tables
 from highwater.verdict.report.data import ReportData, gather
-from tests.long.soak_page import Series, page
 
 CHAOS = (sys.executable, "-m", "highwater.cli.main", "chaos", "--engine", "duckdb", "--seed", "1")
 FULL, FIND_S = 100_000, 30

@@ -10,16 +10,23 @@ from typing import Any
 import trio
 
 from highwater.bench.everything.measures import Run, Samples
-from highwater.bench.everything.turns import Turns, broker_pids
+from highwater.bench.everything.turns import Turns, broker_pids, flat
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
+from highwater.bench.loads import mixed as mixed_load
 from highwater.bench.loads import request_rate, single_writes
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.cluster.processes.zookeeper_process import find_java
 
 KIB = 1024
+DEFAULTS = {
+    "linger.ms": 5,
+    "batch.num.messages": 10_000,
+    "queue.buffering.max.messages": 100_000,
+}
+"""librdkafka's own."""
 
 
 async def output(command: Sequence[str]) -> str:
@@ -78,6 +85,40 @@ def singles(what: str, p50: str, p99: str) -> Run:
         return await turns.in_turn(one, lambda found: 1 / found[p50], partitions=1)
 
     return run
+
+
+async def mixed(turns: Turns) -> Samples:
+    """Milliseconds of produce at half of what the last side, Apache Kafka, takes at most."""
+    most = await _most(turns)
+    turns.progress(f"{turns.sides[-1].name} takes {most:.1f} MB/s at most: half of it is the load")
+    rate = most / 2 * 1e6 / mixed_load.RECORD_BYTES
+
+    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+        command = mixed_load.command(cluster.direct_bootstrap, topic, rate, turns.plan.seconds)
+        found = json.loads(await output(command))
+        if not found["read"]:
+            raise BenchFailed("the readers beside the load read nothing")
+        return {"mixed-p99": found["p99_ms"], "mixed-p999": found["p999_ms"]}
+
+    return await turns.in_turn(one, lambda found: 1 / found["mixed-p99"])
+
+
+async def _most(turns: Turns) -> float:
+    """MB/s by librdkafka's defaults, when it does not grow any more."""
+    rates: list[float] = []
+
+    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+        where, plan = cluster.direct_bootstrap, turns.plan
+        load = Load(
+            where, topic, mixed_load.RECORD_BYTES, 1_000_000, "all", 0.3, plan.seconds,
+            plan.megabytes, DEFAULTS,
+        )  # fmt: skip
+        found = json.loads(await output(load.command()))
+        return {"rate": found["records"] * load.record_bytes / found["seconds"] / 1e6}
+
+    while len(rates) < turns.plan.warm and not flat(rates):
+        rates.append((await turns.once_on_last(one))["rate"])
+    return max(rates)
 
 
 def requests(api: str, connections: int, line: str) -> Run:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from highwater.bench.everything import alone
 from highwater.bench.everything.measures import Line, Measure, Run
 from highwater.bench.everything.rate_rows import (
+    DEFAULTS,
     footprint,
     java_produce,
+    mixed,
     produce,
     requests,
     singles,
 )
 
-_DEFAULTS = {
-    "linger.ms": 5,
-    "batch.num.messages": 10_000,
-    "queue.buffering.max.messages": 100_000,
-}
-"""librdkafka's own."""
 _ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
 
 
@@ -62,7 +58,7 @@ MEASURES: tuple[Measure, ...] = (
     _rate("acks-1", "acks=1, librdkafka, 128 KiB", 2.5, produce("acks-1", acks="1")),
     _rate(
         "small-records", "records of 100 B, librdkafka's defaults", 4,
-        produce("small-records", record_bytes=100, batch_kib=977, settings=_DEFAULTS, share=0.2),
+        produce("small-records", record_bytes=100, batch_kib=977, settings=DEFAULTS, share=0.2),
     ),
     _rate(
         "one-a-batch", "one record of 100 B a batch, 50 in flight", 1.5,
@@ -117,9 +113,8 @@ MEASURES: tuple[Measure, ...] = (
             Line("mixed-p99", "half of Kafka's maximum, mixed: p99 of produce", "ms", 2, True),
             Line("mixed-p999", "the same, p99.9", "ms", 2, True),
         ),
-        10,
-        missing="the load at a fixed rate, which takes Kafka's maximum from another row, is not"
-        " built",
+        5,
+        mixed,
     ),
     Measure(
         "start",

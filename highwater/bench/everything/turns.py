@@ -123,6 +123,10 @@ class Turns:
             self.progress(f"pair {number + 1} of {self.plan.pairs}: {'; '.join(said)}")
         return samples
 
+    async def once_on_last(self, one: One) -> dict[str, float]:
+        """A sample of the last side alone, which is Apache Kafka where there are two."""
+        return await self._once(one, (await self.clusters())[-1], 3)
+
     async def _once(self, one: One, cluster: ProcessCluster, partitions: int) -> dict[str, float]:
         self._topics += 1
         topic, replicas = f"bench-{self._topics}", min(3, self.plan.brokers)
@@ -141,6 +145,11 @@ class Turns:
 
 def broker_pids(cluster: ProcessCluster) -> list[int]:
     return [cluster.pid(f"broker-{number}") for number in cluster.brokers]
+
+
+def system_seconds(pids: Sequence[int]) -> float:
+    """The part of `cpu_seconds` that was spent in the kernel."""
+    return sum(psutil.Process(pid).cpu_times().system for pid in pids)
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_options import Page, compare, comparing, markdown_option
+from highwater.cli.bench.bench_options import Page, compare, comparing, markdown_option
 from highwater.cluster.client_files import PROTOCOLS
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_options import dir_option, say, working
+from highwater.cli.bench.bench_options import dir_option, say, working
 from highwater.cli.error_lines import clear_errors
 
 MINUTES = 90.0

@@ -1,4 +1,4 @@
-"""Curves over time as one offline page of HTML and SVG."""
+"""Curves as one offline page of HTML and SVG: figures over time, or over something that grows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One plot: curves of (second, value) by name; a name that is empty is not shown."""
+    """One plot: curves of (x, value) by name; a name that is empty is not shown."""
 
     title: str
     curves: Mapping[str, Points]
 
 
-def page(title: str, sentence: str, series: Sequence[Series]) -> str:
-    """The whole page: nothing is fetched, and no script runs."""
+def page(title: str, sentence: str, series: Sequence[Series], *, steps: bool = False) -> str:
+    """The whole page: nothing is fetched, and no script runs.  x is seconds on one axis for all
+    plots; with `steps` it is what grows in each plot, and its values stand at even distances."""
     end = max((x for one in series for points in one.curves.values() for x, _ in points), default=1)
-    plots = "\n".join(f"<h2>{escape(one.title)}</h2>\n{_plot(one, end)}" for one in series)
+    plots = "\n".join(
+        f"<h2>{escape(one.title)}</h2>\n{_plot(one, None if steps else end)}" for one in series
+    )
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <style>:root {{ color-scheme: light dark; }} body {{ font: 15px/1.5 system-ui, sans-serif;
@@ -35,25 +38,33 @@ def page(title: str, sentence: str, series: Sequence[Series]) -> str:
 """
 
 
-def _plot(series: Series, end: float) -> str:
+def _plot(series: Series, end: float | None) -> str:
+    xs = sorted({x for points in series.curves.values() for x, _ in points})
     top = max((y for points in series.curves.values() for _, y in points), default=1) or 1
 
+    def across(x: float) -> float:
+        share = xs.index(x) / max(1, len(xs) - 1) if end is None else x / end
+        return LEFT + (WIDTH - LEFT) * share
+
     def place(point: tuple[float, float]) -> str:
-        x = LEFT + (WIDTH - LEFT) * point[0] / end
-        return f"{x:.1f},{HEIGHT - (HEIGHT - 12) * point[1] / top:.1f}"
+        return f"{across(point[0]):.1f},{HEIGHT - (HEIGHT - 12) * point[1] / top:.1f}"
 
     parts = [
         f'<text x="{LEFT - 6}" y="16" text-anchor="end">{top:,.0f}</text>',
         f'<text x="{LEFT - 6}" y="{HEIGHT}" text-anchor="end">0</text>',
-        f'<text x="{WIDTH}" y="{HEIGHT + 16}" text-anchor="end">{end:,.0f} s</text>',
         f'<path d="M{LEFT},12V{HEIGHT}H{WIDTH}" fill="none" stroke="currentColor" opacity=".4"/>',
     ]
+    ticks = [(across(x), f"{x:g}") for x in xs] if end is None else [(WIDTH, f"{end:,.0f} s")]
+    for x, label in ticks:
+        anchor = "start" if x == LEFT else "end" if x == WIDTH else "middle"
+        parts.append(
+            f'<text x="{x:.1f}" y="{HEIGHT + 16}" text-anchor="{anchor}">{escape(label)}</text>'
+        )
     for number, (name, points) in enumerate(sorted(series.curves.items())):
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(map(place, points))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
         parts.append(
-            f'<text x="{LEFT + 8 + 90 * number}" y="{HEIGHT + 16}" style="fill:{colour}">'
-            f"{escape(name)}</text>"
+            f'<text x="{LEFT + 8 + 90 * number}" y="10" style="fill:{colour}">{escape(name)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT + BELOW}">{"".join(parts)}</svg>'

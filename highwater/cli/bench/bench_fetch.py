@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_options import Page, compare, comparing, markdown_option, write_json
+from highwater.cli.bench.bench_options import Page, compare, comparing, markdown_option, write_json
 from highwater.cli.error_lines import clear_errors
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_options import dir_option, json_option, say, working, write_json
+from highwater.cli.bench.bench_options import dir_option, json_option, say, working, write_json
 
 _LOADS = (
     "batches-16", "batches-128", "cold", "metadata", "creation", "failover", "group", "cleaner",

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.bench_all import everything
-from highwater.cli.bench_failover import control, failover
-from highwater.cli.bench_fetch import fetch_wait
-from highwater.cli.bench_options import (
+from highwater.cli.bench.bench_all import everything
+from highwater.cli.bench.bench_cpu import cpu
+from highwater.cli.bench.bench_failover import control, failover
+from highwater.cli.bench.bench_fetch import fetch_wait
+from highwater.cli.bench.bench_flat import flat
+from highwater.cli.bench.bench_options import (
     compare,
     comparing,
     dir_option,
@@ -19,7 +21,7 @@ from highwater.cli.bench_options import (
     working,
     write_json,
 )
-from highwater.cli.bench_steps import steps
+from highwater.cli.bench.bench_steps import steps
 from highwater.cli.sim import SeedRange
 
 
@@ -212,5 +214,5 @@ def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> No
     show_rows(rows, "-", json_file)
 
 
-for command in (everything, failover, fetch_wait, control, steps):
+for command in (everything, failover, fetch_wait, control, steps, cpu, flat):
     bench.add_command(command)

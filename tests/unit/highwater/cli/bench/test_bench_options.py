@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from highwater.cli.bench_options import working
+from highwater.cli.bench.bench_options import working
 from highwater.cluster.interface import ClusterError
 
 

@@ -1,0 +1,247 @@
+"""`highwater bench cpu`: the brokers' CPU time for one batch, by part.
+
+Theory of operation.  Three brokers take a load twice: first alone, which gives the CPU time of all
+three, in the kernel and outside, and the number of batches; then with py-spy, a sampling profiler
+of another process, at each broker, of which only the shares are taken.  A sample is the stack of
+the thread that holds the interpreter's lock, and counts for the part of the innermost function that
+belongs to one (`PARTS`).  So the interpreter's and the libraries' time counts for the function that
+called them, and what none of ours called is the event loop's.  A thread in a system call has given
+the lock away: the kernel's time, of sockets, files and wake-ups, is a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL
+
+import trio
+
+from highwater.bench.everything.rate_rows import KIB, output
+from highwater.bench.everything.turns import broker_pids, cpu_seconds, system_seconds
+from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.load import Load
+from highwater.bench.loads import single_writes
+from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
+from highwater.cluster.processes.process_cluster import ProcessCluster
+
+SAMPLES_A_SECOND = 250
+OTHER, LOOP = "the rest", "event loop"
+PARTS: tuple[tuple[str, str], ...] = (
+    ("receive", r"broker/network/(processor|connection|request_channel|poller)|world/real/network"),
+    ("parse", r"kafka/wire/|_vendor/kafka/|kafka/protocol/"),
+    ("check", r"broker/(log/(validation|producer|verification)|quota/|settings/)|kafka/security/"),
+    ("write", r"broker/log/|world/real/disk"),
+    ("replicate", r"broker/(replica/|handlers/(fetch|offset_for)|membership/)|kafka/client/"),
+    ("wait and answer", r"broker/(request/|network/)|base/(waker|buffers)"),
+    ("handle", r"broker/(handlers/|coordinator/|metadata/|context|services)"),
+    ("measure", r"broker/measure/|base/(metrics|loop_steps|event_loop)"),
+    (LOOP, r"/trio/"),
+)
+"""Part -> the files whose functions are it; the first that fits counts."""
+_PATTERNS = [(part, re.compile(files)) for part, files in PARTS]
+_LEADING = re.compile(r".*?/(?=(?:highwater/)?(?:broker|controller)/|highwater/|trio/)")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    loads: tuple[str, ...]
+    seconds: float = 8
+    writes: int = 4000
+    partitions: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A load: its size, and whether it is one record at a time."""
+
+    what: str
+    batch_kib: int = 0
+    settings: dict[str, object] = field(default_factory=dict)
+    single: bool = False
+
+
+LOADS = {
+    "one": Kind("one record in flight", single=True),
+    "16k": Kind("16 KiB batches", 16),
+    "128k": Kind("128 KiB batches", 128),
+    "1m": Kind("1 MiB batches", 1024),
+    "idempotent": Kind("idempotent, 128 KiB", 128, {"enable.idempotence": True}),
+}
+
+
+@dataclass(slots=True)
+class Found:
+    """One load: CPU microseconds of all brokers for a batch, and the samples by part."""
+
+    what: str
+    batch_us: float
+    system_us: float
+    """The part of it in the kernel."""
+    mb_ms: float
+    """CPU milliseconds for a megabyte of records."""
+    samples: Counter[str]
+    hottest: list[tuple[str, float]]
+    """The functions with the most samples of their own, and their share."""
+
+    def part_us(self, part: str) -> float:
+        outside = self.batch_us - self.system_us
+        return outside * self.samples[part] / max(1, self.samples.total())
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "what": self.what,
+            "batch_us": round(self.batch_us, 1),
+            "system_us": round(self.system_us, 1),
+            "mb_ms": round(self.mb_ms, 2),
+            "samples": dict(self.samples),
+            "hottest": [[name, round(share, 4)] for name, share in self.hottest],
+        }
+
+
+def part_of(frames: Sequence[str]) -> str:
+    """The part of a stack, outermost frame first; a frame is "FUNCTION (FILE:LINE)".
+
+    >>> part_of(["run (/x/trio/_core/_run.py:1)", "append (/y/broker/log/log.py:7)"])
+    'write'
+    >>> part_of(["run (/x/trio/_core/_run.py:1)"]), part_of(["f (/z/other.py:1)"])
+    ('event loop', 'the rest')
+    """
+    for frame in reversed(frames):
+        for part, pattern in _PATTERNS:
+            if pattern.search(frame):
+                return part
+    return OTHER
+
+
+def read_stacks(text: str) -> tuple[Counter[str], Counter[str]]:
+    """py-spy's raw output, "FRAME;FRAME;... COUNT" a line: samples by part, and by the innermost
+    function."""
+    parts: Counter[str] = Counter()
+    innermost: Counter[str] = Counter()
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        frames = [f for f in stack.split(";") if " (" in f]
+        if frames and count.isdigit():
+            parts[part_of(frames)] += int(count)
+            name, _, place = frames[-1].partition(" (")
+            file = _LEADING.sub("", place.rpartition(":")[0])
+            innermost[f"{file}: {name}"] += int(count)
+    return parts, innermost
+
+
+def profiler() -> str:
+    """py-spy's program; raises BenchFailed with the remedy."""
+    beside = Path(sys.executable).with_name("py-spy")
+    found = str(beside) if beside.exists() else shutil.which("py-spy")
+    if found is None:
+        raise BenchFailed("py-spy is not installed: pip install 'highwater-kafka[profile]'")
+    return found
+
+
+async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
+    spy, found = profiler(), []
+    async with side.cluster(3) as cluster:
+        for name in plan.loads:
+            kind = LOADS[name]
+            progress(f"{kind.what}: alone")
+            pids = broker_pids(cluster)
+            await _load(plan, kind, cluster)  # its first connections and segments are made here
+            before, system_before = cpu_seconds(pids), system_seconds(pids)
+            batches, megabytes = await _load(plan, kind, cluster)
+            used, in_system = cpu_seconds(pids) - before, system_seconds(pids) - system_before
+            progress(f"{kind.what}: with the profiler")
+            parts, innermost = await _profiled(spy, plan, kind, cluster)
+            total = max(1, innermost.total())
+            hottest = [(name, count / total) for name, count in innermost.most_common(12)]
+            each = (used / batches * 1e6, in_system / batches * 1e6, used / megabytes * 1e3)
+            found.append(Found(kind.what, *each, parts, hottest))
+    return found
+
+
+async def _load(plan: Plan, kind: Kind, cluster: ProcessCluster) -> tuple[float, float]:
+    """Carries it out; gives the number of batches, and megabytes of records."""
+    where, topic = cluster.direct_bootstrap, f"cpu-{kind.what.replace(' ', '-').replace(',', '')}"
+    config = {"min.insync.replicas": "2", "file.delete.delay.ms": "1000"}
+    await trio.to_thread.run_sync(create_topic, where, topic, plan.partitions, 3, config)
+    try:
+        if kind.single:
+            await output(single_writes.command("write", where, topic, plan.writes))
+            writes = plan.writes + min(plan.writes, single_writes.UNTIMED)
+            return writes, writes * single_writes.RECORD_BYTES / 1e6
+        size = kind.batch_kib * KIB
+        load = Load(where, topic, 1000, size, "all", 0, plan.seconds, settings=dict(kind.settings))
+        records = json.loads(await output(load.command()))["records"]
+        return records * 1000 / size, records * 1000 / 1e6
+    finally:
+        await trio.to_thread.run_sync(delete_topic, where, topic)
+        await until_gone(cluster.folder, topic)
+
+
+async def _profiled(
+    spy: str, plan: Plan, kind: Kind, cluster: ProcessCluster
+) -> tuple[Counter[str], Counter[str]]:
+    files = [cluster.folder / f"stacks-{number}" for number in cluster.brokers]
+    async with trio.open_nursery() as nursery:
+        spies = []
+        for pid, file in zip(broker_pids(cluster), files, strict=True):
+            words = [spy, "record", "--pid", str(pid), "--gil", "--format", "raw"]
+            words += ["--full-filenames", "--rate", str(SAMPLES_A_SECOND), "--duration", "600"]
+            words += ["--output", str(file)]
+            spies.append(await trio.lowlevel.open_process(words, stdout=DEVNULL, stderr=DEVNULL))
+        await _load(plan, kind, cluster)
+        for one in spies:
+            one.send_signal(2)
+            nursery.start_soon(one.wait)
+    texts = [file.read_text() if file.exists() else "" for file in files]
+    if not all(texts):
+        raise BenchFailed(
+            "py-spy gave no samples: it has to be allowed to look at other processes (root, or "
+            "kernel.yama.ptrace_scope=0)"
+        )
+    parts: Counter[str] = Counter()
+    innermost: Counter[str] = Counter()
+    for text in texts:
+        for into, more in zip((parts, innermost), read_stacks(text), strict=True):
+            into.update(more)
+    return parts, innermost
+
+
+Cell = Callable[[Found], str]
+
+
+def table(found: Sequence[Found]) -> str:
+    """Markdown: parts by load, microseconds of CPU a batch and the share of all."""
+    names = [part for part, _ in PARTS] + [OTHER]
+    head = ["CPU of three brokers, µs a batch", *(f.what for f in found)]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+
+    def row(name: str, cell: Cell) -> None:
+        lines.append(f"| {name} | {' | '.join(map(cell, found))} |")
+
+    for part in names:
+        if any(f.samples[part] for f in found):
+            row(part, lambda f, part=part: _part_cell(f, part))  # type: ignore[misc]
+    row("the kernel", lambda f: f"{f.system_us:.0f} ({f.system_us / f.batch_us:.0%})")
+    row("**all**", lambda f: f"{f.batch_us:.0f}")
+    row("ms a MB", lambda f: f"{f.mb_ms:.2f}")
+    return "\n".join(lines)
+
+
+def _part_cell(found: Found, part: str) -> str:
+    us = found.part_us(part)
+    return f"{us:.0f} ({us / found.batch_us:.0%})"
+
+
+def hottest(found: Sequence[Found]) -> str:
+    """Text: the functions with the most samples of their own, of each load."""
+    lines = []
+    for one in found:
+        lines += ["", one.what, *(f"  {share:6.1%}  {name}" for name, share in one.hottest)]
+    return "\n".join(lines)

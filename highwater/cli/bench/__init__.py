@@ -1,0 +1,1 @@
+"""`highwater bench` and its commands, one file each."""

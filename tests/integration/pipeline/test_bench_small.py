@@ -1,0 +1,39 @@
+"""`highwater bench cpu` and `bench flat`, tiny: the commands, not the figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.rare, pytest.mark.timeout(180)]
+COMMAND = [sys.executable, "-I", "-m", "highwater.cli.main", "bench"]
+
+
+def bench(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_where_the_cpu_time_of_a_batch_goes(tmp_path: Path) -> None:
+    file = tmp_path / "cpu.json"
+    done = bench("cpu", "--load=one", "--load=16k", "--seconds=2", f"--json={file}")
+    one, batches = json.loads(file.read_text())["loads"]
+    assert one["batch_us"] > 10
+    assert batches["mb_ms"] > 0.1
+    for found in (one, batches):
+        assert {"receive", "replicate", "write", "event loop"} <= found["samples"].keys()
+        assert sum(found["samples"].values()) > 20
+        assert found["samples"].get("the rest", 0) < 0.1 * sum(found["samples"].values())
+    assert "| replicate |" in done.stdout
+
+
+def test_the_cost_of_a_request_at_each_step(tmp_path: Path) -> None:
+    page = tmp_path / "flat.html"
+    done = bench("flat", "--quick", f"--page={page}")
+    assert done.stdout.count("CPU of a request, last step to first: produce ") == 3
+    assert page.read_text().count("<polyline") == 6
