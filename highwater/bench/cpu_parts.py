@@ -1,7 +1,7 @@
 """`highwater bench cpu`: the brokers' CPU time for one batch, by part.
 
-Theory of operation.  Three brokers take a load twice: first alone, which gives the CPU time of all
-three, in the kernel and outside, and the number of batches; then with py-spy, a sampling profiler
+Theory of operation.  The brokers take a load twice: first alone, which gives the CPU time of them
+all, in the kernel and outside, and the number of batches; then with py-spy, a sampling profiler
 of another process, at each broker, of which only the shares are taken.  A sample is the stack of
 the thread that holds the interpreter's lock, and counts for the part of the innermost function that
 belongs to one (`PARTS`).  So the interpreter's and the libraries' time counts for the function that
@@ -54,7 +54,13 @@ class Plan:
     loads: tuple[str, ...]
     seconds: float = 8
     writes: int = 4000
+    brokers: int = 3
+    """With RF 3, or as many as there are."""
     partitions: int = 3
+
+    @property
+    def replicas(self) -> int:
+        return min(3, self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ def profiler() -> str:
 
 async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
     spy, found = profiler(), []
-    async with side.cluster(3) as cluster:
+    async with side.cluster(plan.brokers) as cluster:
         for name in plan.loads:
             kind = LOADS[name]
             progress(f"{kind.what}: alone")
@@ -168,8 +174,12 @@ async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
 async def _load(plan: Plan, kind: Kind, cluster: ProcessCluster) -> tuple[float, float]:
     """Carries it out; gives the number of batches, and megabytes of records."""
     where, topic = cluster.direct_bootstrap, f"cpu-{kind.what.replace(' ', '-').replace(',', '')}"
-    config = {"min.insync.replicas": "2", "file.delete.delay.ms": "1000"}
-    await trio.to_thread.run_sync(create_topic, where, topic, plan.partitions, 3, config)
+    config = {
+        "min.insync.replicas": str(min(2, plan.replicas)),
+        "file.delete.delay.ms": "1000",
+    }
+    how = (where, topic, plan.partitions, plan.replicas, config)
+    await trio.to_thread.run_sync(create_topic, *how)
     try:
         if kind.single:
             await output(single_writes.command("write", where, topic, plan.writes))
@@ -216,10 +226,11 @@ async def _profiled(
 Cell = Callable[[Found], str]
 
 
-def table(found: Sequence[Found]) -> str:
+def table(found: Sequence[Found], brokers: int = 3) -> str:
     """Markdown: parts by load, microseconds of CPU a batch and the share of all."""
     names = [part for part, _ in PARTS] + [OTHER]
-    head = ["CPU of three brokers, µs a batch", *(f.what for f in found)]
+    whose = f"{brokers} brokers" if brokers > 1 else "the broker"
+    head = [f"CPU of {whose}, µs a batch", *(f.what for f in found)]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
 
     def row(name: str, cell: Cell) -> None:

@@ -1,8 +1,8 @@
 """Runs the rows one after the other, and keeps each result in a file as soon as it is there.
 
-A run that was interrupted goes on where it ended: results of the same commit and the same size are
-kept.  A row that fails is noted with its reason, and the others go on.  When the time is up, the
-rows that are left say so.
+A run that was interrupted goes on where it ended: results of the same machine and size are kept,
+each with its commit, which the table tells.  A row that fails is noted with its reason, and the
+others go on.  When the time is up, the rows that are left say so.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class Kept:
         try:
             found = json.loads(file.read_text())
             before = {name: found["about"].get(name) for name in about}
-            results = {n: Result.of_json(n, r) for n, r in found["results"].items()}
+            of = str(before.pop("commit", ""))
+            results = {n: Result.of_json(n, r, of) for n, r in found["results"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StartError(
                 f"{file} is not a file of `highwater bench all` ({error}): name another, or "
                 "remove it"
             ) from error
-        if before == about:
+        if before == {name: value for name, value in about.items() if name != "commit"}:
             kept.results = results
         return kept
 
@@ -71,7 +72,7 @@ class Kept:
 
 
 def about(size: str, sides: Sequence[Side]) -> dict[str, Any]:
-    """The settings that all results of one table share."""
+    """The settings that all results of one table share, but for the commit of earlier ones."""
     return {
         "size": size,
         "sides": [side.name for side in sides],
@@ -112,9 +113,11 @@ async def run(
         for measure in measures:
             known = kept.results.get(measure.name)
             if known is not None and known.measured:
-                progress(f"{measure.name}: kept from {known.date}")
+                progress(f"{measure.name}: kept from {known.date}, commit {known.commit}")
                 continue
-            kept.add(await _one(measure, turns, _reason(measure, full, ends, minutes)))
+            result = await _one(measure, turns, _reason(measure, full, ends, minutes))
+            result.commit = kept.about["commit"]
+            kept.add(result)
 
 
 def _reason(measure: Measure, full: bool, ends: float, minutes: float) -> str:

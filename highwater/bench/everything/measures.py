@@ -48,6 +48,7 @@ class Result:
 
     name: str
     date: str = ""
+    commit: str = ""
     seconds: float = 0.0
     load: tuple[float, float] = (0.0, 0.0)
     """The load average of a minute, before and after."""
@@ -67,6 +68,7 @@ class Result:
     def as_json(self) -> dict[str, Any]:
         return {
             "date": self.date,
+            "commit": self.commit,
             "seconds": round(self.seconds, 1),
             "load": [round(n, 2) for n in self.load],
             "busy": round(self.busy, 3),
@@ -76,11 +78,12 @@ class Result:
         }
 
     @staticmethod
-    def of_json(name: str, found: dict[str, Any]) -> Result:
+    def of_json(name: str, found: dict[str, Any], commit: str = "") -> Result:
+        """`commit`: where the result itself names none."""
         before, after = found["load"]
         return Result(
-            name, found["date"], found["seconds"], (before, after), found["busy"],
-            found["samples"], found["reason"],
+            name, found["date"], found.get("commit", commit), found["seconds"], (before, after),
+            found["busy"], found["samples"], found["reason"],
         )  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def _names(_context: click.Context, _option: click.Parameter, given: tuple[str, 
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("bench-all.json"),
     show_default=True,
-    help="Each row's figures, as soon as they are there: the same command again goes on.",
+    help="Each row's figures, as soon as they are there: the same command again goes on, also at a"
+    " later commit, which the table tells.",
 )
 @click.option("--again", is_flag=True, help="Measure again the rows that the file has already.")
 @click.option(

@@ -31,12 +31,14 @@ LOADS = ("one", "16k", "128k", "1m", "idempotent")
 @click.option(
     "--seconds", default=8.0, show_default=True, type=click.FloatRange(1), help="Of each load."
 )
+@click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @markdown_option
 @json_option
 @dir_option
 def cpu(
     loads: tuple[str, ...],
     seconds: float,
+    brokers: int,
     markdown_file: Path | None,
     json_file: Path | None,
     folder: Path | None,
@@ -48,6 +50,7 @@ def cpu(
     \b
     Examples:
       highwater bench cpu --load one --load 128k
+      highwater bench cpu --brokers 1
       highwater bench cpu --markdown docs/bench.md
     """
     import trio
@@ -58,15 +61,16 @@ def cpu(
     from highwater.bench.figures.sides import Side
     from highwater.cluster.processes.programs import Highwater
 
-    plan = cpu_parts.Plan(loads or LOADS, seconds, max(1, int(seconds * 500)))
+    plan = cpu_parts.Plan(loads or LOADS, seconds, max(1, int(seconds * 500)), brokers)
     with working(folder) as work:
         side = Side("Highwater", Highwater(), work / "ours")
         found = trio.run(cpu_parts.run, plan, side, say)
-    shown = cpu_parts.table(found)
+    shown = cpu_parts.table(found, brokers)
     click.echo(f"{shown}\n{cpu_parts.hottest(found)}")
     write_json(json_file, {"loads": [f.as_json() for f in found]})
     if markdown_file is not None:
         where = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, commit {commit()}"
-        text = f"### By part\n\n`highwater bench cpu`, {where}.\n\n{shown}"
+        alone = f" --brokers {brokers}" if brokers != 3 else ""
+        text = f"`highwater bench cpu{alone}`, {where}.\n\n{shown}"
         before = markdown_file.read_text() if markdown_file.exists() else ""
-        markdown_file.write_text(put(before, "bench cpu", text))
+        markdown_file.write_text(put(before, f"bench cpu{alone}", text))

@@ -52,15 +52,27 @@ async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path:
     assert kept.results["long"].reason == "only with --full"
     said = await _run(kept)
     assert [line for line in said if "kept from" in line] == [
-        f"good: kept from {kept.results['good'].date}"
+        f"good: kept from {kept.results['good'].date}, commit abc"
     ]
 
 
-async def test_results_of_another_commit_or_size_are_not_kept(tmp_path: Path) -> None:
+async def test_results_of_another_size_are_not_kept(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     await _run(Kept.load(file, ABOUT))
-    assert not Kept.load(file, {**ABOUT, "commit": "def"}).results
     assert not Kept.load(file, {**ABOUT, "size": "full"}).results
+
+
+async def test_the_table_tells_the_commit_of_each_row(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    await _run(Kept.load(file, ABOUT))
+    later = Kept.load(file, {**ABOUT, "commit": "def"})
+    later.results.pop("bad")
+    await _run(later)
+    assert {n: r.commit for n, r in later.results.items()} == {
+        "good": "abc", "bad": "def", "unbuilt": "def", "long": "def"
+    }  # fmt: skip
+    assert "abc |" in page.markdown(ALL, later.results, "theirs").splitlines()[2]
+    assert page.page(ALL, later.results, later.about, "theirs").count(" abc</td>") == 2
 
 
 async def test_no_row_begins_when_the_time_is_up() -> None:
