@@ -157,10 +157,10 @@ class Broker:
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.authorizer = authorizer_of(config)
-        self.services.producer_ids = ProducerIds(self.broker_id, lambda: self.services.zk)
+        self.services.producer_ids = ProducerIds(self.broker_id, self._zookeeper)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)
-        secured, zk = self.security, lambda: self.services.zk
-        self.services.tokens = TokenManager(secured.tokens, world, config, zk)
+        secured = self.security
+        self.services.tokens = TokenManager(secured.tokens, world, config, self._zookeeper)
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
@@ -176,6 +176,10 @@ class Broker:
         self._controller_gauges: Callable[[], Mapping[str, int]] = dict
         self._state = BrokerState.STARTING
         self._served, self._written = trio.Event(), trio.Event()
+
+    def _zookeeper(self) -> ZooKeeper:
+        """The session of the moment."""
+        return self.services.zk
 
     def _tell_of_changes(self) -> None:
         """Registers those that are told when the configuration changes while the broker runs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import statistics
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ class Plan:
     rounds: int = 2
 
 
-QUICK = Plan((1, 10), (1, 5), (0, 0.01), 100, 1)
+QUICK = Plan((1, 10), (1, 5), (0, 0.01), 100)
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ async def _cluster(folder: Path, name: str) -> AsyncIterator[ProcessCluster]:
     )
     async with process_cluster(settings) as cluster:
         yield cluster
+    shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _there_and_back(steps: Sequence[Step], rounds: int) -> list[Step]:
@@ -107,8 +109,8 @@ def _there_and_back(steps: Sequence[Step], rounds: int) -> list[Step]:
 async def _partitions(plan: Plan, folder: Path, progress: Progress) -> Axis:
     """A cluster for each number, as partitions cannot be taken away."""
     axis = Axis("partitions of a broker", [Step(n) for n in plan.partitions])
-    for step in _there_and_back(axis.steps, plan.rounds):
-        async with _cluster(folder, f"partitions-{step.at:g}") as cluster:
+    for number, step in enumerate(_there_and_back(axis.steps, plan.rounds)):
+        async with _cluster(folder, f"partitions-{number}") as cluster:
             await _topic(cluster, int(step.at))
             await _first_records(cluster, int(step.at))
             await _measure(plan, cluster, axis, step, progress, partitions=int(step.at))

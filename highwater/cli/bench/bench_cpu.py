@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench.bench_options import (
+    as_typed,
     dir_option,
     json_option,
     markdown_option,
@@ -51,7 +52,7 @@ def cpu(
     Examples:
       highwater bench cpu --load one --load 128k
       highwater bench cpu --brokers 1
-      highwater bench cpu --markdown docs/bench.md
+      highwater bench cpu --markdown docs/scaling.md
     """
     import trio
 
@@ -71,6 +72,6 @@ def cpu(
     if markdown_file is not None:
         where = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, commit {commit()}"
         alone = f" --brokers {brokers}" if brokers != 3 else ""
-        text = f"`highwater bench cpu{alone}`, {where}.\n\n{shown}"
+        text = f"`{as_typed()}`, {where}.\n\n{shown}"
         before = markdown_file.read_text() if markdown_file.exists() else ""
         markdown_file.write_text(put(before, f"bench cpu{alone}", text))

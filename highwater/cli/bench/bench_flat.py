@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from highwater.cli.bench.bench_options import (
+    as_typed,
     dir_option,
     json_option,
     markdown_option,
@@ -38,7 +39,7 @@ def flat(
 
     \b
     Example:
-      highwater bench flat --page flat.html
+      highwater bench flat --page flat.html --markdown docs/scaling.md
     """
     import trio
 
@@ -55,6 +56,6 @@ def flat(
     if page_file is not None:
         page_file.write_text(bench.html(axes, f"highwater bench flat, {where}."))
     if markdown_file is not None:
-        text = f"## Flat\n\n`highwater bench flat`, {where}; medians.\n\n{bench.markdown(axes)}"
+        text = f"`{as_typed()}`, {where}; medians.\n\n{bench.markdown(axes)}"
         before = markdown_file.read_text() if markdown_file.exists() else ""
         markdown_file.write_text(put(before, "bench flat", text))

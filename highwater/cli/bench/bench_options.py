@@ -98,12 +98,17 @@ class Page:
     def put(self, rows: Sequence[Row], theirs: str) -> None:
         from highwater.bench.figures.markdown import put, section
 
-        command = " ".join(["highwater", *sys.argv[1:]])
-        command = re.sub(r" --(markdown|json|dir)[ =]\S+", "", command)
+        command = as_typed()
         where = f"{time.strftime('%Y-%m-%d')}, on {os.cpu_count()} cores"
         before = self.file.read_text() if self.file.exists() else ""
         text = section(self.title, command, where, rows, theirs)
         self.file.write_text(put(before, self.name, text))
+
+
+def as_typed() -> str:
+    """This command, without the files that it writes."""
+    command = " ".join(["highwater", *sys.argv[1:]])
+    return re.sub(r" --(markdown|json|dir|page)[ =]\S+", "", command)
 
 
 @contextmanager
