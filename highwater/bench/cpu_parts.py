@@ -34,12 +34,15 @@ from highwater.cluster.processes.process_cluster import ProcessCluster
 SAMPLES_A_SECOND = 250
 OTHER, LOOP = "the rest", "event loop"
 PARTS: tuple[tuple[str, str], ...] = (
-    ("receive", r"broker/network/(processor|connection|request_channel|poller)|world/real/network"),
+    (
+        "receive and send",
+        r"broker/network/(processor|connection|request_channel|poller)|world/real/network",
+    ),
     ("parse", r"kafka/wire/|_vendor/kafka/|kafka/protocol/"),
     ("check", r"broker/(log/(validation|producer|verification)|quota/|settings/)|kafka/security/"),
     ("write", r"broker/log/|world/real/disk"),
     ("replicate", r"broker/(replica/|handlers/(fetch|offset_for)|membership/)|kafka/client/"),
-    ("wait and answer", r"broker/(request/|network/)|base/(waker|buffers)"),
+    ("queue and wait", r"broker/(request/|network/)|base/(waker|buffers)"),
     ("handle", r"broker/(handlers/|coordinator/|metadata/|context|services)"),
     ("measure", r"broker/measure/|base/(metrics|loop_steps|event_loop)"),
     (LOOP, r"/trio/"),

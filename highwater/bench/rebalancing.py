@@ -23,6 +23,7 @@ from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
+from highwater.cluster.client_files import Way
 from highwater.cluster.interface import broker
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.processes.process_settings import Settings
@@ -84,7 +85,7 @@ class _Bench:
         self.seconds: Seconds = {"leave": [], "crash": [], "coordinator": []}
         self.group = GroupRun(
             side.folder / "members",
-            cluster.direct_bootstrap,
+            Way(bootstrap=cluster.direct_bootstrap),
             GROUP,
             TOPIC,
             "confluent-kafka",

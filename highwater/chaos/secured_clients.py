@@ -10,7 +10,7 @@ rights, and a client without TLS are refused there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from highwater.cluster.ask import PATIENT_S, ask, metadata
 from highwater.cluster.client_files import Way
 from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
 from highwater.cluster.leader_moves import addresses, reachable
+from highwater.kafka.client.retries import code_of
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import (
     Operation,
@@ -61,12 +62,18 @@ async def begin(
         user: network_by(way_of(cluster, folder, security, user).connect("java"))
         for user in (USER, STRANGER)
     }
-    last = ""
+    await until_right(lambda: _wrong(cluster, topics, networks))
+
+
+async def until_right(look: Callable[[], Awaitable[str]]) -> None:
+    """Looks until nothing is wrong; ClusterError with the last words where that does not come."""
+    last = "no broker has answered yet"
     with trio.move_on_after(PATIENCE_S):
-        while last := await _wrong(cluster, topics, networks):
+        while wrong := await look():
+            last = wrong
             await trio.sleep(POLL_S)
-    if last:
-        raise ClusterError(f"the run's access rules do not hold: {last}")
+        return
+    raise ClusterError(f"the run's access rules do not hold within {PATIENCE_S:g} s: {last}")
 
 
 async def _allow(cluster: Cluster, topics: Sequence[str], run: str) -> None:
@@ -95,7 +102,7 @@ async def _allow(cluster: Cluster, topics: Sequence[str], run: str) -> None:
     answer = await ask(address, request, 3, PATIENT_S)
     for result in answer.results:
         if result.error_code:
-            told = result.error_message or ErrorCode(result.error_code).name
+            told = result.error_message or code_of(result.error_code).name
             raise ClusterError(f"the run's access rules were refused: {told}")
 
 
@@ -110,12 +117,11 @@ async def _wrong(cluster: Cluster, topics: Sequence[str], networks: Mapping[str,
                 answer = await metadata(address, list(topics), PATIENT_S, networks[user])
             except _FAILURES as error:
                 return f"broker-{number} does not serve {user}: {error}"
-            for topic in answer.topics:
-                if topic.error_code != expected:
-                    got = ErrorCode(topic.error_code).name
-                    return (
-                        f"broker-{number} tells {user} {got} of {topic.name}, not {expected.name}"
-                    )
+            told = {topic.name: code_of(topic.error_code) for topic in answer.topics}
+            for topic in topics:
+                if (got := told.get(topic)) is not expected:
+                    what = "nothing" if got is None else got.name
+                    return f"broker-{number} tells {user} {what} of {topic}, not {expected.name}"
         try:
             await metadata(address, [], PATIENT_S)
         except _FAILURES:

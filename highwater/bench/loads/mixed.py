@@ -85,6 +85,15 @@ def _write(bootstrap: str, topic: str, rate: float, seconds: float) -> dict[str,
     }
 
 
+def _taken(producer: Any, topic: str, value: bytes, **more: Any) -> bool:
+    """Whether the producer's queue had room: it fills where a broker stalls for long."""
+    try:
+        producer.produce(topic, value, **more)
+    except BufferError:
+        return False
+    return True
+
+
 def _paced(producer: Any, topic: str, rate: float, seconds: float) -> tuple[list[float], float]:
     """Seconds from each record's due time to its acknowledgement, and those of all of it."""
     value, latencies, sent = os.urandom(RECORD_BYTES), [], 0
@@ -100,11 +109,12 @@ def _paced(producer: Any, topic: str, rate: float, seconds: float) -> tuple[list
 
         return callback
 
-    began = clock()
-    while (now := clock()) - began < seconds and not failed:
-        wanted = due(began, now, rate)
-        while sent < wanted:
-            producer.produce(topic, value, on_delivery=delivered(began + sent / rate))
+    began, total = clock(), int(rate * seconds)
+    while sent < total and not failed:
+        wanted = min(due(began, clock(), rate), total)
+        while sent < wanted and _taken(
+            producer, topic, value, on_delivery=delivered(began + sent / rate)
+        ):
             sent += 1
         producer.poll(TICK_S)
     left = producer.flush(WAIT_S)
@@ -160,8 +170,7 @@ def _beside(bootstrap: str, topic: str, rate: float) -> None:
         ends = time.perf_counter() + TRANSACTION_S
         producer.begin_transaction()
         while time.perf_counter() < ends:
-            while sent < due(began, time.perf_counter(), rate):
-                producer.produce(topic, value)
+            while sent < due(began, time.perf_counter(), rate) and _taken(producer, topic, value):
                 sent += 1
             producer.poll(TICK_S)
         producer.commit_transaction(WAIT_S)

@@ -35,14 +35,7 @@ class Crew:
         self._stopped = False
         self.common = {"run": run, "seed": seed, "phase": "run", "expect_loss": False}
         self.groups = [
-            GroupRun(
-                folder / f"group-{client}",
-                way.bootstrap,
-                f"{run}-{client}",
-                topic,
-                client,
-                way=way,
-            )
+            GroupRun(folder / f"group-{client}", way, f"{run}-{client}", topic, client)
             for client in CLIENTS
         ]
 

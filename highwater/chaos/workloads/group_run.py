@@ -47,13 +47,12 @@ class GroupRun:
     """Members of one group, by number."""
 
     folder: Path
-    bootstrap: str
+    way: Way
+    """How its members connect; Java's only without security."""
     group: str
     topic: str
     client: str
     session_ms: int = 6000
-    way: Way | None = None
-    """How its members connect, where the cluster is secured; Java's cannot."""
     members: dict[int, Running] = field(default_factory=dict)
     _count: int = 0
 
@@ -64,7 +63,7 @@ class GroupRun:
         number = self._count
         name = f"{self.group}-{number}"
         member = Member(
-            **asdict(self.way or Way(bootstrap=self.bootstrap)),
+            **asdict(self.way),
             client=self.client,
             process=name,
             group=self.group,
@@ -88,6 +87,7 @@ class GroupRun:
             )
 
     def _java(self, member: Member) -> Running:
+        assert member.security == "plaintext", "VerifiableConsumer is given no login"
         log4j = self.folder / "log4j.properties"
         log4j.write_text(
             "log4j.rootLogger=WARN, E\nlog4j.appender.E=org.apache.log4j.ConsoleAppender\n"

@@ -13,28 +13,33 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
+from highwater.chaos.workloads.recorder import CommonSpec, Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
 from highwater.kafka.client.consumer import LATEST, Consumer
 from highwater.kafka.client.metadata import Cluster
 from highwater.kafka.client.producer import Delivery, Outcome, Producer
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.links import SecuredWorld
 from highwater.kafka.types import TopicPartition
+from highwater.world.api import World
 from highwater.world.real import RealWorld
 
 CLIENT = "highwater"
 LIST_EVERY_S = 1.0
 
 
-def _cluster(recorder: Recorder, client_id: str) -> Cluster:
-    spec, world = recorder.spec, RealWorld()
-    if spec.security != "plaintext":
-        from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
+def _world(spec: CommonSpec) -> World:
+    if spec.security == "plaintext":
+        return RealWorld()
+    from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
 
-        world.network = network_by(spec.connect("java"))
+    return SecuredWorld(RealWorld(), network_by(spec.connect("java")))
+
+
+def _cluster(recorder: Recorder, client_id: str) -> Cluster:
     return Cluster(
-        world,
-        spec.bootstrap,
+        _world(recorder.spec),
+        recorder.spec.bootstrap,
         client_id,
         request_timeout_s=5.0,
         connect_timeout_s=2.0,

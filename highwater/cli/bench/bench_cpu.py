@@ -44,7 +44,7 @@ def cpu(
     json_file: Path | None,
     folder: Path | None,
 ) -> None:
-    """Show where the brokers' CPU time of a batch goes: receive, parse, check, write, replicate.
+    """Show where the brokers' CPU time of a batch goes: receive and send, parse, write, replicate.
 
     Needs py-spy (pip install 'highwater-kafka[profile]'), and the right to look at processes.
 

@@ -22,6 +22,7 @@ from confluent_kafka import TopicPartition as Place
 
 from highwater.broker.coordinator.group.records import GroupRecord, decode
 from highwater.chaos.workloads.group_run import JAVA, GroupRun, collect
+from highwater.cluster.client_files import Way
 from highwater.verdict import duck, tables
 from tests.background import BackgroundCluster
 from tests.integration.groups.test_groups import coordinator_of
@@ -185,7 +186,9 @@ def test_members_come_and_go_while_coordinators_die(
     most, topic, group_id = MEMBERS[client], f"turmoil-{client}", f"group-{client}"
     cluster.create_topic(topic, partitions=PARTITIONS)
     bootstrap = cluster.bootstrap_servers
-    group = GroupRun(tmp_path / "members", bootstrap, group_id, topic, client, session_ms=6000)
+    group = GroupRun(
+        tmp_path / "members", Way(bootstrap=bootstrap), group_id, topic, client, session_ms=6000
+    )
     few = max(1, most // 4)
     try:
         with producing(bootstrap, topic):

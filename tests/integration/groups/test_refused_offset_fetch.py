@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as Place
 
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun, collect
+from highwater.cluster.client_files import Way
 from highwater.cluster.leader_moves import move_leader
 from highwater.cluster.links.link_rules import Action, Rule
 from highwater.kafka.types import TopicPartition
@@ -64,7 +65,8 @@ def refused_member(
     assert links is not None
     old = f"broker-{coordinator_of(cluster, group_id)}"
     request = links.add(Rule(Action.HOLD, "OffsetFetch", source="clients", target=old))
-    group = GroupRun(folder, cluster.bootstrap_servers, group_id, topic, client, session_ms=30_000)
+    way = Way(bootstrap=cluster.bootstrap_servers)
+    group = GroupRun(folder, way, group_id, topic, client, session_ms=30_000)
     group.join()
 
     def held() -> bool:

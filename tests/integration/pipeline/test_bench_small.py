@@ -26,7 +26,7 @@ def test_where_the_cpu_time_of_a_batch_goes(tmp_path: Path) -> None:
     assert one["batch_us"] > 10
     assert batches["mb_ms"] > 0.1
     for found in (one, batches):
-        assert {"receive", "replicate", "write", "event loop"} <= found["samples"].keys()
+        assert {"receive and send", "replicate", "write", "event loop"} <= found["samples"].keys()
         assert sum(found["samples"].values()) > 20
         assert found["samples"].get("the rest", 0) < 0.1 * sum(found["samples"].values())
     assert "| replicate |" in done.stdout

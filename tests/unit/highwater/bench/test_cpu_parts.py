@@ -20,7 +20,7 @@ no frames here
 
 def test_samples_are_counted_by_the_innermost_part() -> None:
     parts, innermost = read_stacks(STACKS)
-    assert parts == Counter({"write": 50, "receive": 30, "check": 10, LOOP: 9, OTHER: 1})
+    assert parts == Counter({"write": 50, "receive and send": 30, "check": 10, LOOP: 9, OTHER: 1})
     assert innermost["broker/log/log.py: append"] == 50
 
 

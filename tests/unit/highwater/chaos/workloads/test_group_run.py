@@ -9,6 +9,7 @@ from typing import Any
 
 from highwater.chaos.workloads.group_member import Diary, Member, positions
 from highwater.chaos.workloads.group_run import GroupRun, _write_down, collect
+from highwater.cluster.client_files import Way
 
 
 def member(folder: Path, number: int = 1, client: str = "kafka-python") -> Member:
@@ -62,7 +63,7 @@ def test_javas_lines(tmp_path: Path) -> None:
 
 
 def test_one_history_of_all_members(tmp_path: Path) -> None:
-    group = GroupRun(tmp_path, "localhost:1", "g", "t", "kafka-python")
+    group = GroupRun(tmp_path, Way(bootstrap="localhost:1"), "g", "t", "kafka-python")
     for number in (1, 2):
         diary = Diary(member(tmp_path, number))
         diary.assignment([number])
