@@ -141,9 +141,11 @@ class Histories:
         if history.clients.pop(name, None) is None:
             known = ", ".join(history.clients) or "none"
             raise ControlError("not_found", f"no client {name!r} at work; there are: {known}")
-        late = (await history.order("end", "ended", END_S, name=name))["late"]
-        if late:
+        ended = await history.order("end", "ended", END_S, name=name)
+        if ended["late"]:
             raise ControlError("failed", f"{name} did not stop")
+        if ended["failed"]:
+            raise ControlError("failed", f"{name} was ended by {ended['failed']}")
         return {}
 
     def claim(self, number: int, topic: str, does: str, values: list[str]) -> dict[str, Any]:

@@ -289,8 +289,10 @@ class Run:
                 with_groups.cancel()
                 self.info.problems += await trio.to_thread.run_sync(crew.stop)
                 await workload.order("stop")
-                late = (await workload.wait_for("stopped", 300))["late"]
-                self.info.problems += [f"client {name} did not stop" for name in late]
+                ended = await workload.wait_for("stopped", 300)
+                self.info.problems += [f"client {name} did not stop" for name in ended["late"]]
+                for name, failure in ended["failed"].items():
+                    self.info.problems.append(f"client {name} was ended by {failure}")
                 await self._final_read(workload)
                 await trio.to_thread.run_sync(crew.add_to, self.folder.history)
                 nursery.cancel_scope.cancel()

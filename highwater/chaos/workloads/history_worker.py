@@ -6,7 +6,7 @@ As `worker`, it takes orders as JSON lines and answers each with an event; its c
     {"do": "add", "does": "produce" | "consume", "name",   "added"
      "kind", "topic": {"name", "partitions"},
      "rate", "acks"}
-    {"do": "end", "name"}                                  "ended", with "late"
+    {"do": "end", "name"}                                  "ended", with "late", "failed"
     {"do": "flush"}                                        "flushed": all so far is in the file
     {"do": "final", "topics", "timeout_s"}                 "final", with "problems": every record
                                                            was read, and all is in the file
@@ -65,7 +65,7 @@ class Worker:
         client = self.clients.pop(name)
         client.stopping.set()
         client.thread.join(self.spec.delivery_timeout_s + END_S)
-        return {"late": client.thread.is_alive()}
+        return {"late": client.thread.is_alive(), "failed": client.failure}
 
     def final(self, topics: list[dict[str, Any]], timeout_s: float) -> dict[str, Any]:
         from highwater.chaos.workloads.confluent import final_read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 from highwater.chaos.workloads.recorder import Reader, Sender
@@ -12,6 +13,8 @@ from highwater.kafka.private_copy import kafka_python
 
 kafka = kafka_python()
 KafkaError = kafka.errors.KafkaError
+FAILURES = (KafkaError, OSError)
+"""What its calls raise: over TLS also a connection's own error (docs/client-problems.md)."""
 CLIENT = "kafka-python"
 
 
@@ -49,7 +52,7 @@ class KafkaPythonProducer(PacedProducer):
                 allow_auto_create_topics=False,
                 metrics_enabled=False,
             )
-        except KafkaError:
+        except FAILURES:
             time.sleep(0.5)
             return
         broken = self._timed_out = False
@@ -58,11 +61,13 @@ class KafkaPythonProducer(PacedProducer):
             if sender.outstanding >= spec.max_outstanding or not self.pace.take():
                 continue
             broken = not self._send(producer, sender)
-        try:
-            gone = broken or self._timed_out
-            producer.close(timeout=0.1 if gone else spec.delivery_timeout_s)
-        except KafkaError:
-            pass
+        deadline = time.monotonic() + spec.delivery_timeout_s
+        while sender.outstanding and not broken and not self._timed_out:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        with suppress(*FAILURES):
+            producer.close(timeout=0.1)  # it waits so long for each batch
         sender.abandon()
 
     def _send(self, producer: Any, sender: Sender) -> bool:
@@ -73,9 +78,11 @@ class KafkaPythonProducer(PacedProducer):
             future = producer.send(
                 self.topic.name, value=value.encode(), key=key.encode(), partition=partition
             )
-        except (KafkaError, AssertionError, ValueError) as error:
+        except (*FAILURES, AssertionError, ValueError) as error:
             sender.error(op, error_name(error))
-            return isinstance(error, KafkaError) and getattr(error, "retriable", False)
+            # A time-out here: no metadata came within max_block_ms.
+            timed_out = isinstance(error, kafka.errors.KafkaTimeoutError)
+            return getattr(error, "retriable", False) and not timed_out
         future.add_callback(lambda metadata: sender.ok(op, metadata.offset))
 
         def failed(error: BaseException) -> None:
@@ -103,7 +110,7 @@ class KafkaPythonConsumer(TopicsReader):
                     allow_auto_create_topics=False,
                     metrics_enabled=False,
                 )
-            except KafkaError:
+            except FAILURES:
                 time.sleep(0.5)
         return None
 
@@ -126,7 +133,7 @@ class KafkaPythonConsumer(TopicsReader):
         poll_id = reader.poll_invoke()
         try:
             polled = consumer.poll(timeout_ms=200)
-        except KafkaError as error:
+        except FAILURES as error:
             reader.poll_end(poll_id, 0, error_name(error))
             time.sleep(0.1)
             return

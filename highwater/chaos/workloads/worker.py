@@ -7,14 +7,15 @@ output:
     {"do": "burst", "rate": R}    the acks=1 producer sends R records a second     none
                                   to the lossy topic; rate 0 ends the burst
     {"do": "stop"}                producers stop and flush, consumers catch up     "stopped", with
-                                                                                   "late"
+                                                                                   "late", "failed"
     {"do": "final",               the full read of every topic, in at most         "final", with
      "timeout_s": S}              S seconds                                        "problems"
     {"do": "exit"}                the history is closed, and the process ends      "closed"
 
 An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second; "late"
-names the clients that did not end in time, "problems" the partitions that could not be read.  When
-its standard input ends, the process ends too, because the harness is gone.
+names the clients that did not end in time, "failed" those that an error ended, with its words,
+"problems" the partitions that could not be read.  When its standard input ends, the process ends
+too, because the harness is gone.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class Workload:
         late += self._end(self.consumers, 10)
         if late:  # into workload.log: the call in which each one stands
             faulthandler.dump_traceback(all_threads=True)
-        self.tell("stopped", late=late)
+        clients = (*self.producers, *self.tellers, *self.copiers, *self.consumers)
+        self.tell("stopped", late=late, failed={c.name: c.failure for c in clients if c.failure})
 
     def _end(self, clients: list[Client], within_s: float) -> list[str]:
         """Ends clients; gives those that did not end in time."""

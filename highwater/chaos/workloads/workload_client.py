@@ -4,6 +4,7 @@ stop.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
@@ -20,7 +21,16 @@ class Client(ABC):
         self.recorder = recorder
         self.name = name
         self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self.work, name=name, daemon=True)
+        self.failure = ""
+        """The error that ended it unasked, in words; a run with such a client proves little."""
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            logging.getLogger(__name__).exception("%s was ended by an error", self.name)
 
     @abstractmethod
     def work(self) -> None:
