@@ -134,7 +134,10 @@ def _into(file: Path, table: str, about: dict[str, object]) -> None:
 
     from highwater.bench.figures.markdown import put
 
-    facts = f"{about['cores']} cores, {about['memory_gib']} GiB, commit {about['commit']}"
+    facts = (
+        f"{about['cores']} cores, {about['memory_gib']} GiB, Python {about['python']}, "
+        f"commit {about['commit']}"
+    )
     text = (
         "### The table\n\n`highwater bench all --against apache`, "
         f"{time.strftime('%Y-%m-%d')}, {facts}; size {about['size']}:\nmedians "
