@@ -24,7 +24,8 @@ from subprocess import DEVNULL
 import trio
 
 from highwater.bench.everything.rate_rows import KIB, output
-from highwater.bench.everything.turns import broker_pids, cpu_seconds, system_seconds
+from highwater.bench.everything.turns import broker_pids
+from highwater.bench.figures.cpu import cpu_seconds, system_seconds
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.load import Load
 from highwater.bench.loads import single_writes

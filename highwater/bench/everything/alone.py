@@ -15,7 +15,8 @@ import trio
 from highwater.bench import compaction, control, failover
 from highwater.bench.everything.measures import Samples
 from highwater.bench.everything.rate_rows import java, output
-from highwater.bench.everything.turns import Turns, broker_pids, cpu_seconds
+from highwater.bench.everything.turns import Turns, broker_pids
+from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed

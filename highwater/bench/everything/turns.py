@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-import psutil
 import trio
 
 from highwater.bench.everything.measures import Samples
@@ -145,17 +144,3 @@ class Turns:
 
 def broker_pids(cluster: ProcessCluster) -> list[int]:
     return [cluster.pid(f"broker-{number}") for number in cluster.brokers]
-
-
-def system_seconds(pids: Sequence[int]) -> float:
-    """The part of `cpu_seconds` that was spent in the kernel."""
-    return sum(psutil.Process(pid).cpu_times().system for pid in pids)
-
-
-def cpu_seconds(pids: Sequence[int]) -> float:
-    """The CPU time that these processes have used in their lives."""
-    total = 0.0
-    for pid in pids:
-        times = psutil.Process(pid).cpu_times()
-        total += times.user + times.system
-    return total

@@ -5,8 +5,9 @@
 One request is in flight at a time, so that what is measured is a request and not a queue.  Each
 goes out on the next connection; its partition, and for `fetch` its offset, are drawn.  `produce`
 (v7) sends a record of 100 bytes with acks=1, `fetch` (v4) reads the batch at the offset.  Prints
-one JSON line: {"requests", "seconds", "p50_us", "p99_us"}; ends with 1 where an answer has an
-error, or a fetch got nothing.
+one JSON line: {"requests", "seconds", "cpu_us", "p50_us", "p99_us"}, of the measured requests,
+where `cpu_us` is the CPU time of process `pid` for each; ends with 1 where an answer has an error,
+or a fetch got nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass
 from struct import pack, unpack_from
 
 from highwater.base.wall_clock import wall_ms
+from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.rows import percentile
 from highwater.kafka.wire.header import request_header
 from highwater.kafka.wire.record_codec import Record
@@ -47,6 +49,8 @@ class Spread:
     offsets: int = 1
     in_order: bool = False
     """Each partition in turn, and nothing beforehand, instead of those that are drawn."""
+    pid: int = 0
+    """The broker's process; 0: its CPU time is not asked for."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-m", __spec__.name, json.dumps(asdict(self))]
@@ -101,10 +105,11 @@ def run(spread: Spread) -> dict[str, float]:
     for sock in sockets:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     untimed = 0 if spread.in_order else int(spread.requests * UNTIMED)
-    clock, began = time.perf_counter, time.perf_counter()
+    pids = [spread.pid] * bool(spread.pid)
+    clock, began, cpu_before = time.perf_counter, time.perf_counter(), cpu_seconds(pids)
     for number in range(untimed + spread.requests):
         if number == untimed:
-            began = clock()
+            began, cpu_before = clock(), cpu_seconds(pids)
         sock = sockets[number % len(sockets)]
         turn = number if spread.in_order else drawn.randrange(spread.partitions)
         partition = turn % spread.partitions
@@ -120,10 +125,11 @@ def run(spread: Spread) -> dict[str, float]:
             times.append((clock() - sent) * 1e6)
         if wrong := problem(spread.api, spread.topic, answer):
             raise SystemExit(f"{spread.api} of {spread.topic}-{partition}: {wrong}")
-    took = clock() - began
+    took, used = clock() - began, cpu_seconds(pids) - cpu_before
     return {
-        "requests": untimed + spread.requests,
+        "requests": spread.requests,
         "seconds": took,
+        "cpu_us": used * 1e6 / spread.requests,
         "p50_us": percentile(times, 0.5),
         "p99_us": percentile(times, 0.99),
     }
