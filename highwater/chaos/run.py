@@ -57,7 +57,8 @@ from highwater.verdict.history import LineLog, encode_line
 TRANSACTIONS, GROUPS = "transactions", "groups"
 BROKERS = (1, 2, 3)
 HEAL_S = 60.0
-FINAL_READ_S = 60.0
+FINAL_READ_S, READ_A_SECOND = 60.0, 10_000
+"""For the full read at the end: so long, and more for as many records as were acknowledged."""
 
 
 @dataclass(slots=True)
@@ -323,8 +324,9 @@ class Run:
 
     async def _final_read(self, workload: Workload) -> None:
         self.progress.phase("reading everything back")
-        await workload.order("final", timeout_s=FINAL_READ_S)
-        problems = (await workload.wait_for("final", 2 * FINAL_READ_S + 30))["problems"]
+        within_s = FINAL_READ_S + workload.stats.get("acked", 0) / READ_A_SECOND
+        await workload.order("final", timeout_s=within_s)
+        problems = (await workload.wait_for("final", 2 * within_s + 30))["problems"]
         self.info.final_read = not problems
         self.info.problems += [f"final read: {p}" for p in problems]
         await workload.order("exit")
