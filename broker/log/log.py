@@ -252,6 +252,7 @@ class Log:
         if base == active.base_offset:
             return active
         active.write_indexes(final=True)
+        active.forget_tail()
         active.file.release()
         self.producers.end_offset = base
         self.producers.take_snapshot()

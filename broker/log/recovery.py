@@ -289,6 +289,7 @@ class _Loader:
                 break
             self.producers.end_offset = segment.base_offset
             if n > start:
+                self.segments[n - 1].forget_tail()
                 self.producers.take_snapshot()
             done = self._recover_segment(segment, max(expected, segment.base_offset))
             expected = done.end_offset

@@ -3,7 +3,8 @@
 Three ways lead from an offset to a position, the cheap one first:
 
 1. The tail: offsets and positions of the latest batches are kept in two lists, which are bisected.
-   Followers and consumers that keep up need no more, and nothing is read from the file.
+   Followers and consumers that keep up need no more, and nothing is read from the file.  The active
+   segment alone has one.
 2. A reader's next position: a reader that lags asks next for what follows its last answer; a few of
    these pairs are remembered.
 3. The offset index, and from its entry on a walk over batch headers: a few hundred bytes to 4 KiB.
@@ -153,9 +154,13 @@ class Segment:
         self._forget_positions()
 
     def _forget_positions(self) -> None:
+        self.forget_tail()
+        self._readers.clear()
+
+    def forget_tail(self) -> None:
+        """Frees the tail, some 80 bytes a batch: of a segment that is full, the index is enough."""
         self._tail_last.clear()
         self._tail_position.clear()
-        self._readers.clear()
 
     def write_indexes(self, final: bool = False) -> None:
         """Brings both files up to date; `final` (roll, close) adds the largest timestamp."""
