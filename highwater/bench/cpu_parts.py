@@ -12,11 +12,13 @@ the lock away: the kernel's time, of sockets, files and wake-ups, is a line of i
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL
@@ -28,11 +30,12 @@ from highwater.bench.everything.turns import broker_pids
 from highwater.bench.figures.cpu import cpu_seconds, system_seconds
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.load import Load
-from highwater.bench.loads import single_writes
+from highwater.bench.loads import reads, single_writes
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
 SAMPLES_A_SECOND = 250
+RECORD_BYTES, READ_MB = 1000, 300
 OTHER, LOOP = "the rest", "event loop"
 PARTS: tuple[tuple[str, str], ...] = (
     (
@@ -75,6 +78,8 @@ class Kind:
     batch_kib: int = 0
     settings: dict[str, object] = field(default_factory=dict)
     single: bool = False
+    reads: bool = False
+    """What was written in such batches is read, again and again."""
 
 
 LOADS = {
@@ -83,6 +88,7 @@ LOADS = {
     "128k": Kind("128 KiB batches", 128),
     "1m": Kind("1 MiB batches", 1024),
     "idempotent": Kind("idempotent, 128 KiB", 128, {"enable.idempotence": True}),
+    "read": Kind("read 128 KiB batches", 128, reads=True),
 }
 
 
@@ -155,6 +161,10 @@ def profiler() -> str:
     return found
 
 
+Work = Callable[[], Awaitable[tuple[float, float]]]
+"""Carries a load out; gives the number of batches, and megabytes of records."""
+
+
 async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
     spy, found = profiler(), []
     async with side.cluster(plan.brokers) as cluster:
@@ -162,12 +172,15 @@ async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
             kind = LOADS[name]
             progress(f"{kind.what}: alone")
             pids = broker_pids(cluster)
-            await _load(plan, kind, cluster)  # its first connections and segments are made here
-            before, system_before = cpu_seconds(pids), system_seconds(pids)
-            batches, megabytes = await _load(plan, kind, cluster)
-            used, in_system = cpu_seconds(pids) - before, system_seconds(pids) - system_before
+            async with _work(plan, kind, cluster) as work:
+                await work()  # its first connections and segments are made here
+            async with _work(plan, kind, cluster) as work:
+                before, system_before = cpu_seconds(pids), system_seconds(pids)
+                batches, megabytes = await work()
+                used, in_system = cpu_seconds(pids) - before, system_seconds(pids) - system_before
             progress(f"{kind.what}: with the profiler")
-            parts, innermost = await _profiled(spy, plan, kind, cluster)
+            async with _work(plan, kind, cluster) as work:
+                parts, innermost = await _profiled(spy, work, cluster)
             total = max(1, innermost.total())
             hottest = [(name, count / total) for name, count in innermost.most_common(12)]
             each = (used / batches * 1e6, in_system / batches * 1e6, used / megabytes * 1e3)
@@ -175,31 +188,48 @@ async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
     return found
 
 
-async def _load(plan: Plan, kind: Kind, cluster: ProcessCluster) -> tuple[float, float]:
-    """Carries it out; gives the number of batches, and megabytes of records."""
+@asynccontextmanager
+async def _work(plan: Plan, kind: Kind, cluster: ProcessCluster) -> AsyncIterator[Work]:
+    """The load, with a topic of its own, which has records where they are to be read."""
     where, topic = cluster.direct_bootstrap, f"cpu-{kind.what.replace(' ', '-').replace(',', '')}"
     config = {
         "min.insync.replicas": str(min(2, plan.replicas)),
         "file.delete.delay.ms": "1000",
     }
     how = (where, topic, plan.partitions, plan.replicas, config)
+    size = kind.batch_kib * KIB
+
+    async def single() -> tuple[float, float]:
+        await output(single_writes.command("write", where, topic, plan.writes))
+        writes = plan.writes + min(plan.writes, single_writes.UNTIMED)
+        return writes, writes * single_writes.RECORD_BYTES / 1e6
+
+    async def write(megabytes: float = math.inf) -> tuple[float, float]:
+        load = Load(
+            where, topic, RECORD_BYTES, size, "all", 0, plan.seconds, megabytes,
+            dict(kind.settings),
+        )  # fmt: skip
+        records = json.loads(await output(load.command()))["records"]
+        return records * RECORD_BYTES / size, records * RECORD_BYTES / 1e6
+
+    async def read() -> tuple[float, float]:
+        megabytes, began = 0.0, trio.current_time()
+        while megabytes == 0 or trio.current_time() < began + plan.seconds:
+            await output(reads.command(where, topic, int(there * 1e6 / RECORD_BYTES)))
+            megabytes += there
+        return megabytes * 1e6 / size, megabytes
+
     await trio.to_thread.run_sync(create_topic, *how)
     try:
-        if kind.single:
-            await output(single_writes.command("write", where, topic, plan.writes))
-            writes = plan.writes + min(plan.writes, single_writes.UNTIMED)
-            return writes, writes * single_writes.RECORD_BYTES / 1e6
-        size = kind.batch_kib * KIB
-        load = Load(where, topic, 1000, size, "all", 0, plan.seconds, settings=dict(kind.settings))
-        records = json.loads(await output(load.command()))["records"]
-        return records * 1000 / size, records * 1000 / 1e6
+        there = (await write(READ_MB))[1] if kind.reads else 0.0
+        yield read if kind.reads else single if kind.single else write
     finally:
         await trio.to_thread.run_sync(delete_topic, where, topic)
         await until_gone(cluster.folder, topic)
 
 
 async def _profiled(
-    spy: str, plan: Plan, kind: Kind, cluster: ProcessCluster
+    spy: str, work: Work, cluster: ProcessCluster
 ) -> tuple[Counter[str], Counter[str]]:
     files = [cluster.folder / f"stacks-{number}" for number in cluster.brokers]
     async with trio.open_nursery() as nursery:
@@ -209,7 +239,7 @@ async def _profiled(
             words += ["--full-filenames", "--rate", str(SAMPLES_A_SECOND), "--duration", "600"]
             words += ["--output", str(file)]
             spies.append(await trio.lowlevel.open_process(words, stdout=DEVNULL, stderr=DEVNULL))
-        await _load(plan, kind, cluster)
+        await work()
         for one in spies:
             one.send_signal(2)
             nursery.start_soon(one.wait)

@@ -4,10 +4,10 @@ Theory of operation.  Three brokers of the profile `test`, as processes.  Each c
 writes without pause to the one partition of a topic of its own, acks=all, with default settings.
 One broker leads all these partitions; it is killed with -9.  For each client the result is the time
 from the kill to the end of the longest pause between two acknowledgements that ends after it:
-earlier acknowledgements may have been in flight already.  Then the broker is restarted, and once
-everything is in sync, the next one is killed.  Each kill has new clients: one that has seen the
-last kill may still wait out its back-off (up to ten seconds in librdkafka) before it tries that
-broker again.
+earlier acknowledgements may have been in flight already.  How much of it is the brokers' is told by
+the new leader's log.  Then the broker is restarted, and once everything is in sync, the next one is
+killed.  Each kill has new clients: one that has seen the last kill may still wait out its back-off
+(up to ten seconds in librdkafka) before it tries that broker again.
 
 With `--security` the clients' listener and the brokers' own speak that protocol, and access rules
 hold; the harness itself asks on a listener without it.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,6 +30,7 @@ from typing import Any
 
 import trio
 
+from highwater.bench.figures.new_leaders import new_leader_s
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.writes import CLIENTS, command, settings_file
@@ -127,6 +128,8 @@ class Bench:
         self.cluster = cluster
         self.writers = [Writer(client, f"writes-{client}") for client in plan.clients]
         self.pauses_ms: dict[tuple[str, str], list[float]] = {}
+        self.led_ms: dict[str, list[float]] = {}
+        """From the kill until another broker led the partition."""
         self._home = kafka_home
         how = (cluster.folder, cluster.bootstrap, plan.security)
         self._settings = {
@@ -151,11 +154,16 @@ class Bench:
         if kind == SWAP:
             await self._swap(leader)
             return
-        since = time.monotonic_ns()
+        since, since_s = time.monotonic_ns(), time.time()
         await self.cluster.kill(broker(leader))
         await self._flowing(since)
+        folder, others = self.cluster.folder, [n for n in self.cluster.brokers if n != leader]
+        logs = [folder / broker(n) / "output.log" for n in others]
         for writer in self.writers:
             self._note(kind, writer, writer.pause_ms(since))
+            led = new_leader_s(logs, f"{writer.topic}-0", since_s)
+            if led is not None:  # Apache Kafka's logs do not say
+                self.led_ms.setdefault(kind, []).append(led * 1000)
 
     async def _swap(self, leader: int) -> None:
         wanted = next(n for n in self.cluster.brokers if n != leader)
@@ -254,6 +262,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
     found: list[dict[tuple[str, str], list[float]]] = []
     errors: list[str] = []
     replaced: list[str] = []
+    led: dict[str, list[float]] = {}
     for index, side in enumerate(sides):
         times = plan.kills if index == 0 else plan.their_kills
         async with writing(side, plan, home) as bench:
@@ -264,7 +273,10 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
                         f"{w.client} {bench.pauses_ms[kind, w.client][-1]:.0f} ms"
                         for w in bench.writers
                     )
+                    if bench.led_ms.get(kind):
+                        said += f"; a new leader after {bench.led_ms[kind][-1]:.0f} ms"
                     progress(f"{side.name}, {KINDS[kind]}, {number + 1} of {times}: {said}")
+            led.update(bench.led_ms)
             found.append(bench.pauses_ms)
             errors += [f"{side.name}, {w.client}: {e}" for w in bench.writers for e in w.errors[:3]]
             replaced += [
@@ -274,7 +286,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
         progress(f"an error reached the application: {line}")
     for who, count in Counter(replaced).items():
         progress(f"{who}: {count} producers were replaced, as they no longer heard of new leaders")
-    return _rows(plan, found, len(errors), len(replaced))
+    return _rows(plan, found, led, len(errors), len(replaced))
 
 
 def spoken(security: str) -> str:
@@ -282,7 +294,11 @@ def spoken(security: str) -> str:
 
 
 def _rows(
-    plan: Plan, found: Sequence[dict[tuple[str, str], list[float]]], errors: int, replaced: int
+    plan: Plan,
+    found: Sequence[dict[tuple[str, str], list[float]]],
+    led: Mapping[str, Sequence[float]],
+    errors: int,
+    replaced: int,
 ) -> list[Row]:
     rows = []
     for kind in plan.kinds:
@@ -295,6 +311,12 @@ def _rows(
                 Row(f"{what}, median", "ms", tuple(ours), tuple(theirs), True),
                 Row(f"{what}, worst of {len(ours)}", "ms", worst_of[0], worst_of[1], True),
             ]
+    for kind, times in led.items():
+        what = f"{KINDS[kind]}, until a new one leads{spoken(plan.security)}"
+        rows += [
+            Row(f"{what}, median", "ms", tuple(times), (), True),
+            Row(f"{what}, worst of {len(times)}", "ms", (max(times),), (), True),
+        ]
     rows.append(Row("errors that reached an application", "", (errors,)))
     rows.append(Row("producers that had to be replaced", "", (replaced,)))
     return rows

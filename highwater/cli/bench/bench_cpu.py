@@ -18,7 +18,7 @@ from highwater.cli.bench.bench_options import (
     write_json,
 )
 
-LOADS = ("one", "16k", "128k", "1m", "idempotent")
+LOADS = ("one", "16k", "128k", "1m", "idempotent", "read")
 
 
 @click.command()
