@@ -2,8 +2,8 @@
 
 Appends and reads are plain system calls, made in the trio thread: they go to the page cache, and
 cost a few microseconds.  Longer work (fsync, recovery) runs in worker threads, a few at a time.  So
-do reads of bytes that have left the page cache, where the reader can wait.  On Linux, RWF_NOWAIT
-tells which bytes those are; the bytes written last need no such check.
+do reads of bytes that have left the page cache, where the reader can wait.  `page_cache` tells
+which bytes those are; the bytes written last need no such check.
 
 A file that is closed while a thread still uses it is closed after that: otherwise its number could
 already belong to another file.
@@ -15,7 +15,6 @@ import errno
 import fcntl
 import os
 import shutil
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -28,6 +27,7 @@ import trio.to_thread
 
 from highwater.world.api import Buffer, ColdRead, Disk, Pace, Steps
 from highwater.world.real.apart import process_steps, thread_steps
+from highwater.world.real.page_cache import ASKS, in_memory
 from highwater.world.real.reserve import reserve
 from highwater.world.real.slow_calls import SlowCalls, clock
 
@@ -37,13 +37,12 @@ _THREADS = 8
 _IOV_MAX = 1024
 _HOT_BYTES = 16 << 20
 """A process's last appends are in memory: nothing evicts them before they are written back."""
-_LOOK_BYTES = 256 << 10
-"""Bytes per check: the kernel copies them to tell, which costs no more than to send them."""
+_LOOK_BYTES = 4 << 20
+"""Bytes per check."""
+_SCRATCH_BYTES = 256 << 10
 _ENOUGH_BYTES = 64 << 10
 _LOAD_BYTES = 256 << 10
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-_ASKS = bool(_NOWAIT) and sys.platform == "linux"
 _CANNOT_TELL = -1
 
 
@@ -59,7 +58,7 @@ class RealFile:
         self._disk = disk
         self._slow = disk.slow
         self.size = os.fstat(fd).st_size
-        self._old = self.size if _ASKS else _CANNOT_TELL
+        self._old = self.size if ASKS else _CANNOT_TELL
         """The start of this process's own appends; of the bytes below it nothing is known."""
         self._fd = fd
         self._in_use = 0
@@ -160,14 +159,14 @@ class RealFile:
             return n
         if position >= old and position >= self.size - _HOT_BYTES:
             return n
-        n = min(n, _LOOK_BYTES)
+        n = min(n, self.size - position, _LOOK_BYTES)
         try:
-            found = _in_memory(self._fd, position, n, self._disk.scratch)
+            found = in_memory(self._fd, position, n, self._disk.scratch)
         except OSError:  # this file system cannot tell
             self._old = _CANNOT_TELL
             return n
         # fewer are there by chance: the look-up of a batch's start has read its first page
-        return found if found >= min(n, self.size - position, _ENOUGH_BYTES) else 0
+        return found if found >= min(n, _ENOUGH_BYTES) else 0
 
     async def load(self, position: int, n: int) -> None:
         if not self._closing:
@@ -197,14 +196,6 @@ class RealFile:
             os.close(fd)
 
 
-def _in_memory(fd: int, position: int, n: int, scratch: memoryview) -> int:
-    """The number of bytes in memory, from the first on; OSError if the file system cannot tell."""
-    try:
-        return os.preadv(fd, [scratch[:n]], position, _NOWAIT)
-    except BlockingIOError:
-        return 0
-
-
 def _read_through(fd: int, position: int, n: int) -> None:
     """Reads into the page cache; an error is left to the later reader."""
     scratch, end = bytearray(_LOAD_BYTES), position + n
@@ -220,8 +211,8 @@ def _read_through(fd: int, position: int, n: int) -> None:
 def _whole_in_memory(fd: int, scratch: memoryview) -> bool:
     position, size = 0, os.fstat(fd).st_size
     try:
-        while position < size and _ASKS:
-            found = _in_memory(fd, position, len(scratch), scratch)
+        while position < size and ASKS:
+            found = in_memory(fd, position, min(size - position, _LOOK_BYTES), scratch)
             if not found:
                 return False
             position += found
@@ -255,7 +246,7 @@ class RealDisk:
         self.readers = trio.CapacityLimiter(_THREADS)
         """A limiter of their own, so that slow reads keep no flush waiting for a thread."""
         self.slow = slow if slow is not None else SlowCalls()
-        self.scratch = memoryview(bytearray(_LOOK_BYTES))
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self.hurried = 0
         """The thread whose reads must not wait for the disk; 0: there is none."""
         self._temporary = count()

@@ -17,7 +17,8 @@ import trio.testing
 
 from highwater.world.api import ColdRead
 from highwater.world.real import disk as disk_module
-from highwater.world.real.disk import RealDisk, RealFile, _in_memory
+from highwater.world.real.disk import RealDisk, RealFile
+from highwater.world.real.page_cache import in_memory
 from highwater.world.real.slow_calls import SLOW_NS, SlowCalls
 
 ColdFile = Callable[[RealDisk, Path], RealFile]
@@ -140,8 +141,8 @@ def pages_in_memory(fd: int) -> list[bool]:
 
 
 def by_mincore(fd: int, position: int, n: int, scratch: memoryview) -> int:
-    """Stands for `_in_memory`, which makes the kernel fetch a missing page: a disk may be so fast
-    that the page is there before the answer."""
+    """Stands for `in_memory`, which for small sizes makes the kernel fetch a missing page: a disk
+    may be so fast that the page is there before the answer."""
     pages = pages_in_memory(fd)
     end, n = position, min(n, os.fstat(fd).st_size - position)
     while end < position + n and pages[end // mmap.PAGESIZE]:
@@ -168,18 +169,36 @@ def cold_file(monkeypatch: pytest.MonkeyPatch) -> ColdFile:
         assert not any(pages_in_memory(file.fileno()))
         return file
 
-    monkeypatch.setattr(disk_module, "_in_memory", by_mincore)
+    monkeypatch.setattr(disk_module, "in_memory", by_mincore)
     return make
 
 
 def test_what_is_said_to_be_in_memory_is(tmp_path: Path, cold_file: ColdFile) -> None:
     file = cold_file(RealDisk(), tmp_path / "file")
     scratch = memoryview(bytearray(300 << 10))
-    told = _in_memory(file.fileno(), 0, 300 << 10, scratch)
-    assert sum(pages_in_memory(file.fileno())) * mmap.PAGESIZE >= told
+    for n in (300 << 10, 8 << 10):
+        told = in_memory(file.fileno(), 0, n, scratch)
+        assert sum(pages_in_memory(file.fileno())) * mmap.PAGESIZE >= told
     file.read(0, 300 << 10)
-    assert _in_memory(file.fileno(), 0, 300 << 10, scratch) == 300 << 10
-    assert _in_memory(file.fileno(), 200 << 10, 100 << 10, scratch) == 100 << 10
+    for position, n in ((0, 300 << 10), (200 << 10, 100 << 10), (5, 299 << 10), (7, 100)):
+        assert in_memory(file.fileno(), position, n, scratch) == n
+
+
+def test_a_large_question_makes_the_kernel_fetch_nothing(
+    tmp_path: Path, cold_file: ColdFile
+) -> None:
+    file = cold_file(RealDisk(), tmp_path / "file")
+    scratch = memoryview(bytearray(300 << 10))
+    assert in_memory(file.fileno(), 0, 300 << 10, scratch) == 0
+    assert not any(pages_in_memory(file.fileno()))
+    file.read(8192, 4096)
+    assert in_memory(file.fileno(), 8192 + 100, 100 << 10, scratch) == 4096 - 100
+    assert in_memory(file.fileno(), 8192 + 4096, 100 << 10, scratch) == 0
+
+
+def test_a_question_that_cannot_be_asked_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        in_memory(-1, 0, 1 << 20, memoryview(b""))
 
 
 async def test_what_is_on_the_disk_alone_is_loaded_first(
@@ -187,7 +206,7 @@ async def test_what_is_on_the_disk_alone_is_loaded_first(
 ) -> None:
     file = cold_file(RealDisk(), tmp_path / "file")
     await file.load(0, 300 << 10)
-    assert file.cached(0, 300 << 10) == 256 << 10, "a part of it at a time"
+    assert file.cached(0, 300 << 10) == 300 << 10
     assert file.cached(256 << 10, 44 << 10) == 44 << 10
     assert file.cached(300 << 10, 10) == 10, "after its end there is nothing to wait for"
 
