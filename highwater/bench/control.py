@@ -56,20 +56,21 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
     for number in range(plan.rounds):
         for side, results in zip(sides, found, strict=True):
             settings = Settings(
-                side.folder,
+                side.folder / f"round-{number + 1}",
                 brokers=plan.brokers,
                 program=side.program,
                 properties={"auto.leader.rebalance.enable": "false"},
             )
             async with process_cluster(settings, timeout_s=120) as cluster:
                 await _one(plan, cluster, results)
-            shutil.rmtree(side.folder, ignore_errors=True)
             progress(
                 f"round {number + 1} of {plan.rounds}, {side.name}: {plan.create} partitions"
                 f" answered after {results.answered_s[-1]:.1f} s, whole after"
                 f" {results.whole_s[-1]:.1f} s, {results.cpu_s[-1]:.1f} s of CPU; controller"
                 f" failover with {plan.failover}: {results.failover_s[-1]:.1f} s"
             )
+    for side in sides:
+        shutil.rmtree(side.folder, ignore_errors=True)  # not earlier: see `Side.cluster`
     return _rows(plan, found)
 
 

@@ -41,6 +41,7 @@ class Kept:
 
     @staticmethod
     def load(file: Path | None, about: dict[str, Any]) -> Kept:
+        """What the file has; StartError where it is none, or of other settings."""
         kept = Kept(file, about)
         if file is None or not file.exists():
             return kept
@@ -54,8 +55,13 @@ class Kept:
                 f"{file} is not a file of `highwater bench all` ({error}): name another, or "
                 "remove it"
             ) from error
-        if before == {name: value for name, value in about.items() if name != "commit"}:
-            kept.results = results
+        differs = [f"{name} {was}" for name, was in before.items() if was != about[name]]
+        if results and differs:
+            raise StartError(
+                f"{file} has figures of other settings ({', '.join(differs)}), which no table can "
+                "have together with these: name another file with --json, or remove it"
+            )
+        kept.results = results
         return kept
 
     def add(self, result: Result) -> None:

@@ -36,6 +36,7 @@ PARTITIONS = 12
 LONG_S = 3600
 WAIT_S = 60
 ZOOKEEPER_TICK_MS = 2000
+LOOK_S = 0.1
 RESTARTED = 1
 """The broker that is killed."""
 
@@ -95,7 +96,7 @@ async def start(turns: Turns) -> Samples:
     for number in range(turns.plan.pairs):
         zookeeper_s = await _zookeepers_own(turns.sides[0].folder / "zookeeper-alone")
         for index, side in enumerate(turns.sides):
-            async with side.cluster(turns.plan.brokers) as cluster:
+            async with side.cluster(turns.plan.brokers, keep_files=True) as cluster:
                 add("start", index, max(side.ready_s[-1] - zookeeper_s, 0.01))
                 add(f"create-{FEW}", index, await _created(cluster, "few", FEW, FEW))
                 await trio.sleep(2)  # by then followers have caught up
@@ -105,6 +106,8 @@ async def start(turns: Turns) -> Samples:
                 add("create-1000", index, took)
                 add("memory-partitions", index, *map(pss_mib, broker_pids(cluster)))
             turns.progress(f"start {number + 1}: {side.name} {side.ready_s[-1]:.1f} s")
+    for side in turns.sides:
+        side.clear()
     return samples
 
 
@@ -116,7 +119,7 @@ async def _zookeepers_own(folder: Path) -> float:
     began = time.monotonic()
     process = await trio.lowlevel.open_process(command, cwd=folder, stdout=DEVNULL, stderr=DEVNULL)
     try:
-        while not await trio.to_thread.run_sync(zookeeper.answers, port):
+        while not await trio.to_thread.run_sync(zookeeper.answers, port, LOOK_S):
             if time.monotonic() - began > WAIT_S:
                 raise BenchFailed(f"ZooKeeper did not answer within {WAIT_S} s")
             await trio.sleep(0.02)

@@ -33,6 +33,7 @@ class Side:
     mb_per_s: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     """By the security of the clients' listener, and the size of a batch."""
     _runs: int = 0
+    _kept: list[Path] = field(default_factory=list)
 
     @asynccontextmanager
     async def cluster(
@@ -40,8 +41,14 @@ class Side:
         brokers: int,
         properties: Mapping[str, str] | None = None,
         security: str = "plaintext",
+        *,
+        keep_files: bool = False,
     ) -> AsyncIterator[ProcessCluster]:
-        """A new cluster without data; keeps the time until each broker knows all brokers."""
+        """A new cluster without data; keeps the time until each broker knows all brokers.
+
+        With `keep_files` its files stay until `clear`, for where making files is measured: an ext4
+        without a journal looks at each inode that was deleted within minutes before it makes one.
+        """
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
         settings = Settings(
@@ -57,4 +64,12 @@ class Side:
         async with process_cluster(settings, timeout_s=120) as cluster:
             self.ready_s.append(time.monotonic() - began)
             yield cluster
-        shutil.rmtree(folder, ignore_errors=True)  # a failed one is left for inspection
+        if keep_files:
+            self._kept.append(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)  # a failed one is left for inspection
+
+    def clear(self) -> None:
+        """Removes the files that were kept."""
+        while self._kept:
+            shutil.rmtree(self._kept.pop(), ignore_errors=True)

@@ -135,12 +135,14 @@ def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
     ]
 
 
-def answers(port: int) -> bool:
-    """Whether ZooKeeper serves: its `srvr` command tells a mode."""
+def answers(port: int, timeout_s: float = 1.0) -> bool:
+    """Whether ZooKeeper serves: its `srvr` command tells a mode.
+
+    A question that comes in the moment of its start may never be answered.
+    """
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
             sock.sendall(b"srvr")
-            sock.settimeout(1)
             data = b""
             while chunk := sock.recv(4096):
                 data += chunk

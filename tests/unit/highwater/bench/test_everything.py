@@ -56,10 +56,13 @@ async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path:
     ]
 
 
-async def test_results_of_another_size_are_not_kept(tmp_path: Path) -> None:
+async def test_results_of_another_size_are_not_thrown_away(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     await _run(Kept.load(file, ABOUT))
-    assert not Kept.load(file, {**ABOUT, "size": "full"}).results
+    before = file.read_text()
+    with pytest.raises(StartError, match=r"other settings \(size \w+\).*--json"):
+        Kept.load(file, {**ABOUT, "size": "full"})
+    assert file.read_text() == before
 
 
 async def test_the_table_tells_the_commit_of_each_row(tmp_path: Path) -> None:
