@@ -251,9 +251,7 @@ class Log:
         active = self._active
         if base == active.base_offset:
             return active
-        active.write_indexes(final=True)
-        active.forget_tail()
-        active.file.release()
+        active.leave()
         self.producers.end_offset = base
         self.producers.take_snapshot()
         segment = self._new_segment(base, now)

@@ -173,6 +173,12 @@ class Segment:
         if self._txn_index is not None:
             self._txn_file.write(self.disk, self._txn_index)
 
+    def leave(self) -> None:
+        """It is full: another segment becomes the active one."""
+        self.write_indexes(final=True)
+        self.forget_tail()
+        self.file.release()
+
     def forget_indexes(self) -> None:
         """Frees their memory, if they were not used since the last call."""
         if not self._index_used and self._offset_index is not None:

@@ -58,8 +58,9 @@ class Kept:
         differs = [f"{name} {was}" for name, was in before.items() if was != about[name]]
         if results and differs:
             raise StartError(
-                f"{file} has figures of other settings ({', '.join(differs)}), which no table can "
-                "have together with these: name another file with --json, or remove it"
+                f"{file} has figures of other settings ({', '.join(differs)}), which do not "
+                "belong in one table with these: give the options of then, or name another file "
+                "with --json"
             )
         kept.results = results
         return kept
