@@ -76,7 +76,7 @@ class Kafka:
         return leader
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """The in-sync replicas, by the leader's word; the leader is one of them."""
+        """The in-sync replicas that ZooKeeper has; the leader is one of them."""
         __tracebackhide__ = True
         isr: list[int] = self._partition(topic, partition)["isr"]
         return isr
@@ -147,7 +147,11 @@ class Waits:
         return self._until(f"leader of {topic}-{partition} changed since {fault.id}", within_s)
 
     def isr_full(self, topic: str, partition: int | None = None, *, within_s: float = 60) -> float:
-        """All replicas are in the ISR, of one partition or all."""
+        """All replicas are in the ISR that ZooKeeper has, of one partition or all.
+
+        The leader counts them a moment later, when its write to ZooKeeper is answered; until then
+        it can refuse a write for min.insync.replicas, which a producer with retries does not see.
+        """
         __tracebackhide__ = True
         place = topic if partition is None else f"{topic}-{partition}"
         return self._until(f"isr of {place} is full", within_s)
@@ -155,7 +159,7 @@ class Waits:
     def isr_is(
         self, size: int, topic: str, partition: int = 0, *, within_s: float = WITHIN_S
     ) -> float:
-        """So many replicas are in the ISR."""
+        """So many replicas are in the ISR that ZooKeeper has."""
         __tracebackhide__ = True
         return self._until(f"isr of {topic}-{partition} is {size}", within_s)
 
