@@ -167,6 +167,43 @@ class _Loader:
             path = f"{self.folder}/{checkpoints.LEADER_EPOCHS}"
             self.disk.replace(path, checkpoints.encode_epochs(entries))
 
+    def _find_forgotten_epochs(self) -> None:
+        """Adds the epochs of batches below the file's first entry, if there are any.
+
+        The file forgets them as soon as the log start moves up, but the checkpoint with the log
+        start follows later: a crash in between brings records back.
+        """
+        if not self._epochs_in_file:
+            return
+        first_epoch, known_from = self._epochs_in_file[0]
+        found: list[Entry] = []
+        for header in self._headers(self.log_start_offset, known_from):
+            epoch = header.partition_leader_epoch
+            if epoch > (found[-1][0] if found else -1):
+                found.append((epoch, header.base_offset))
+        if not found:
+            return
+        if found[-1][0] > first_epoch:
+            self._epochs_known = False  # the file is not of this log
+        self.epochs = EpochCache([*found, *self._epochs_in_file], self._write_epochs)
+
+    def _headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """The headers of the batches between two offsets; of a damaged segment those in front."""
+        ends = [*[segment.base_offset for segment in self.segments[1:]], end]
+        for segment, next_base in zip(self.segments, ends, strict=False):
+            if next_base <= start:
+                continue
+            try:
+                for header in segment.walk(0):
+                    if header.base_offset >= end:
+                        return
+                    if header.last_offset >= start:
+                        yield header
+            except CorruptSegmentError as error:
+                logger.warning("%s; the whole log is recovered", error.detail)
+                self._epochs_known = False
+                return
+
     def _note_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self.epochs.latest:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -233,6 +270,7 @@ class _Loader:
     def recover(self, clean: bool, recovery_point: int) -> None:
         """Checks the suspect segments; afterwards every segment is whole."""
         self.producers.find_snapshots()
+        self._find_forgotten_epochs()
         start = len(self.segments) if clean else self._index_of(recovery_point)
         start = min(start, self._first_suspect())
         if not self._epochs_known and any(segment.size for segment in self.segments):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.broker.log.checkpoints import LEADER_EPOCHS
+from highwater.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.recovery import UnsupportedFormatError
@@ -263,6 +263,38 @@ def test_the_log_start_offset_is_kept(logs: Logs) -> None:
     log = logs.open(log_start_offset=10)
     assert (log.log_start_offset, log.log_end_offset) == (10, end)
     assert log.epochs.entries[0][1] == 10
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_epochs_of_records_that_come_back_are_found(logs: Logs, clean: bool) -> None:
+    """Seed 1118 --pace 0.3 --power-loss --trimmed at 02934f8, R8: the epoch file was written when
+    the log start moved up, a crash came before the checkpoint with the log start."""
+    log = logs.open(SMALL)
+    fill(log, 20)
+    entries = log.epochs.entries
+    assert len(log.segments) > 3
+    log.advance_log_start(entries[3][1] + 1)
+    assert len(log.epochs.entries) == len(entries) - 3
+    log.close_files()
+    recovery_point = log.segments[3].base_offset
+    log = logs.open(SMALL, clean=clean, recovery_point=recovery_point, log_start_offset=2)
+    assert log.log_start_offset == 2
+    assert log.epochs.entries == [(0, 2), *entries[1:]]
+    log.close_files()
+    log = logs.open(SMALL, clean=True, log_start_offset=2)
+    assert log.epochs.entries == [(0, 2), *entries[1:]]
+
+
+def test_an_epoch_file_of_another_log_has_no_say_in_records_that_come_back(logs: Logs) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    entries = log.epochs.entries
+    log.advance_log_start(entries[3][1] + 1)
+    log.close_files()
+    path = Path(f"{logs.folder}/{LEADER_EPOCHS}")
+    path.write_bytes(encode_epochs([(1, entries[3][1] + 1), (2, entries[4][1] + 1)]))
+    log = logs.open(SMALL, clean=True)
+    assert log.epochs.entries == entries
 
 
 def test_old_message_formats_are_refused_and_not_cut_off(logs: Logs) -> None:
