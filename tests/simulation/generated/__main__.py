@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import click
 
 from tests.simulation.generated import page as pages
-from tests.simulation.generated.maker import ROOMS, ROOT, RULES, everything
+from tests.simulation.generated.maker import ROOMS, ROOT, RULES, Made, everything
 from tests.simulation.generated.reach import Reach, measure, runs
 from tests.simulation.generated.samples import SEED, SIZE, sample
-from tests.simulation.generated.trials import CPU_S, UNFOUND, Rows, left, try_out
+from tests.simulation.generated.trials import CPU_S, UNFOUND, Row, Rows, left, try_out
 
 FOLDER = ROOT / "artifacts" / "long" / "generated-mutants"
 
@@ -69,7 +71,10 @@ def reach(folder: Path, few: bool) -> None:
 @click.option("--minutes", default=0.0, help="Stop after so many minutes; 0: never.")
 @click.option("--only", default="", metavar="TEXT", help="Those whose ids have this text in them.")
 @click.option("--again", is_flag=True, help="Those that were not found, too.")
-def run(folder: Path, size: int, seed: int, minutes: float, only: str, again: bool) -> None:
+@click.option("--jobs", default=0, help="Mutants at a time; 0: one a core.")
+def run(
+    folder: Path, size: int, seed: int, minutes: float, only: str, again: bool, jobs: int
+) -> None:
     """Runs the mutants of the sample that have no row yet."""
     known = _reach(folder)
     rows, started = Rows.read(folder / "rows.jsonl"), time.monotonic()
@@ -78,13 +83,21 @@ def run(folder: Path, size: int, seed: int, minutes: float, only: str, again: bo
     if again:
         kept = [(made, rows.of(made)) for made in chosen]
         wanted += [made for made, row in kept if row and row["verdict"] in UNFOUND]
-    for number, made in enumerate(wanted, 1):
+
+    def one(made: Made) -> Row | None:
         if minutes and time.monotonic() - started > 60 * minutes:
-            break
-        row = try_out(made, known)
-        rows.add(row)
-        told = f"{row['verdict']} {row.get('by') or row.get('what') or ''}"
-        click.echo(f"{number} of {len(wanted)}: {made.id}: {told}, {row.get('cpu', 0)} s")
+            return None
+        return try_out(made, known)
+
+    pool = ThreadPoolExecutor(jobs or os.cpu_count())
+    try:
+        tried = (done.result() for done in as_completed([pool.submit(one, m) for m in wanted]))
+        for number, row in enumerate((row for row in tried if row is not None), 1):
+            rows.add(row)
+            told = f"{row['verdict']} {row.get('by') or row.get('what') or ''}"
+            click.echo(f"{number} of {len(wanted)}: {row['id']}: {told}, {row.get('cpu', 0)} s")
+    finally:
+        pool.shutdown(cancel_futures=True)  # an error need not wait for all the others
     there = [of for made in chosen if (of := rows.of(made)) is not None]
     click.echo(pages.sentence(there))
 
