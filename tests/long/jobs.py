@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.long.coverage import BEFORE, SETS
 from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
 from tests.long.targets import FURTHER, TARGETS
@@ -131,6 +132,19 @@ def generated_mutants(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("all", (*module, *(short if a_slice else ())))
 
 
+def coverage(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Both trees' sets in turn, and the page; of a slice two seeds of this tree, and no page."""
+    module = (sys.executable, "-m", "tests.long.coverage")
+    if a_slice:
+        yield Step("now-0", (*module, "part", str(folder), "0", "", "2"))
+    else:
+        for number in range(len(SETS)):
+            for commit in ("", BEFORE):
+                words = ("part", str(folder), str(number), commit)
+                yield Step(f"{commit or 'now'}-{number}", (*module, *words))
+    yield Step("page", (*module, "total" if a_slice else "page", str(folder)), sums=True)
+
+
 def _page(runtime: str) -> Steps:
     name = f"test_the_page_elsewhere[{runtime}]"
     words = (f"tests/integration/process/test_pytest_plugin.py::{name}",)
@@ -224,6 +238,10 @@ JOBS: Mapping[str, Job] = {
             ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
             ("--seeds", "0..9", "1", "38"),
         ),
+    ),
+    "coverage": Job(
+        "what 2,000 seeds reach, at this commit and before most workloads (docs/coverage.md)",
+        coverage,
     ),
     "generated-mutants": Job(
         "300 mutants of those that are made by rule, each on the seeds that run its statement, 60 "

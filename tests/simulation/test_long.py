@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from tests.long import __main__ as long
+from tests.long import coverage
 from tests.long.jobs import FLAGS, JOBS, Step, broken
 
 pytestmark = pytest.mark.timeout(300)
@@ -80,3 +83,26 @@ def test_a_name_that_is_none_is_refused(kept: Path) -> None:
     done = CliRunner().invoke(long.main, ["pair"])
     assert done.exit_code == 2
     assert all(name in done.output for name in JOBS)
+
+
+def test_the_page_of_what_seeds_reach_has_both_commits(tmp_path: Path) -> None:
+    kinds = ("transitions", "branches", "pairs")
+    for name, reached, trimmed in (("7cdeae7-3", ["Fetch: NONE"], False), ("now-3", [], True)):
+        missing = {"Fetch: NONE", "Fetch: OFFSET_OUT_OF_RANGE"} - set(reached)
+        found = {"errors": {thing: [1, 0] for thing in reached}, **{kind: {} for kind in kinds}}
+        never = {"errors": list(missing), **{kind: [] for kind in kinds}}
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({"commit": name[:-2], "seeds": 2, "reached": found, "never": never})
+        )
+        rows: list[dict[str, Any]] = [{"asked": {"trimmed": trimmed}}]
+        rows += [{"seed": n, "operations": {"sends": 2}, "violation": None} for n in (0, 1)]
+        rows[-1]["violation"] = {"rule": "R1"} if trimmed else None
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    page = coverage.page(tmp_path)
+    assert "| seeds | 2 | 2 |" in page
+    assert "| seeds that broke a rule | 0 | 1 |" in page
+    assert "| errors | 1 of 2 | 0 of 2 |" in page
+    assert "| sends | 4 | 4 |" in page
+    assert "7cdeae7 lacked `--trimmed`" in page
+    assert "Fetch: NONE, OFFSET_OUT_OF_RANGE" in page
+    assert coverage.sentence(tmp_path).startswith("2 seeds, 1 broken; reached: errors 0 of 2,")
