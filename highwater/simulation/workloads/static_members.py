@@ -8,7 +8,8 @@ an administrator removes it from the group.
 
 * G3: in one generation, a partition has one instance.
 * G4: an answer is never below a commit that was acknowledged before the question; a process that
-  was replaced is fenced, in its own generation, too; and one that was not is not fenced.
+  was replaced is fenced, in its own generation, too, and is told so; and one that was not is not
+  fenced.
 * L1: at the end, when all instances are silent, the group becomes empty.
 """
 
@@ -128,6 +129,8 @@ class _Instance(Member):
             except Failed as failed:
                 self.all.errors[failed.name] += 1
                 self.all.count[f"static: {what} refused"] += failed.name in REFUSED
+                if failed.name == "UNKNOWN_MEMBER_ID":
+                    await self._insist_that_it_is_gone(former, seat, what)
                 continue
             if not self.all.lost(self.since):
                 self.all.rules.broken(
@@ -135,6 +138,17 @@ class _Instance(Member):
                     f"{former.member_id} was replaced by {seat.member_id} in generation "
                     f"{seat.generation}, and its {what} was taken",
                 )
+
+    async def _insist_that_it_is_gone(self, former: Seat, seat: Seat, what: str) -> None:
+        """G4: a process that is told that nobody knows it joins again, and would replace the one
+        that replaced it.  So it may only hear that where `seat` is not in the group either."""
+        await self.client.heartbeat(seat)
+        if not self.all.lost(self.since):
+            self.all.rules.broken(
+                "G4",
+                f"{former.member_id} was replaced by {seat.member_id}, and its {what} was "
+                "answered with UNKNOWN_MEMBER_ID, not FENCED_INSTANCE_ID",
+            )
 
     async def _end(self, seat: Seat, positions: dict[int, int]) -> None:
         client, random = self.client, self.client.random
