@@ -7,6 +7,12 @@ exactly what was to be written, one version on) or the controller's (then the ch
 The outcome is unknown (the connection was lost): it is tried again until one of the first two is
 known; meanwhile the partition counts both ISRs.
 
+A deleted topic that is made again has the znode versions of its former life, from 0 on, so a write
+that was sent in that life and arrives in the next would stand.  `quiet` waits until none can: then
+StopReplica is answered, without which the controller does not delete the znodes.  A write whose
+connection was lost can arrive until a later operation of its session was answered, or that session
+has ended.  (Kafka's brokers have no such wait.)
+
 /isr_change_notification carries the partitions whose ISR changed, so that the controller can spread
 the new state.  The first change after a quiet time is told almost at once, later ones in batches,
 at most one every NOTIFY_EVERY_S.  (Kafka waits for 5 s without changes, 60 s at most; its brokers'
@@ -16,8 +22,8 @@ Metadata is that much behind.)
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -55,12 +61,21 @@ class IsrWriter:
         self._zk = zk
         self._queue: deque[IsrChange] = deque()
         self._wake = trio.Event()
+        self._unsettled: Counter[TopicPartition] = Counter()
+        self._ended = trio.Event()
         self._changed: dict[TopicPartition, None] = {}
         self._news = trio.Event()
 
     def submit(self, change: IsrChange) -> None:
         self._queue.append(change)
+        self._unsettled[change.tp] += 1
         self._wake.set()
+
+    async def quiet(self, tps: Iterable[TopicPartition]) -> None:
+        """Returns when no write for these partitions, which are not led any more, can arrive."""
+        for tp in tps:
+            while self._unsettled[tp]:
+                await self._ended.wait()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -74,26 +89,51 @@ class IsrWriter:
                 await self._wake.wait()
 
     async def _settle(self, change: IsrChange, limit: trio.CapacityLimiter) -> None:
+        sent: ZooKeeper | None = None
+        """The session whose write may still arrive."""
         try:
-            while self._wanted(change):
+            while True:
                 zk = self._zk()
-                if zk is not None:
-                    try:
-                        settled = await self._write(zk, change)
-                    except (ConnectionLoss, SessionExpired):
-                        pass
-                    except ZkError as e:
-                        log.error("%s: ISR could not be written: %s", change.tp, e)
-                        self._settled(change, None)
+                if sent is not zk:
+                    sent = None  # that session has ended, and its writes with it
+                if self._wanted(change):
+                    sent = zk
+                    if zk is not None and await self._answered(zk, change):
                         return
-                    else:
-                        self._settled(change, settled)
-                        if settled is not None:
-                            self._note(change.tp)
-                        return
+                elif sent is None or await self._overtaken(sent, change.tp):
+                    return
                 await trio.sleep(RETRY_S)
         finally:
             limit.release_on_behalf_of(change)
+            self._unsettled[change.tp] -= 1
+            if not self._unsettled[change.tp]:
+                del self._unsettled[change.tp]
+            self._ended.set()
+            self._ended = trio.Event()
+
+    async def _answered(self, zk: ZooKeeper, change: IsrChange) -> bool:
+        """Tries once; False where the outcome is unknown."""
+        try:
+            settled = await self._write(zk, change)
+        except (ConnectionLoss, SessionExpired):
+            return False
+        except ZkError as e:
+            log.error("%s: ISR could not be written: %s", change.tp, e)
+            settled = None
+        self._settled(change, settled)
+        if settled is not None:
+            self._note(change.tp)
+        return True
+
+    async def _overtaken(self, zk: ZooKeeper, tp: TopicPartition) -> bool:
+        """Whether an operation that follows the write in its session was answered."""
+        try:
+            await zk.exists(znodes.state_path(tp))
+        except ConnectionLoss:
+            return False
+        except ZkError:
+            pass
+        return True
 
     def _wanted(self, change: IsrChange) -> bool:
         partition = self._partition(change.tp)

@@ -333,8 +333,14 @@ class SimCluster:
                 )
         return None
 
-    def unknown_isr(self) -> str | None:
-        """The first ISR that a broker does not know as it is in ZooKeeper, or None."""
+    def unrest(self) -> str | None:
+        """The first ISR that a broker does not know as it is in ZooKeeper, or requests that wait
+        for something that is not to come; None when there is neither."""
+        for node in self.nodes.values():
+            sizes = node.services.purgatories.sizes() if node.services else {}
+            for kind, (_, waiting) in sizes.items():
+                if waiting and kind != "Fetch":  # followers always wait
+                    return f"{node.name} has {waiting} delayed operations of {kind}"
         for node in self.nodes.values():
             for tp, truth in self.rules.partitions.items():
                 known = node.services.metadata.partition(tp) if node.services else None

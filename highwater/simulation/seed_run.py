@@ -250,7 +250,7 @@ class _Run:
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
             return
-        if not await self._whole(cluster, KNOWN_S, isrs=True):
+        if not await self._whole(cluster, KNOWN_S, rest=True):
             return
         workload.judge()
         self._judge_checker(cluster)
@@ -278,10 +278,10 @@ class _Run:
         for check, found, example in findings:
             cluster.rules.broken(check, f"{found} times by the history, for instance {example}")
 
-    async def _whole(self, cluster: SimCluster, seconds: float, isrs: bool = False) -> bool:
-        """Waits for it; with `isrs`, until each broker knows the ISRs."""
+    async def _whole(self, cluster: SimCluster, seconds: float, rest: bool = False) -> bool:
+        """Waits for it; with `rest`, until each broker knows the ISRs, and no request waits."""
         deadline = trio.current_time() + seconds
-        while (missing := cluster.unknown_isr() if isrs else cluster.whole()) is not None:
+        while (missing := cluster.unrest() if rest else cluster.whole()) is not None:
             if trio.current_time() > deadline:
                 cluster.rules.broken("L2", f"{seconds:g} s after all is well, {missing}")
                 return False

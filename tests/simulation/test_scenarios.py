@@ -49,6 +49,7 @@ BROKEN = [
     ("delayed-stop-replica", "17-older-controller-epoch-accepted"),
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),
+    ("former-life", "109-an-isr-of-a-former-life"),
 ]  # fmt: skip
 
 

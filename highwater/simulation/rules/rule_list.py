@@ -135,7 +135,8 @@ RULES = (
         "L2",
         "health",
         "No broker dies by itself, and once all faults are healed every partition has its "
-        "full ISR, and every broker's metadata agrees with ZooKeeper.",
+        "full ISR, every broker's metadata agrees with ZooKeeper, and no request waits for what is "
+        "not to come.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(
