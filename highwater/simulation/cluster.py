@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from highwater.broker.log.checkpoints import decode_offsets
+from highwater.broker.log.checkpoints import META_PROPERTIES, decode_offsets
 from highwater.broker.server import Broker, BrokerError
 from highwater.broker.services import Services
 from highwater.kafka import znodes
@@ -334,9 +334,12 @@ class SimCluster:
         return None
 
     def unrest(self) -> str | None:
-        """The first ISR that a broker does not know as it is in ZooKeeper, or requests that wait
-        for something that is not to come; None when there is neither."""
+        """The first ISR that a broker does not know as it is in ZooKeeper, requests that wait for
+        something that is not to come, or a log directory that names no owner; None if all is well.
+        """
         for node in self.nodes.values():
+            if node.host.disk.find(f"{DATA}/{META_PROPERTIES}") is None:
+                return f"{node.name} has no {META_PROPERTIES} in {DATA}"
             sizes = node.services.purgatories.sizes() if node.services else {}
             for kind, (_, waiting) in sizes.items():
                 if waiting and kind != "Fetch":  # followers always wait

@@ -17,6 +17,7 @@ from functools import partial
 import trio
 
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, listening
 from highwater.simulation.faults.directory_faults import SPARE, directory_faults
@@ -29,6 +30,7 @@ from highwater.simulation.rules.cluster_rules import Violation
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
+from highwater.simulation.workloads import last_transactions
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
 from highwater.simulation.workloads.group_workload import TOPIC as GROUPED
@@ -98,6 +100,13 @@ class Options:
     trace: Callable[[str], None] | None = None
 
 
+def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
 def simulate(seed: int, options: Options | None = None) -> Outcome:
     """Runs one seed and gives its outcome."""
     started = time.process_time()
@@ -162,6 +171,8 @@ class _Run:
                 handler = TraceHandler(cluster.trace, cluster.mistaken)
                 try:
                     await self._scenario(cluster, nursery)
+                except* BadMessage as bad:
+                    cluster.rules.broken("R12", f"a broker's answer cannot be read: {_first(bad)}")
                 finally:
                     self._finish(cluster)
                 end()
@@ -233,6 +244,7 @@ class _Run:
         with trio.move_on_after(READ_S) as scope:
             if self._options.transactions:
                 await transactions.judge(self._txn_client(cluster, "txn-reader"))
+                await last_transactions.judge(self._txn_client(cluster, "last"), cluster.rules)
                 compared = txn_indexes.compare(
                     cluster.nodes.values(), cluster.rules, TXN_PARTITIONS
                 )

@@ -106,7 +106,7 @@ RULES = (
         "any other. Mutants are searched for without them (`python -O`), so that the checks from "
         "outside have to find each. No broker logs an exception that only a mistake of its own "
         "raises (`AttributeError`, `TypeError`, `LookupError`, ...), whoever is answered, or the "
-        "same warning 50 times within a second.",
+        "same warning 50 times within a second; and a client can read every answer.",
         "the invariants 2 to 7 of ARCHITECTURE.md",
     ),
     Rule(
