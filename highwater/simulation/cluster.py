@@ -125,6 +125,8 @@ class BrokerNode:
         self.shutdown = trio.Event()
         self.ready = trio.Event()
         self.wanted = False
+        self.in_order = False
+        """It ended by a controlled shutdown, so all of its logs are on the disk."""
 
     @property
     def running(self) -> bool:
@@ -167,7 +169,7 @@ class SimCluster:
         node = self.nodes[broker_id]
         if node.running:
             return
-        node.wanted = True
+        node.wanted, node.in_order = True, False
         world = self.simulation.start(node.host)
         node.world = world
         node.shutdown, node.ready = trio.Event(), trio.Event()
@@ -222,6 +224,7 @@ class SimCluster:
         task_status.started()
         status = _Ready(node.ready)
         await broker.run(node.shutdown, status)
+        node.in_order = node.shutdown.is_set() and not self.shape.more_log_dirs
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
         """A broker that stops with an error line is started again, as a service manager would
@@ -263,11 +266,24 @@ class SimCluster:
         node = self.nodes[broker_id]
         node.wanted = False
         excused = not self.shape.flush_every_batch
+        before = self._ends(broker_id)
         self.kernel.note("power loss", broker_id)
         self.rules.power_lost(broker_id, excused=excused)
         lost = self.simulation.power_loss(node.host)
         self.trace.add(node.name, f"loses power, and {lost} bytes")
         self.rules.disk_changed(broker_id)
+        if node.in_order and (lost_of := before - self._ends(broker_id)):
+            found = ", ".join(f"{tp} ended at {end}" for tp, end in sorted(lost_of))
+            self.rules.broken("R13", f"{node.name} stopped in order, but not on the disk: {found}")
+
+    def _ends(self, broker_id: int) -> set[tuple[TopicPartition, int]]:
+        """The ends of this broker's logs, by its disk."""
+        found = self.rules.partitions.items()
+        return {
+            (tp, truth.replicas[broker_id].mirror.end)
+            for tp, truth in found
+            if broker_id in truth.replicas
+        }
 
     def power_on(self, broker_id: int) -> None:
         self.simulation.power_on(self.nodes[broker_id].host)

@@ -113,6 +113,18 @@ class Start(OfOne):
     """It starts again, on its data."""
 
 
+class Stop(OfOne):
+    """A controlled shutdown."""
+
+
+class UntilDown(OfOne):
+    """Goes on once it has ended."""
+
+
+class LosePower(OfOne):
+    """Its machine loses power, and gets it back; the broker stays down."""
+
+
 class Freeze(OfOne):
     """It stands still, and its sockets take what comes."""
 
@@ -143,8 +155,8 @@ class Pass:
 
 
 Act = (
-    HoldNext | UntilHeld | LoseAnswer | UntilLost | Prefer | Elect | Kill | Start | Freeze | Thaw
-    | CutFromZooKeeper | Heal | Depose | Pass
+    HoldNext | UntilHeld | LoseAnswer | UntilLost | Prefer | Elect | Kill | Start | Stop | UntilDown
+    | LosePower | Freeze | Thaw | CutFromZooKeeper | Heal | Depose | Pass
 )  # fmt: skip
 
 
@@ -219,6 +231,12 @@ JOINTS = {
             HoldNext(OFFSETS_FOR_LEADER_EPOCH, ANSWER, FOLLOWER, LEADER, Time(0.3, 2.0)),
             *(Kill(FOLLOWER), Pass(Time(0.5, 2.0)), Start(FOLLOWER), UntilHeld()),
             *(*_lead(THIRD), Pass(Time(0.3, 1.0))),
+        )
+    ),
+    "the power goes after an orderly stop": Joint(
+        (
+            *(Stop(LEADER), UntilDown(LEADER), LosePower(LEADER), Pass(Time(0.0, 1.0))),
+            *(Start(LEADER), Pass(Time(0.5, 2.0))),
         )
     ),
     "a controller is replaced between its write and its request": Joint(
@@ -324,12 +342,16 @@ class Joints:
                     cluster.simulation.zookeeper.delete(znodes.CONTROLLER)
             case Heal():
                 self._heal(scene)
+            case UntilDown(who):
+                await self._until_down(self._who(scene, who))
             case _:
                 self._of_one(scene, act)
 
-    def _of_one(self, scene: _Scene, act: Kill | Start | Freeze | Thaw | CutFromZooKeeper) -> None:
+    def _of_one(
+        self, scene: _Scene, act: Kill | Start | Stop | LosePower | Freeze | Thaw | CutFromZooKeeper
+    ) -> None:
         cluster, node = self._cluster, self._who(scene, act.who)
-        if not node.running and not isinstance(act, Start):
+        if not node.running and not isinstance(act, Start | LosePower):
             raise NothingToBreak(f"{node.name} is down")
         match act:
             case Kill():
@@ -338,6 +360,12 @@ class Joints:
             case Start():
                 scene.killed.discard(node.id)
                 cluster.start(node.id)
+            case Stop():
+                scene.killed.add(node.id)
+                cluster.stop(node.id)
+            case LosePower():
+                cluster.power_loss(node.id)
+                cluster.simulation.power_on(node.host)
             case Freeze():
                 scene.frozen.add(node.id)
                 cluster.freeze(node.id)
@@ -349,6 +377,14 @@ class Joints:
                 scene.cut += [(node.host, zookeeper), (zookeeper, node.host)]
                 for one, other in scene.cut:
                     cluster.simulation.fabric.cut(one, other)
+
+    async def _until_down(self, node: BrokerNode) -> None:
+        with trio.move_on_after(PATIENCE_S):
+            while node.running:
+                await trio.sleep(0.01)
+        if node.running:
+            self._cluster.kill(node.id)
+            raise NothingToBreak(f"{node.name} does not stop")
 
     def _hold(self, scene: _Scene, act: HoldNext) -> Hold:
         source = self._who(scene, act.source).name
