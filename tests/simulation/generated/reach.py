@@ -28,7 +28,8 @@ FURTHER = 1000
 
 _ALONE = (
     "transactions", "groups", "compacted", "trimmed", "retained", "admin", "disk_errors",
-    "power_loss", "flush", "unclean", "cold_reads", "stalls", "log_dirs", "static_members", "joints",
+    "power_loss", "flush", "unclean", "cold_reads", "stalls", "log_dirs", "static_members",
+    "joints",
 )  # fmt: skip
 _TOGETHER = (
     ("transactions", "groups", "retained", "admin"),
