@@ -436,7 +436,6 @@ class LogManager:
 
     async def settle(self) -> None:
         """Writes the planned checkpoints."""
-        self._planned = trio.Event()
         for directory in self._live():
             with Guard(self.fail_dir, directory):
                 await directory.settle()
@@ -444,6 +443,7 @@ class LogManager:
     async def _settle(self) -> None:
         while True:
             await self._planned.wait()
+            self._planned = trio.Event()  # here alone: whoever else settles must not lose a wake-up
             await self.settle()
 
     async def _flush_in_time(self) -> None:

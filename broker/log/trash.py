@@ -36,6 +36,11 @@ class Trash:
     def __len__(self) -> int:
         return len(self._items)
 
+    def contents(self) -> tuple[list[File], list[str]]:
+        """The files that are to be closed, and the paths that are to be deleted."""
+        files = [file for item in self._items for file in item.files]
+        return files, [path for item in self._items for path in item.paths]
+
     def add(self, files: Sequence[File], paths: Sequence[str], delay_ms: int) -> None:
         """Closes these files and deletes these paths (folders too) after the delay."""
         self._count += 1

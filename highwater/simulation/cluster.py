@@ -12,13 +12,14 @@ from typing import Any
 
 import trio
 
-from highwater.broker.log.checkpoints import META_PROPERTIES, decode_offsets
+from highwater.broker.log.checkpoints import decode_offsets
 from highwater.broker.server import Broker, BrokerError
 from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.last_events import OWN_ERRORS, Trace
+from highwater.simulation.rules.at_rest import unrest
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.rules.mirror import NEWER
 from highwater.simulation.wire_tap import WireTap
@@ -350,21 +351,12 @@ class SimCluster:
         return None
 
     def unrest(self) -> str | None:
-        """The first ISR that a broker does not know as it is in ZooKeeper, requests that wait for
-        something that is not to come, or a log directory that names no owner; None if all is well.
-        """
+        """What a broker still has in hand (`rules/at_rest.py`), or None."""
         for node in self.nodes.values():
-            if node.host.disk.find(f"{DATA}/{META_PROPERTIES}") is None:
-                return f"{node.name} has no {META_PROPERTIES} in {DATA}"
-            sizes = node.services.purgatories.sizes() if node.services else {}
-            for kind, (_, waiting) in sizes.items():
-                if waiting and kind != "Fetch":  # followers always wait
-                    return f"{node.name} has {waiting} delayed operations of {kind}"
-        for node in self.nodes.values():
-            for tp, truth in self.rules.partitions.items():
-                known = node.services.metadata.partition(tp) if node.services else None
-                if known is None or truth.state is None or set(known.isr) != set(truth.state.isr):
-                    return f"{node.name} knows {tp} as {known}, which is {truth.state}"
+            marks, disk = self._checkpoint(node), node.host.disk
+            found = unrest(node.services, disk, DATA, self.rules.partitions, marks)
+            if found is not None:
+                return f"{node.name} {found}"
         return None
 
 

@@ -132,6 +132,8 @@ class ZooKeeperRules:
             self._elected(truth, old, state)
         truth.isr_changed(tuple(old.isr), tuple(state.isr), self._book.now())
         added = [b for b in state.isr if b not in old.isr]
+        if added and state.leader_epoch > old.leader_epoch and state.leader in old.isr:
+            self._book.broken("R2", f"{tp}: a controller added {added} to the ISR {old.isr}")
         if added and state.leader == old.leader and state.leader_epoch == old.leader_epoch:
             self._book.seen["isr_expands"] += 1
             self._book.happened("the ISR grows", tp)

@@ -95,17 +95,20 @@ class _Instance(Member):
         """The seat of the process that was restarted."""
         self.stored_id: str | None = None
         """The last member id with an answered SyncGroup: its generation is stored."""
+        self.stored_since = self.since
+        """The state of the groups' log before that member joined."""
 
     def refused(self, error: str) -> None:
         client = self.client
         assert isinstance(client, StaticClient)
         stored = self.member_id == self.stored_id and not client.late_join
-        if stored and error == "FENCED_INSTANCE_ID" and not self.all.lost(self.since):
+        lost = self.all.lost(self.stored_since)
+        if stored and error == "FENCED_INSTANCE_ID" and not lost:
             self.all.rules.broken("G4", f"{self.member_id} was fenced, and nobody replaced it")
         super().refused(error)
 
     async def _late(self, seat: Seat) -> None:
-        self.stored_id = seat.member_id
+        self.stored_id, self.stored_since = seat.member_id, self.since
         await super()._late(seat)
         former, self.replaced = self.replaced, None
         if former is None or former.member_id == seat.member_id:

@@ -76,6 +76,8 @@ class SimDisk:
         self.next_sync: trio.Event | None = None
         """Set when the next sync of a file begins."""
         self.locks: dict[str, Life] = {}
+        self.handles: dict[SimFile, None] = {}
+        """The open files."""
         self.touched: dict[str, dict[str, None]] = {}
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
         means that a folder itself was made, removed or renamed.
@@ -221,6 +223,7 @@ class SimDisk:
         return found
 
     def view(self, process: Life) -> ProcessDisk:
+        self.handles = {file: None for file in self.handles if file.process.alive}
         return ProcessDisk(self, process)
 
 
@@ -229,15 +232,16 @@ class SimFile:
 
     def __init__(self, disk: SimDisk, process: Life, path: str, inode: Inode) -> None:
         self._disk = disk
-        self._process = process
+        self.process = process
         self._inode = inode
         self._closed = False
         self.path = path
+        disk.handles[self] = None
         self.size = len(inode.data)
         self._folder, self._name = split(path)
 
     def _check(self) -> None:
-        self._process.check()
+        self.process.check()
         if self._closed:
             raise _error(errno.EBADF, self.path)
         if self._disk.broken:
@@ -318,10 +322,16 @@ class SimFile:
     async def load(self, position: int, n: int) -> None:
         self._disk.loads += 1
         await trio.sleep(self._disk.cold_random.uniform(0.0, self._disk.load_most_s))
-        self._process.check()
+        self.process.check()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the file still has its name."""
+        return self._disk.find(self.path) is self._inode
 
     def close(self) -> None:
         self._closed = True
+        self._disk.handles.pop(self, None)
 
 
 class ProcessDisk:
@@ -384,7 +394,10 @@ class ProcessDisk:
 
     def read_all(self, path: str) -> bytes:
         file = self.open(path)
-        return file.read(0, file.size)
+        try:
+            return file.read(0, file.size)
+        finally:
+            file.close()
 
     def rename(self, old: str, new: str) -> None:
         disk = self._enter(old)
@@ -455,7 +468,7 @@ class ProcessDisk:
         holder = disk.locks.get(path)
         if holder is not None and holder.alive:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
-        self.open(path, create=True)
+        self.open(path, create=True).close()
         disk.locks[path] = self._process
         return SimLock(disk, self._process, path)
 

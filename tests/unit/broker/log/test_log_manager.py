@@ -323,3 +323,22 @@ async def test_a_damaged_checkpoint_is_not_the_end(tmp_path: Path, text: bytes) 
     manager = await Broker(tmp_path).load()
     log = manager.logs[A]
     assert (log.log_end_offset, log.recovery_point, log.epochs.entries) == (3, 0, [(0, 0)])
+
+
+async def test_checkpoints_go_on_after_somebody_else_has_settled(
+    tmp_path: Path, virtual_time: trio.testing.MockClock
+) -> None:
+    """A follower that brings its log in line settles, too.  The task that writes checkpoints then
+    waited for a wake-up that no longer came, until the broker stopped."""
+    broker = Broker(tmp_path)
+    manager = await broker.load()
+    manager.get_or_create(A, manager.default_config)
+    file = tmp_path / checkpoints.HIGH_WATERMARKS
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(manager.run)
+        await trio.sleep(0.1)
+        await manager.settle()
+        manager.checkpoint_high_watermarks({A: 5})
+        await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert checkpoints.decode_offsets(file.read_bytes()) == {A: 5}

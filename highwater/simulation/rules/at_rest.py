@@ -1,0 +1,77 @@
+"""What a broker may still have in hand when nothing happens any more.
+
+State that is only in memory shows itself here: a request whose answer nobody remembers, an ISR that
+somebody was not told of, a file that was deleted and stays open, one that nobody is going to
+delete, a high watermark that is never written down.  All of it is looked for at the end of a run,
+once clients are silent and every partition has its full ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from highwater.broker.log.checkpoints import META_PROPERTIES
+from highwater.kafka.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.broker.services import Services
+    from highwater.simulation.rules.agreed_log import PartitionTruth
+    from highwater.world.sim.disk import SimDisk
+
+_GONE = (".deleted", "-delete")
+
+
+def unrest(
+    services: Services | None,
+    disk: SimDisk,
+    data: str,
+    truths: Mapping[TopicPartition, PartitionTruth],
+    marks: Mapping[TopicPartition, int],
+) -> str | None:
+    """The first thing of one broker that is not at rest, or None.  `marks` are the high watermarks
+    that its disk has."""
+    if services is None:
+        return "does not run"
+    found = chain(
+        _waiting(services),
+        _ignorance(services, truths),
+        _unwritten(services, marks),
+        _rubbish(services, disk, data),
+    )
+    return next(found, None)
+
+
+def _waiting(services: Services) -> Iterator[str]:
+    for kind, (_, waiting) in services.purgatories.sizes().items():
+        if waiting and kind != "Fetch":  # followers always wait
+            yield f"has {waiting} delayed operations of {kind}"
+
+
+def _ignorance(
+    services: Services, truths: Mapping[TopicPartition, PartitionTruth]
+) -> Iterator[str]:
+    for tp, truth in truths.items():
+        known = services.metadata.partition(tp)
+        if known is None or truth.state is None or set(known.isr) != set(truth.state.isr):
+            yield f"knows {tp} as {known}, which is {truth.state}"
+
+
+def _unwritten(services: Services, marks: Mapping[TopicPartition, int]) -> Iterator[str]:
+    for tp, partition in services.replicas.partitions.items():
+        if partition.log is not None and marks.get(tp, 0) != partition.high_watermark:
+            now, written = partition.high_watermark, marks.get(tp, 0)
+            yield f"has the high watermark {now} of {tp}, and {written} in its checkpoint"
+
+
+def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
+    if disk.find(f"{data}/{META_PROPERTIES}") is None:
+        yield f"has no {META_PROPERTIES} in {data}"
+    closing, deleting = services.logs.trash.contents()
+    for file in disk.handles:
+        if file.process.alive and not file.stands and file not in closing:
+            yield f"keeps {file.path} open, which is gone"
+    for path, _ in disk.files():
+        if any(word in path for word in _GONE) and not path.startswith(tuple(deleting)):
+            yield f"is not going to delete {path}"
