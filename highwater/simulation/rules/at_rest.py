@@ -12,8 +12,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from highwater.broker.log.checkpoints import META_PROPERTIES
+from highwater.broker.log.checkpoints import (
+    LEADER_EPOCHS,
+    META_PROPERTIES,
+    MalformedFileError,
+    decode_epochs,
+)
 from highwater.kafka.types import TopicPartition
+from highwater.world.sim.inode import Inode
 
 if TYPE_CHECKING:
     from highwater.broker.services import Services
@@ -38,6 +44,7 @@ def unrest(
         _waiting(services),
         _ignorance(services, truths),
         _unwritten(services, marks),
+        _epochs(services, disk),
         _rubbish(services, disk, data),
     )
     return next(found, None)
@@ -63,6 +70,18 @@ def _unwritten(services: Services, marks: Mapping[TopicPartition, int]) -> Itera
         if partition.log is not None and marks.get(tp, 0) != partition.high_watermark:
             now, written = partition.high_watermark, marks.get(tp, 0)
             yield f"has the high watermark {now} of {tp}, and {written} in its checkpoint"
+
+
+def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:
+    for tp, log in services.logs.logs.items():
+        known = log.epochs.entries[:-1] if log.epochs.unwritten else log.epochs.entries
+        file = disk.find(f"{log.dir}/{LEADER_EPOCHS}")
+        try:
+            written = decode_epochs(bytes(file.data)) if isinstance(file, Inode) else []
+        except MalformedFileError:
+            written = []  # a power loss has torn it, and the next start reads the log
+        if written != known:
+            yield f"has the epochs {known} of {tp}, and {written} in {LEADER_EPOCHS}"
 
 
 def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:

@@ -186,6 +186,8 @@ class Filing:
                 held.update(dict.fromkeys(held, NONE))
                 self.count["filing: groups deleted"] += 1
         except Failed as failed:
+            if failed.name == "NON_EMPTY_GROUP":
+                self.rules.broken("G4", f"{client.group} never had members: {failed}")
             if failed.name not in NOTHING_DONE:
                 raise
             self.errors[failed.name] += 1

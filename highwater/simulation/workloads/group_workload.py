@@ -374,6 +374,8 @@ class Member:
         """Its previous seat, and a commit that it made there: partition and offset."""
         self.since = groups.now()
         """The state of the groups' log before it joined."""
+        self.led: Seat | None = None
+        """Its seat, if it was the leader."""
 
     def refused(self, error: str) -> None:
         """A call failed."""
@@ -398,7 +400,7 @@ class Member:
         random = self.client.random
         choice = random.random()
         if choice < 0.3:
-            await self.client.leave(self.member_id)
+            await self._leave(seat)
             self.member_id = ""
         elif choice < 0.5:
             self.member_id = ""  # a crash: its session has to end
@@ -407,6 +409,15 @@ class Member:
             for partition in seat.partitions:
                 await self._commit(seat, partition, positions)
 
+    async def _leave(self, seat: Seat) -> None:
+        try:
+            await self.client.leave(self.member_id)
+        except Failed as failed:
+            if failed.name == "UNKNOWN_MEMBER_ID":
+                await self.client.heartbeat(seat)
+                self.all.rules.broken("G4", f"{seat.member_id} is a member, and may not leave")
+            raise
+
     async def _sit(self) -> Seat:
         client = self.client
         self.since = self.all.now()
@@ -414,12 +425,22 @@ class Member:
         while generation < 0:
             self.member_id, generation, members = await client.join(self.member_id)
         seat = Seat(self.member_id, generation, ())
+        self._check_rejoined(seat)
         assigned: dict[str, list[int]] = {who: [] for who in members}
         for partition in range(PARTITIONS if members else 0):
             assigned[members[partition % len(members)]].append(partition)
         seat = await client.sync(seat, assigned)
         self.all.seated(seat, self.since, client.instance or "")
+        self.led = seat if members and client.instance is None else None
         return seat
+
+    def _check_rejoined(self, seat: Seat) -> None:
+        """G3: a leader that joins again wants another assignment, so a new generation begins."""
+        led, self.led = self.led, None
+        if led is not None and seat[:2] == led[:2] and not self.all.lost(self.since):
+            self.all.rules.broken(
+                "G3", f"{seat.member_id}, the leader, joined again in generation {seat.generation}"
+            )
 
     async def _commit(self, seat: Seat, partition: int, positions: dict[int, int]) -> None:
         offset = max(positions[partition], 0) + self.client.random.randint(1, 5)

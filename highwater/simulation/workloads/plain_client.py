@@ -17,7 +17,7 @@ from highwater.kafka.client.produce_codec import parse_produce_response, produce
 from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.codec import decode_response, encode_request
+from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
 from highwater.kafka.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from highwater.world.api import Buffer
 
 TIMEOUT_S = 3.0
+STAMP_MS = 1_700_000_000_000
+"""The time of every record that is sent by these clients."""
 FETCH, FETCH_VERSION = 1, 11
 UNKNOWN_OUTCOME = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
 """Errors of calls that may have had their effect, or may have it yet."""
@@ -66,6 +68,16 @@ class Polled(NamedTuple):
     next_offset: int
     records: list[tuple[int, int, bytes]]
     """(offset, leader epoch, value)"""
+
+
+def _produced(answer: memoryview, tp: TopicPartition) -> int:
+    """The base offset in a Produce answer; its topic has its producers' times, so a time is that
+    of a batch that was there already."""
+    code, offset, append_time = parse_produce_response(answer)[tp]
+    _check(code)
+    if append_time not in (-1, STAMP_MS):
+        raise BadMessage(f"a Produce answer has the log append time {append_time}")
+    return offset
 
 
 def _check(code: int) -> None:
@@ -186,9 +198,7 @@ class SimClient:
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
         if answer is None:
             return -1
-        error, offset, _ = parse_produce_response(answer)[tp]
-        _check(error)
-        return offset
+        return _produced(answer, tp)
 
     async def begin_all(
         self, tp: TopicPartition, batches: Sequence[bytes]
@@ -221,9 +231,7 @@ class SimClient:
             raise Failed("TIMEOUT") from error
         except OSError as error:
             raise Failed("CONNECTION", str(error)) from error
-        code, offset, _ = parse_produce_response(body)[tp]
-        _check(code)
-        return offset
+        return _produced(body, tp)
 
     async def fetch(self, tp: TopicPartition, offset: int, max_wait_ms: int = 300) -> Polled:
         address, epoch = await self._leader(tp)
