@@ -354,7 +354,8 @@ class SimCluster:
         """What a broker still has in hand (`rules/at_rest.py`), or None."""
         for node in self.nodes.values():
             marks, disk = self._checkpoint(node), node.host.disk
-            found = unrest(node.services, disk, DATA, self.rules.partitions, marks)
+            broker = node.broker if node.running else None
+            found = unrest(broker, disk, DATA, self.rules.partitions, marks)
             if found is not None:
                 return f"{node.name} {found}"
         return None

@@ -22,6 +22,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.world.sim.inode import Inode
 
 if TYPE_CHECKING:
+    from highwater.broker.server import Broker
     from highwater.broker.services import Services
     from highwater.simulation.rules.agreed_log import PartitionTruth
     from highwater.world.sim.disk import SimDisk
@@ -30,7 +31,7 @@ _GONE = (".deleted", "-delete")
 
 
 def unrest(
-    services: Services | None,
+    broker: Broker | None,
     disk: SimDisk,
     data: str,
     truths: Mapping[TopicPartition, PartitionTruth],
@@ -38,13 +39,15 @@ def unrest(
 ) -> str | None:
     """The first thing of one broker that is not at rest, or None.  `marks` are the high watermarks
     that its disk has."""
-    if services is None:
+    if broker is None:
         return "does not run"
+    services = broker.services
     found = chain(
         _waiting(services),
         _ignorance(services, truths),
         _unwritten(services, marks),
         _epochs(services, disk),
+        _uncleanable(broker),
         _rubbish(services, disk, data),
     )
     return next(found, None)
@@ -74,14 +77,20 @@ def _unwritten(services: Services, marks: Mapping[TopicPartition, int]) -> Itera
 
 def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:
     for tp, log in services.logs.logs.items():
-        known = log.epochs.entries[:-1] if log.epochs.unwritten else log.epochs.entries
         file = disk.find(f"{log.dir}/{LEADER_EPOCHS}")
         try:
             written = decode_epochs(bytes(file.data)) if isinstance(file, Inode) else []
         except MalformedFileError:
             written = []  # a power loss has torn it, and the next start reads the log
+        end = log.log_end_offset  # what begins there has no batch, and need not be in the file
+        known, written = ([e for e in of if e[1] < end] for of in (log.epochs.entries, written))
         if written != known:
             yield f"has the epochs {known} of {tp}, and {written} in {LEADER_EPOCHS}"
+
+
+def _uncleanable(broker: Broker) -> Iterator[str]:
+    for tp, why in broker.cleaner.uncleanable.items():
+        yield f"passes over {tp} when it compacts: {why}"
 
 
 def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
