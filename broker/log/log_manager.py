@@ -20,6 +20,7 @@ import trio
 from highwater.base.event_loop import in_turns
 from highwater.broker.log import checkpoints
 from highwater.broker.log.dirs.creation import LogCreation
+from highwater.broker.log.dirs.deletions import Deletions
 from highwater.broker.log.dirs.directory import LogDirectory, LogDirectoryError, Offsets
 from highwater.broker.log.dirs.futures import FutureLogs
 from highwater.broker.log.dirs.guard import Guard
@@ -82,6 +83,9 @@ class LogManager:
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
         self._planned = trio.Event()
+        self.deletions = Deletions(
+            disk, lambda path: Guard(self.fail_dir, self._dirs[path]), self.offline_dirs
+        )
         self._flush_sooner = trio.Event()
         self._least_flush_ms = math.inf
         """The least flush.ms of any log so far."""
@@ -233,6 +237,7 @@ class LogManager:
         self.futures.discard_one(tp)
         path = self.dir_of(self.logs[tp])
         self.remove(tp)
+        self.deletions.note(tp, path)
         self.forget_offsets(tp, path)
 
     def remove(self, tp: TopicPartition) -> None:

@@ -369,13 +369,13 @@ class ReplicaManager:
     async def stop_replica(
         self, stops: Sequence[StopReplica], admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas; `admit` is as for `leader_and_isr`.  No ISR that was written for a
-        deleted one can reach ZooKeeper afterwards."""
+        """Stops replicas, and deletes for good; `admit` is as for `leader_and_isr`."""
         async with self._changing:
             admit()
             errors = {s.tp: self._stop(s) async for s in in_turns(stops, WORK_AT_ONCE)}
         await self.isr_writer.quiet(s.tp for s in stops if s.delete)
-        return errors
+        failed = await self.logs.deletions.settle()
+        return errors | dict.fromkeys(failed, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _stop(self, stop: StopReplica) -> ErrorCode:
         tp, delete = stop.tp, stop.delete

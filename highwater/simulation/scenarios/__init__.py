@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from highwater.simulation.scenarios import answered_changes as agreement
 from highwater.simulation.scenarios import controllers as control
+from highwater.simulation.scenarios import deleted_topics, log_starts, stops, truncation
 from highwater.simulation.scenarios import deposed_leaders as leaders
 from highwater.simulation.scenarios import group_members as groups
-from highwater.simulation.scenarios import log_starts, stops, truncation
 from highwater.simulation.scenarios.script import Played, Scenario, play
 
 ALL: dict[str, Scenario] = {
@@ -14,6 +14,7 @@ ALL: dict[str, Scenario] = {
     for scenario in (
         *truncation.SCENARIOS,
         *leaders.SCENARIOS,
+        *deleted_topics.SCENARIOS,
         *log_starts.SCENARIOS,
         *control.SCENARIOS,
         *groups.SCENARIOS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 
 import trio
@@ -147,37 +146,6 @@ async def missed_terms(stage: Stage) -> None:
     )
 
 
-async def former_life(stage: Stage, cut_s: float) -> None:
-    """A leader's new ISR is on its way to ZooKeeper while its topic is deleted and made again: the
-    znode has the same version in both lives.  The topic is not gone before the write has arrived.
-    """
-    await stage.start(1, 2, 3, controller=3)
-    await stage.send("of the former life")
-    fabric, zookeeper = stage.cluster.simulation.fabric, stage.cluster.simulation.zookeeper
-    fabric.cut(stage.cluster.nodes[1].host, zookeeper.host)
-    stage.cut(1, 2)
-    await stage.send("without broker 2", acks=1)
-    node = stage.cluster.nodes[1]
-    partition = node.services.replicas.partitions[TP] if node.services is not None else None
-    assert partition is not None
-    await stage.until(lambda: partition.isr.pending == (1, 3), "the leader has written a new ISR")
-    stage.check(stage.isr() == (1, 2, 3), "its write has arrived")
-    await stage.insist(lambda: stage.client.delete_topic(TP.topic))
-    with trio.move_on_after(cut_s):
-        await stage.insist(lambda: stage.create(TP.topic, [2, 3, 1], 1))
-    fabric.heal(stage.cluster.nodes[1].host, zookeeper.host)
-    with suppress(Failed):  # it is there already
-        await stage.insist(lambda: stage.create(TP.topic, [2, 3, 1], 1))
-    stage.heal()
-    await stage.until(lambda: stage.leader() == 2, "the topic is there again")
-    await stage.insist(lambda: stage.send("of the new life"))
-    await stage.whole()
-    stage.check(await stage.values() == ["of the new life"], "the former life is there")
-    stage.in_order(
-        "deleting t$", "broker-1 .*cut 2 batches", "topic t is gone", "leader 2, epoch 0"
-    )
-
-
 SCENARIOS = (
     Scenario("zombie-leader", "a leader that was replaced wakes up", THREE, zombie_leader),
     Scenario("missed-terms", "a follower that was not told is refused", THREE, missed_terms),
@@ -187,18 +155,6 @@ SCENARIOS = (
         "the failure detector suspects brokers that live",
         Shape(brokers=3, min_isr=2, lag_ms=3000, session_timeout_ms=30_000),
         false_alarms,
-    ),
-    Scenario(
-        "former-life",
-        "an ISR of a deleted topic is late",
-        Shape(brokers=3, min_isr=2, lag_ms=1500, session_timeout_ms=30_000),
-        partial(former_life, cut_s=2.0),
-    ),
-    Scenario(
-        "former-life-unknown",
-        "the same, and its writer loses the connection before there is an answer",
-        Shape(brokers=3, min_isr=2, lag_ms=1500),
-        partial(former_life, cut_s=5.0),
     ),
     Scenario("slow-zookeeper", "a session expires under a slow ZooKeeper", THREE, slow_zookeeper),
 )

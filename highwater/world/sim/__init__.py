@@ -13,6 +13,7 @@ from highwater.world.sim.disk import SimDisk
 from highwater.world.sim.kernel import Kernel, SimulationStuck, run_simulation
 from highwater.world.sim.network import Fabric, SimNetwork
 from highwater.world.sim.process import Host, Process, ProcessCrashed
+from highwater.world.sim.process_disk import ProcessDisk
 from highwater.world.sim.zookeeper import ZooKeeperService, open_zookeeper
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SimWorld:
         self.process = process
         self.clock: Clock = process.host.clock
         self.network: Network = SimNetwork(simulation.fabric, process)
-        self.disk: Disk = process.host.disk.view(process)
+        self.disk: Disk = ProcessDisk(process.host.disk, process)
         self.random = simulation.kernel.random(process.host.name, process.life)
 
     def zookeeper(

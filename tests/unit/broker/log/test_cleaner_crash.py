@@ -21,8 +21,9 @@ from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import TRANSACTIONAL, Marker, Record, build_batch, build_marker
 from highwater.world.sim import Kernel, Simulation, run_simulation
-from highwater.world.sim.disk import ProcessDisk, SimFile
+from highwater.world.sim.disk import SimFile
 from highwater.world.sim.process import Process, ProcessCrashed
+from highwater.world.sim.process_disk import ProcessDisk
 from tests.unit.broker.log.cleaner.test_work import records_in
 from tests.unit.broker.log.conftest import OWN, START_MS, headers_of, lead
 

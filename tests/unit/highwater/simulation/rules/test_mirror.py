@@ -8,9 +8,10 @@ import pytest
 
 from highwater.simulation.rules.mirror import ReplicaMirror, parse
 from highwater.world.chance import Random
-from highwater.world.sim.disk import ProcessDisk, SimDisk
+from highwater.world.sim.disk import SimDisk
 from highwater.world.sim.kernel import Kernel
 from highwater.world.sim.process import Host, Process
+from highwater.world.sim.process_disk import ProcessDisk
 
 FOLDER = "/data/t-0"
 _HEAD = Struct(">qiibIhi")
@@ -87,7 +88,7 @@ def test_what_it_shows_is_what_a_new_mirror_shows(seed: int) -> None:
     host = Host(kernel, "broker-1")
     disk = host.disk = SimDisk(kernel, "broker-1")
     random = kernel.random("test")
-    writer = Writer(disk.view(Process(host, "broker-1")), random)
+    writer = Writer(ProcessDisk(disk, Process(host, "broker-1")), random)
     mirror = ReplicaMirror(disk, FOLDER)
     steps = [*[writer.append] * 12, *[writer.roll] * 3, writer.cut, writer.drop_last]
     steps += [writer.drop_first, writer.anew, writer.lose_power]
@@ -116,7 +117,7 @@ def test_an_append_costs_what_it_appends() -> None:
     kernel = Kernel(1)
     host = Host(kernel, "broker-1")
     disk = host.disk = SimDisk(kernel, "broker-1")
-    writer = Writer(disk.view(Process(host, "broker-1")), kernel.random("test"))
+    writer = Writer(ProcessDisk(disk, Process(host, "broker-1")), kernel.random("test"))
     writer.append()
     mirror = ReplicaMirror(disk, FOLDER)
     mirror.refresh()

@@ -1,0 +1,44 @@
+"""Deleted logs, until a power loss can no longer bring them back.
+
+Deleting a log renames its folder.  Without a sync of the directory above it a power loss may undo
+that, after the topic was deleted everywhere and made again: its new replica would then take the old
+records for its own.  So a broker settles deletions before it answers StopReplica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from contextlib import AbstractContextManager
+
+import trio
+
+from highwater.kafka.types import TopicPartition
+from highwater.world.api import Disk
+
+
+class Deletions:
+    def __init__(
+        self,
+        disk: Disk,
+        guarded: Callable[[str], AbstractContextManager[object]],
+        offline: Container[str],
+    ) -> None:
+        """`guarded` takes a log directory offline when its disk fails."""
+        self._disk = disk
+        self._guarded = guarded
+        self._offline = offline
+        self._deleted: dict[TopicPartition, str] = {}
+        self._settling = trio.Lock()
+
+    def note(self, tp: TopicPartition, path: str) -> None:
+        """A log in this log directory has its last name."""
+        self._deleted[tp] = path
+
+    async def settle(self) -> list[TopicPartition]:
+        """Makes all deletions durable; gives those whose directory has failed."""
+        async with self._settling:  # a request that comes again waits for the first one's sync
+            deleted, self._deleted = self._deleted, {}
+            for path in dict.fromkeys(deleted.values()):
+                with self._guarded(path):
+                    await self._disk.sync_dir(path)
+            return [tp for tp, path in deleted.items() if path in self._offline]
