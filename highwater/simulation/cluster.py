@@ -19,7 +19,7 @@ from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.last_events import OWN_ERRORS, Trace
-from highwater.simulation.rules.at_rest import unrest
+from highwater.simulation.rules.at_rest import mistaken_leader, unrest
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.rules.mirror import NEWER
 from highwater.simulation.wire_tap import WireTap
@@ -358,7 +358,8 @@ class SimCluster:
             found = unrest(broker, disk, DATA, self.rules.partitions, marks)
             if found is not None:
                 return f"{node.name} {found}"
-        return None
+        running = {n.id: n.broker for n in self.nodes.values() if n.running and n.broker}
+        return mistaken_leader(running)
 
 
 class _Ready:

@@ -53,6 +53,20 @@ def unrest(
     return next(found, None)
 
 
+def mistaken_leader(brokers: Mapping[int, Broker]) -> str | None:
+    """A leader that has another idea of a follower's log than the follower, or None."""
+    for number, broker in brokers.items():
+        for tp, partition in broker.services.replicas.partitions.items():
+            for follower_id, follower in partition.followers.items() if partition.is_leader else ():
+                other = brokers.get(follower_id)
+                log = other.services.logs.logs.get(tp) if other is not None else None
+                known = follower.log_start_offset, follower.log_end_offset
+                if log is not None and known != (log.log_start_offset, log.log_end_offset):
+                    found = f"{log.log_start_offset} to {log.log_end_offset}"
+                    return f"broker-{number} has {known} of {follower_id}'s {tp}, which is {found}"
+    return None
+
+
 def _waiting(services: Services) -> Iterator[str]:
     for kind, (_, waiting) in services.purgatories.sizes().items():
         if waiting and kind != "Fetch":  # followers always wait

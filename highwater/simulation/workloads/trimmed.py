@@ -269,6 +269,7 @@ class TrimmedTopic:
                 if answer.error:
                     self._session_over(answer.error)
                     continue
+                self.counts["sessions: given"] += not session.is_new
                 heard |= await self._take(client, node, answer, losses)
             self.look_at_starts()
             if len(heard) < PARTITIONS:
@@ -361,6 +362,8 @@ class TrimmedTopic:
     async def judge(self, client: ManyClient) -> None:
         """Reads each partition and compares."""
         self.look_at_starts()
+        if not self.counts["sessions: given"]:
+            self.rules.broken("L1", "no reader was ever given a fetch session")
         for tp in TPS:
             self.judge_partition(tp, await self._read_all(client, tp))
 
