@@ -70,7 +70,9 @@ def reach(folder: Path, few: bool) -> None:
 @_seed
 @click.option("--minutes", default=0.0, help="Stop after so many minutes; 0: never.")
 @click.option("--only", default="", metavar="TEXT", help="Those whose ids have this text in them.")
-@click.option("--again", is_flag=True, help="Those that were not found, too.")
+@click.option(
+    "--again", is_flag=True, help="Those that were not found, too, and are not explained away."
+)
 @click.option("--jobs", default=0, help="Mutants at a time; 0: one a core.")
 def run(
     folder: Path, size: int, seed: int, minutes: float, only: str, again: bool, jobs: int
@@ -81,8 +83,14 @@ def run(
     chosen = [made for made in sample(everything(), size, seed) if only in made.id]
     wanted = left(chosen, rows)
     if again:
+        explained = pages.explanations()
         kept = [(made, rows.of(made)) for made in chosen]
-        wanted += [made for made, row in kept if row and row["verdict"] in UNFOUND]
+        wanted += [
+            made
+            for made, row in kept
+            if row and row["verdict"] in UNFOUND
+            if not explained.get(made.id, "").startswith(("equivalent", "harmless"))
+        ]
 
     def one(made: Made) -> Row | None:
         if minutes and time.monotonic() - started > 60 * minutes:
