@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.agreed_log import PartitionTruth
     from highwater.world.sim.disk import SimDisk
 
+_OFTEN_MS = 2000
+"""Only retention that is checked so often has come by while a run is at rest."""
 _GONE = (".deleted", "-delete")
 
 
@@ -48,6 +50,7 @@ def unrest(
         _unwritten(services, marks),
         _epochs(services, disk),
         _uncleanable(broker),
+        _overdue(broker),
         _rubbish(services, disk, data),
     )
     return next(found, None)
@@ -105,6 +108,21 @@ def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:
 def _uncleanable(broker: Broker) -> Iterator[str]:
     for tp, why in broker.cleaner.uncleanable.items():
         yield f"passes over {tp} when it compacts: {why}"
+
+
+def _overdue(broker: Broker) -> Iterator[str]:
+    """Segments that retention should have deleted at its last check, or the one before."""
+    interval = broker.config.log_retention_check_interval_ms
+    now = broker.services.world.clock.wall_ms()
+    for tp, log in broker.services.logs.logs.items() if interval <= _OFTEN_MS else ():
+        sizes, config = [segment.size for segment in log.segments], log.config
+        oldest, rest = log.segments[0], sum(sizes[1:])
+        if not config.deletes or not sizes[0]:
+            continue
+        if 0 <= config.retention_bytes <= rest:
+            yield f"has {rest} bytes of {tp} in later segments, and keeps {oldest.file.path}"
+        if 0 <= config.retention_ms < now - oldest.largest_timestamp - 2 * interval:
+            yield f"keeps {oldest.file.path} longer than {config.retention_ms} ms"
 
 
 def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:

@@ -199,7 +199,8 @@ class BrokerRules:
             self._check_members(truth, replica, new)
 
     def _lossy_leads(self, truth: PartitionTruth, replica: Replica) -> None:
-        """A replica that lost its tail may lead only where no intact member is in the ISR."""
+        """A replica that lost its tail may lead only where no intact member is in the ISR.  It may
+        have another tail instead: what it had cut off, and a power loss brought back."""
         replica.lossy = False
         if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
             for other in truth.replicas.values():
@@ -208,7 +209,8 @@ class BrokerRules:
                 truth.given_up.append((replica.mirror.end, truth.exposed))
                 truth.exposed = replica.mirror.end
                 self._book.expected_losses += 1
-        if replica.mirror.end >= truth.end:
+        kept = min(replica.mirror.end, truth.parts_from(replica.mirror))
+        if kept >= truth.end:
             return
         isr = truth.state.isr if truth.state else ()
         others = [b for b in isr if b != replica.broker and not self._book.replica(truth, b).lossy]
@@ -219,7 +221,7 @@ class BrokerRules:
                 f"committed {truth.end}), and leads although {others} are in the ISR",
             )
         self._book.expected_losses += 1
-        truth.forget_above(replica.mirror.end)
+        truth.forget_above(kept)
 
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
         """Extends the committed log to a leader's HW."""

@@ -137,7 +137,8 @@ RULES = (
         "No broker dies by itself, and once all faults are healed every partition has its "
         "full ISR, every broker's metadata agrees with ZooKeeper, and nothing is left in hand: no "
         "request waits for what is not to come, no file that is gone stays open, none is left that "
-        "nobody is going to delete, and the high watermarks are written down.",
+        "nobody is going to delete or that retention is due for, and the high watermarks are "
+        "written down.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(
