@@ -177,8 +177,8 @@ def test_two_partitions_whose_transactions_hang_as_expected(
 
 
 def test_a_tail_that_was_cut_off_comes_back_with_the_power() -> None:
-    """A false alarm (R6): the last member of an ISR lost power, and led with records that it had cut
-    off before, in place of those that it had lost."""
+    """A false alarm (R6): the last member of an ISR lost power, and led with records that it had
+    cut off before, in place of those that it had lost."""
     outcome = simulate(66, Options(pace=0.3, power_loss=True, log_dirs=True, retained=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.expected_losses
