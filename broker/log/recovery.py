@@ -173,9 +173,11 @@ class _Loader:
         The file forgets them as soon as the log start moves up, but the checkpoint with the log
         start follows later: a crash in between brings records back.
         """
-        if not self._epochs_in_file:
+        if not self._epochs_in_file or not self.segments:
             return
         first_epoch, known_from = self._epochs_in_file[0]
+        if known_from <= max(self.log_start_offset, self.segments[0].base_offset):
+            return  # as nearly always: no log is read for this
         found: list[Entry] = []
         for header in self._headers(self.log_start_offset, known_from):
             epoch = header.partition_leader_epoch

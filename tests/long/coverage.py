@@ -27,14 +27,14 @@ PAGE = ROOT / "docs" / "coverage.md"
 BEFORE = "7cdeae7"
 """The commit that brought `--coverage`; most workloads came after it."""
 SEEDS = 100
-_FLAGS = (
-    "power-loss", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
-    "static-members", "unclean", "cold-reads", "stalls", "joints", "disk-errors", "log-dirs",
-    "flush",
+FLAGS = (
+    "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
+    "trimmed", "joints", "log-dirs", "static-members", "retained", "admin", "disk-errors",
 )  # fmt: skip
+"""All workloads and faults that `highwater sim` can add."""
 SETS: tuple[tuple[str, ...], ...] = (
     (),
-    *((flag,) for flag in _FLAGS),
+    *((flag,) for flag in FLAGS),
     ("transactions", "groups", "retained", "admin"),
     ("compacted", "trimmed", "transactions", "joints"),
     ("disk-errors", "power-loss", "compacted", "retained", "log-dirs"),

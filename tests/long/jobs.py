@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.long.coverage import BEFORE, SETS
+from tests.long.coverage import BEFORE, FLAGS, SETS
 from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
 from tests.long.targets import FURTHER, TARGETS
 
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
-FLAGS = (
-    "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
-    "trimmed", "joints", "log-dirs", "static-members", "retained", "admin", "disk-errors",
-)  # fmt: skip
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
 
 

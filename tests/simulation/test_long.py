@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from tests.long import __main__ as long
 from tests.long import coverage
-from tests.long.jobs import FLAGS, JOBS, Step, broken
+from tests.long.coverage import FLAGS
+from tests.long.jobs import JOBS, Step, broken
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -87,17 +88,20 @@ def test_a_name_that_is_none_is_refused(kept: Path) -> None:
 
 def test_the_page_of_what_seeds_reach_has_both_commits(tmp_path: Path) -> None:
     kinds = ("transitions", "branches", "pairs")
-    for name, reached, trimmed in (("7cdeae7-3", ["Fetch: NONE"], False), ("now-3", [], True)):
+    number = coverage.SETS.index(("trimmed",))
+    for name, reached, trimmed in (("7cdeae7", ["Fetch: NONE"], False), ("now", [], True)):
         missing = {"Fetch: NONE", "Fetch: OFFSET_OUT_OF_RANGE"} - set(reached)
         found = {"errors": {thing: [1, 0] for thing in reached}, **{kind: {} for kind in kinds}}
         never = {"errors": list(missing), **{kind: [] for kind in kinds}}
-        (tmp_path / f"{name}.json").write_text(
-            json.dumps({"commit": name[:-2], "seeds": 2, "reached": found, "never": never})
+        (tmp_path / f"{name}-{number}.json").write_text(
+            json.dumps({"commit": name, "seeds": 2, "reached": found, "never": never})
         )
         rows: list[dict[str, Any]] = [{"asked": {"trimmed": trimmed}}]
         rows += [{"seed": n, "operations": {"sends": 2}, "violation": None} for n in (0, 1)]
         rows[-1]["violation"] = {"rule": "R1"} if trimmed else None
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        (tmp_path / f"{name}-{number}.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in rows)
+        )
     page = coverage.page(tmp_path)
     assert "| seeds | 2 | 2 |" in page
     assert "| seeds that broke a rule | 0 | 1 |" in page

@@ -15,7 +15,7 @@ import trio
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.workloads.plain_client import Failed
+from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
 from highwater.simulation.workloads.transaction_workload import TPS
 from highwater.simulation.workloads.transactions_client import TRANSACTION, TxnClient
 
@@ -64,7 +64,7 @@ async def _commit(client: TxnClient) -> None:
 
 async def _send(client: TxnClient, name: str, producer: tuple[int, int]) -> None:
     batch = build_batch(
-        [Record(None, name.encode(), 1_700_000_000_000)], producer_id=producer[0],
+        [Record(None, name.encode(), STAMP_MS)], producer_id=producer[0],
         producer_epoch=producer[1], base_sequence=0, attributes=TRANSACTIONAL,
     )  # fmt: skip
     await client.send(name, TP, bytes(batch))

@@ -46,7 +46,7 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.rules.stable_offsets import StableOffsets
-from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
 from highwater.simulation.workloads.transactions_client import (
     GROUP,
     READ_COMMITTED,
@@ -423,7 +423,7 @@ class _Producer:
         ]
         sequence = self.sequences.get(tp, 0)
         batch = build_batch(
-            [Record(None, value, 1_700_000_000_000) for value in values],
+            [Record(None, value, STAMP_MS) for value in values],
             producer_id=self.me[0],
             producer_epoch=self.me[1],
             base_sequence=sequence,

@@ -24,7 +24,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from highwater.simulation.sim_history import History, SendLines, Sent
-from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
 from highwater.verdict.history import PROVES_NOTHING_APPENDED
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ FATAL = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PROD
 
 
 def make_batch(values: list[bytes], producer: tuple[int, int] | None, sequence: int) -> bytes:
-    records = [Record(None, value, 1_700_000_000_000) for value in values]
+    records = [Record(None, value, STAMP_MS) for value in values]
     if producer is None:
         return bytes(build_batch(records))
     return bytes(
