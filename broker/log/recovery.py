@@ -100,7 +100,13 @@ def load_log(
     loader = _Loader(disk, clock, folder, tp, config, log_start_offset, cleaned_to)
     loader.tidy()
     loader.open_segments()
-    loader.recover(clean, recovery_point)
+    loader.producers.find_snapshots()
+    start = loader.first_to_recover(clean, recovery_point)
+    try:
+        loader.find_forgotten_epochs(loader.segments[:start])
+    except CorruptSegmentError as error:
+        raise DamagedLogError(folder, error) from error
+    loader.recover(start, clean)
     try:
         end = loader.finish()
     except CorruptSegmentError as error:
@@ -167,19 +173,20 @@ class _Loader:
             path = f"{self.folder}/{checkpoints.LEADER_EPOCHS}"
             self.disk.replace(path, checkpoints.encode_epochs(entries))
 
-    def _find_forgotten_epochs(self) -> None:
+    def find_forgotten_epochs(self, segments: list[Segment]) -> None:
         """Adds the epochs of batches below the file's first entry, if there are any.
 
         The file forgets them as soon as the log start moves up, but the checkpoint with the log
-        start follows later: a crash in between brings records back.
+        start follows later: a crash in between brings records back.  The segments are those that
+        no recovery reads; raises `CorruptSegmentError` where one of them is damaged.
         """
-        if not self._epochs_in_file or not self.segments:
+        if not self._epochs_in_file or not segments:
             return
         first_epoch, known_from = self._epochs_in_file[0]
-        if known_from <= max(self.log_start_offset, self.segments[0].base_offset):
+        if known_from <= max(self.log_start_offset, segments[0].base_offset):
             return  # as nearly always: no log is read for this
         found: list[Entry] = []
-        for header in self._headers(self.log_start_offset, known_from):
+        for header in _headers(segments, self.log_start_offset, known_from):
             epoch = header.partition_leader_epoch
             if epoch > (found[-1][0] if found else -1):
                 found.append((epoch, header.base_offset))
@@ -188,23 +195,6 @@ class _Loader:
         if found[-1][0] > first_epoch:
             self._epochs_known = False  # the file is not of this log
         self.epochs = EpochCache([*found, *self._epochs_in_file], self._write_epochs)
-
-    def _headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """The headers of the batches between two offsets; of a damaged segment those in front."""
-        ends = [*[segment.base_offset for segment in self.segments[1:]], end]
-        for segment, next_base in zip(self.segments, ends, strict=False):
-            if next_base <= start:
-                continue
-            try:
-                for header in segment.walk(0):
-                    if header.base_offset >= end:
-                        return
-                    if header.last_offset >= start:
-                        yield header
-            except CorruptSegmentError as error:
-                logger.warning("%s; the whole log is recovered", error.detail)
-                self._epochs_known = False
-                return
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self.epochs.latest:
@@ -269,12 +259,13 @@ class _Loader:
 
     # ----------------------------------------------------------------------------- recovery
 
-    def recover(self, clean: bool, recovery_point: int) -> None:
-        """Checks the suspect segments; afterwards every segment is whole."""
-        self.producers.find_snapshots()
-        self._find_forgotten_epochs()
+    def first_to_recover(self, clean: bool, recovery_point: int) -> int:
+        """The place of the first suspect segment; the number of segments if none is."""
         start = len(self.segments) if clean else self._index_of(recovery_point)
-        start = min(start, self._first_suspect())
+        return min(start, self._first_suspect())
+
+    def recover(self, start: int, clean: bool) -> None:
+        """Checks the segments from a place on; afterwards every one of them is whole."""
         if not self._epochs_known and any(segment.size for segment in self.segments):
             start = 0
         self.trusted = clean and start == len(self.segments)
@@ -430,6 +421,19 @@ class _Loader:
             return self.log_start_offset
         last = self.segments[-1]
         return last.last_offset() + 1 if last.size else last.base_offset
+
+
+def _headers(segments: list[Segment], start: int, end: int) -> Iterator[BatchHeader]:
+    """The headers of the batches between two offsets."""
+    ends = [*[segment.base_offset for segment in segments[1:]], end]
+    for segment, next_base in zip(segments, ends, strict=True):
+        if next_base <= start:
+            continue
+        for header in segment.walk(0):
+            if header.base_offset >= end:
+                return
+            if header.last_offset >= start:
+                yield header
 
 
 def _checked_batches(file: File) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -83,7 +83,8 @@ def _goes_on(log: Log, logs: Logs) -> None:
     assert log.log_end_offset == before + 2
     data = bytes_of(log)
     trio.run(_closed, log)
-    again = logs.open(CONFIG, clean=True, recovery_point=log.log_end_offset)
+    start, end = log.log_start_offset, log.log_end_offset
+    again = logs.open(CONFIG, clean=True, recovery_point=end, log_start_offset=start)
     assert again.log_end_offset == before + 2
     assert bytes_of(again) == data
     again.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from highwater.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
-from highwater.broker.log.recovery import UnsupportedFormatError
+from highwater.broker.log.recovery import DamagedLogError, UnsupportedFormatError
 from highwater.kafka.wire.records import TRANSACTIONAL, Marker, batches, build_marker
 from tests.unit.broker.log.conftest import (
     OWN,
@@ -283,6 +283,24 @@ def test_epochs_of_records_that_come_back_are_found(logs: Logs, clean: bool) -> 
     log.close_files()
     log = logs.open(SMALL, clean=True, log_start_offset=2)
     assert log.epochs.entries == [(0, 2), *entries[1:]]
+
+
+def test_damage_in_records_that_come_back_cuts_nothing(logs: Logs) -> None:
+    """Found by Hypothesis in `test_damaged_files.py`: a log that was closed in order lost all that
+    follows the damage, which nobody had to read but for the forgotten epochs."""
+    log = logs.open(SMALL)
+    fill(log, 20)
+    entries = log.epochs.entries
+    log.advance_log_start(entries[3][1] + 1)
+    log.close_files()
+    segment = Path(log.segments[0].file.path)
+    segment.write_bytes(bytes(61) + segment.read_bytes()[61:])
+    sizes = {path: path.stat().st_size for path in Path(logs.folder).glob("*.log")}
+    with pytest.raises(DamagedLogError, match=r"000.log: no record batch .*; delete .*-checkpoint"):
+        logs.open(SMALL, clean=True)
+    assert {path: path.stat().st_size for path in Path(logs.folder).glob("*.log")} == sizes
+    log = logs.open(SMALL, clean=True, log_start_offset=entries[3][1] + 1)
+    assert log.epochs.entries == [(entries[3][0], entries[3][1] + 1), *entries[4:]]
 
 
 def test_an_epoch_file_of_another_log_has_no_say_in_records_that_come_back(logs: Logs) -> None:
