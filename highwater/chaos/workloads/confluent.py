@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import CommonSpec, Reader, Recorder, Sender, Topic
@@ -29,7 +29,7 @@ def common(spec: CommonSpec, name: str) -> dict[str, Any]:
         **spec.connect(),
         "client.id": name,
         "error_cb": _quiet,
-        "logger": _silent_logger(),
+        "logger": _fatal_errors_logger(),
         "reconnect.backoff.max.ms": 500,
         "socket.timeout.ms": 5000,
         "topic.metadata.refresh.interval.ms": 3000,
@@ -37,13 +37,25 @@ def common(spec: CommonSpec, name: str) -> dict[str, Any]:
     }
 
 
-def _silent_logger() -> Any:
+def _fatal_errors_logger() -> Any:
     import logging
 
     logger = logging.getLogger("librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
+    logger.setLevel(logging.CRITICAL)
     return logger
+
+
+def serve(call: Callable[[float], Any], timeout_s: float) -> bool:
+    """Calls `poll` or `flush` of a producer; gives whether the producer lives on.
+
+    A fatal error comes as a KafkaException, or as a SystemError where a delivery report comes
+    behind it in the same call (docs/client-problems.md).
+    """
+    try:
+        call(timeout_s)
+    except (KafkaException, SystemError):
+        return False
+    return True
 
 
 class ConfluentProducer(PacedProducer):
@@ -82,7 +94,9 @@ class ConfluentProducer(PacedProducer):
             return callback
 
         while not self.stopping.is_set() and not fatal:
-            producer.poll(self.pace.wait())
+            if not serve(producer.poll, self.pace.wait()):
+                fatal = True
+                break
             if sender.outstanding >= spec.max_outstanding or not self.pace.take():
                 continue
             partition = sender.sequence % self.topic.partitions
@@ -95,9 +109,9 @@ class ConfluentProducer(PacedProducer):
                     partition=partition,
                     on_delivery=delivered(op),
                 )
-            except (BufferError, confluent_kafka.KafkaException) as error:
+            except (BufferError, KafkaException) as error:
                 sender.error(op, type(error).__name__)
-        producer.flush(0.1 if fatal else spec.delivery_timeout_s)
+        serve(producer.flush, 0.1 if fatal else spec.delivery_timeout_s)
         sender.abandon()
 
 
@@ -143,7 +157,7 @@ def poll_once(
     poll_id = reader.poll_invoke()
     try:
         messages = consumer.consume(500, timeout_s)
-    except (confluent_kafka.KafkaException, RuntimeError) as error:
+    except (KafkaException, RuntimeError) as error:
         reader.poll_end(poll_id, 0, type(error).__name__)
         return {}
     records = [m for m in messages if m.error() is None]
@@ -201,7 +215,7 @@ def _limits(
         reader.list_offsets(topic, partition, "latest", op_latest)
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
-        except confluent_kafka.KafkaException as error:
+        except KafkaException as error:
             name = error.args[0].name()
             reader.list_offsets(topic, partition, "earliest", op, error=name)
             reader.list_offsets(topic, partition, "latest", op_latest, error=name)

@@ -28,6 +28,7 @@ from highwater.kafka.private_copy import use_private_copy
 
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
 NO_OFFSET = -1
+BACKOFF_S = 0.1
 Record = tuple[int, int, str, str | None]
 """Partition, offset, value, key."""
 
@@ -153,6 +154,15 @@ def polls_on(error: Any) -> bool:
 
 
 def kafka_python(member: Member, diary: Diary) -> None:
+    """One consumer after the other, until the member is told to leave."""
+    while not diary.stopping:
+        _kafka_python_consumer(member, diary)
+        time.sleep(BACKOFF_S)
+
+
+def _kafka_python_consumer(member: Member, diary: Diary) -> None:
+    """Consumes until the member is told to leave, or the consumer may be of no use any more: tasks
+    of it end where a TLS handshake is reset (docs/client-problems.md)."""
     from kafka import (
         AsyncConsumerRebalanceListener,
         KafkaConsumer,
@@ -161,7 +171,12 @@ def kafka_python(member: Member, diary: Diary) -> None:
     )
     from kafka.errors import KafkaError
 
-    consumer = KafkaConsumer(**_settings(member))
+    try:
+        consumer = KafkaConsumer(**_settings(member))
+    except (KafkaError, OSError) as error:
+        if isinstance(error, KafkaError) and not error.retriable:
+            raise
+        return
 
     class Listener(AsyncConsumerRebalanceListener):
         async def on_partitions_revoked(self, revoked: Any) -> None: ...
@@ -197,14 +212,21 @@ def kafka_python(member: Member, diary: Diary) -> None:
             if not polls_on(error):
                 raise
             continue
+        except OSError:
+            diary.assignment([])
+            break
         records = [
             (r.partition, r.offset, r.value.decode(), _text(r.key))
             for some in polled.values()
             for r in some
         ]
         _take(diary, records, commit)
-    diary.write("leaving", "ok")
-    consumer.close(autocommit=False)
+    else:
+        diary.write("leaving", "ok")
+    try:
+        consumer.close(autocommit=False, timeout_ms=member.session_ms)
+    except (KafkaError, OSError):  # the group does without the member when its session has ended
+        return
 
 
 def confluent(member: Member, diary: Diary) -> None:

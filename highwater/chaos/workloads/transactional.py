@@ -17,12 +17,11 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from highwater.chaos.workloads.confluent import CLIENT, common
+from highwater.chaos.workloads.confluent import CLIENT, common, serve
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import INFO, INVOKE, OK
@@ -111,7 +110,8 @@ class Instance:
         )
 
     def flush(self) -> None:
-        self._producer.flush(TIMEOUT_MS / 1000)
+        if not serve(self._producer.flush, TIMEOUT_MS / 1000):
+            raise Ended
 
     def offsets(self, places: list[TopicPartition], consumer: Consumer) -> None:
         """Adds the offsets to the transaction; raises Ended where the call does not come back.
@@ -172,8 +172,7 @@ class Instance:
         return False
 
     def close(self) -> None:
-        with suppress(KafkaException):  # it is fenced, and says so again
-            self._producer.flush(0.1)
+        serve(self._producer.flush, 0.1)  # it may be fenced, and say so again
         self.sender.abandon()
 
 
