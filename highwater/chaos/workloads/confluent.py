@@ -53,9 +53,20 @@ def serve(call: Callable[[float], Any], timeout_s: float) -> bool:
     """
     try:
         call(timeout_s)
-    except (KafkaException, SystemError):
+    except KafkaException:
+        return False
+    except SystemError as error:  # others hide what a callback of ours raised
+        if "NULL without setting an exception" not in str(error):
+            raise
         return False
     return True
+
+
+def offset_of(message: Any) -> int:
+    """The offset of a delivered record; -1 where librdkafka does not know it: the broker found a
+    duplicate."""
+    offset: int | None = message.offset()
+    return -1 if offset is None else offset
 
 
 class ConfluentProducer(PacedProducer):
@@ -86,7 +97,7 @@ class ConfluentProducer(PacedProducer):
             def callback(error: Any, message: Any) -> None:
                 nonlocal fatal
                 if error is None:
-                    sender.ok(op, message.offset())
+                    sender.ok(op, offset_of(message))
                 else:
                     fatal = fatal or error.fatal()
                     sender.error(op, _NAMES.get(error.name(), error.name()))

@@ -21,7 +21,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from highwater.chaos.workloads.confluent import CLIENT, common, serve
+from highwater.chaos.workloads.confluent import CLIENT, common, offset_of, serve
 from highwater.chaos.workloads.recorder import Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import Client
 from highwater.verdict.history import INFO, INVOKE, OK
@@ -101,7 +101,7 @@ class Instance:
 
         def delivered(error: Any, message: Message) -> None:
             if error is None:
-                self.sender.ok(op, message.offset() or 0)
+                self.sender.ok(op, offset_of(message))
             else:
                 self.sender.error(op, error.name())
 
