@@ -52,6 +52,7 @@ def unrest(
         _uncleanable(broker),
         _overdue(broker),
         _rubbish(services, disk, data),
+        _hasty(broker, disk),
     )
     return next(found, None)
 
@@ -135,3 +136,11 @@ def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
     for path, _ in disk.files():
         if any(word in path for word in _GONE) and not path.startswith(tuple(deleting)):
             yield f"is not going to delete {path}"
+
+
+def _hasty(broker: Broker, disk: SimDisk) -> Iterator[str]:
+    """Files that went before file.delete.delay.ms was over: somebody may have read from them."""
+    least_ms = broker.config.log_segment_delete_delay_ms
+    for path, stay_s in disk.stays:
+        if any(word in path for word in _GONE) and stay_s * 1000 < least_ms:
+            yield f"deleted {path} {stay_s * 1000:.0f} ms after it was given that name"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from highwater.world.sim.disk import Folder, SimDisk
     from highwater.world.sim.inode import Inode
 
-_HEAD = Struct(">qiibIhi16xq")
+_HEAD = Struct(">qiibIhi8xqq")
 _RECORDS_AT = 61
 NEWER = "newer-than-offline-copies"
 """The mark of a log that was made while an older copy was offline (`log/dirs/stale_copies`)."""
@@ -39,6 +39,7 @@ class Batch(NamedTuple):
     records: bytes
     attributes: int = 0
     producer_id: int = -1
+    max_timestamp: int = -1
 
     @property
     def transactional(self) -> bool:
@@ -70,12 +71,13 @@ def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]
     """The whole batches from `position` on, and the position after them."""
     found: list[Batch] = []
     while position + _RECORDS_AT <= len(data):
-        base, length, epoch, _, crc, attributes, delta, producer = _HEAD.unpack_from(data, position)
+        head = _HEAD.unpack_from(data, position)
+        base, length, epoch, _, crc, attributes, delta, newest, producer = head
         end = position + 12 + length
         if length < _RECORDS_AT - 12 or end > len(data):
             break
         records = bytes(data[position + _RECORDS_AT : end])
-        found.append(Batch(base, base + delta, epoch, crc, records, attributes, producer))
+        found.append(Batch(base, base + delta, epoch, crc, records, attributes, producer, newest))
         position = end
     return found, position
 

@@ -75,8 +75,9 @@ RULES = (
         "R8",
         "epoch cache",
         "Entries rise in epoch and in offset; each stands where the log has the first batch "
-        "of its epoch; a leader writes its own before its first append.",
-        "KIP-101, KIP-279; LeaderEpochFileCache",
+        "of its epoch; a leader writes its own before its first append. Where a log was cut or "
+        "a term began, the largest timestamp of its last segment is known, too.",
+        "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo",
     ),
     Rule(
         "R9",
@@ -138,7 +139,7 @@ RULES = (
         "full ISR, every broker's metadata agrees with ZooKeeper, and nothing is left in hand: no "
         "request waits for what is not to come, no file that is gone stays open, none is left that "
         "nobody is going to delete or that retention is due for, and the high watermarks are "
-        "written down.",
+        "written down. No deleted file went before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(

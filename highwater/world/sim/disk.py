@@ -78,6 +78,10 @@ class SimDisk:
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
         means that a folder itself was made, removed or renamed.
         """
+        self.renamed: dict[str, tuple[Life, float]] = {}
+        """Path -> the process that gave a file or folder this name, and when (s)."""
+        self.stays: list[tuple[str, float]] = []
+        """How long (s) names stood that one process gave and removed."""
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
