@@ -139,8 +139,8 @@ def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
 
 
 def _hasty(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    """Files that went before file.delete.delay.ms was over: somebody may have read from them."""
-    least_ms = broker.config.log_segment_delete_delay_ms
-    for path, stay_s in disk.stays:
-        if any(word in path for word in _GONE) and stay_s * 1000 < least_ms:
-            yield f"deleted {path} {stay_s * 1000:.0f} ms after it was given that name"
+    """Deleted segments that were closed before file.delete.delay.ms was over."""
+    least_ms = broker.config.log_segment_delete_delay_ms - 1  # the delay was counted in floats
+    for path, after_s in disk.closed:
+        if path.endswith(".log.deleted") and after_s * 1000 < least_ms:
+            yield f"closed {path} {after_s * 1000:.0f} ms after it was given that name"

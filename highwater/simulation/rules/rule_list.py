@@ -139,7 +139,7 @@ RULES = (
         "full ISR, every broker's metadata agrees with ZooKeeper, and nothing is left in hand: no "
         "request waits for what is not to come, no file that is gone stays open, none is left that "
         "nobody is going to delete or that retention is due for, and the high watermarks are "
-        "written down. No deleted file went before file.delete.delay.ms was over.",
+        "written down. No deleted segment was closed before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(

@@ -78,10 +78,8 @@ class SimDisk:
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
         means that a folder itself was made, removed or renamed.
         """
-        self.renamed: dict[str, tuple[Life, float]] = {}
-        """Path -> the process that gave a file or folder this name, and when (s)."""
-        self.stays: list[tuple[str, float]] = []
-        """How long (s) names stood that one process gave and removed."""
+        self.closed: list[tuple[str, float]] = []
+        """The last names of renamed files, and how long (s) after that each was closed."""
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
@@ -335,5 +333,9 @@ class SimFile:
         return self._disk.find(self.path) is self._inode
 
     def close(self) -> None:
+        renamed = self._inode.renamed
+        if renamed is not None and not self._closed and self.process.alive:
+            now = self._disk.kernel.timeline.now
+            self._disk.closed.append((renamed[0], now - renamed[1]))
         self._closed = True
         self._disk.handles.pop(self, None)

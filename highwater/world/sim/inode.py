@@ -16,13 +16,15 @@ PAGE_BYTES = 512
 class Inode:
     """The content of one file."""
 
-    __slots__ = ("_syncing", "_undo", "cuts", "data", "synced")
+    __slots__ = ("_syncing", "_undo", "cuts", "data", "renamed", "synced")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = 0
         self.cuts = 0
         """The number of times that existing bytes were removed or changed (for observers)."""
+        self.renamed: tuple[str, float] | None = None
+        """Its last name and when (s) it was given that one (for observers)."""
         self._syncing: list[list[int]] = []
         self._undo: list[tuple[int, bytes]] = []
 

@@ -110,25 +110,19 @@ class ProcessDisk:
             first()
 
         disk._journal.append(undo)
-        disk.renamed[new] = self._process, disk.kernel.timeline.now
+        if isinstance(node, Inode):
+            node.renamed = new, disk.kernel.timeline.now
 
     def remove(self, path: str) -> None:
         disk = self._enter(path)
         disk.used -= len(disk.file(path).data)
         disk.put(path, None)
-        self._note_stay(path)
 
     def remove_tree(self, path: str) -> None:
         disk = self._enter(path)
         disk.folder(path)
         disk.put(path, None)
         disk.used = sum(len(inode.data) for _, inode in disk.files())
-        self._note_stay(path)
-
-    def _note_stay(self, path: str) -> None:
-        renamed = self._disk.renamed.pop(path, None)
-        if renamed is not None and renamed[0] is self._process:
-            self._disk.stays.append((path, self._disk.kernel.timeline.now - renamed[1]))
 
     def replace(self, path: str, data: bytes) -> None:
         beside, _ = self._write_beside(path, data)
