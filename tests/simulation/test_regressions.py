@@ -79,8 +79,9 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
         manager: Any = SimpleNamespace(partitions={})
         look = rules.watch(1, manager)
         log: Any = SimpleNamespace(
-            epochs=EpochCache((), lambda _: None), log_start_offset=0, log_end_offset=0
-        )
+            epochs=EpochCache((), lambda _: None), log_start_offset=0, log_end_offset=0,
+            segments=[SimpleNamespace(_max_known=False)],
+        )  # fmt: skip
         high_watermarks = []
         for high_watermark in (1, 0):
             partition = Partition(TP, BrokerId(1), 3000, lambda _: True)
