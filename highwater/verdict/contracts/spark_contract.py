@@ -171,6 +171,7 @@ def kafka_options(
     return {
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "20000",
+        "fetchOffset.numRetries": "1",  # each waits so long
         **{f"kafka.{name}": value for name, value in settings.items()},
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": contract.isolation,
