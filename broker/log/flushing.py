@@ -52,6 +52,8 @@ class Flusher:
             changed = log.epochs.dirty or self._names_synced != log.name_changes
             if up_to is None and self._truncations_synced != truncations:
                 changed = True
+            if self._first_unsynced(target, everything=up_to is None) < len(log.segments):
+                changed = True
             if log.deleted or (target <= log.recovery_point and not changed):
                 return
             await self._flush_segments(target, everything=up_to is None)
@@ -67,9 +69,24 @@ class Flusher:
         segments = self._log.segments
         bases = [segment.base_offset for segment in segments]
         first = max(0, bisect_right(bases, self._log.recovery_point) - 1)
+        first = min(first, self._first_unsynced(target, everything=everything))
         for segment in segments[first:]:
             if not segment.deleted and (everything or segment.base_offset < target):
                 await segment.flush()
+
+    def _first_unsynced(self, target: int, *, everything: bool) -> int:
+        """The place of the first segment to flush whose indexes are newer than its last flush.
+
+        The last entry of a segment's time index is written at the roll, or at an orderly stop, when
+        all of its records may be flushed already.  So only the last two can be such.
+        """
+        segments = self._log.segments
+        for place in range(max(0, len(segments) - 2), len(segments)):
+            segment = segments[place]
+            wanted = everything or segment.base_offset < target
+            if wanted and segment.unsynced_indexes and not segment.deleted:
+                return place
+        return len(segments)
 
     async def _flush_epochs(self) -> None:
         log = self._log

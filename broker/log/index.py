@@ -147,17 +147,20 @@ class _Index(Protocol):
 class IndexFile:
     """The file of one index; knows how many entries it already has."""
 
-    __slots__ = ("path", "written")
+    __slots__ = ("path", "unsynced", "written")
 
     def __init__(self, path: str, written: int) -> None:
         self.path = path
         self.written = written
         """-1: the file may hold anything."""
+        self.unsynced = False
+        """Whether it was changed here, and a power loss may undo that."""
 
     def write(self, disk: Disk, index: _Index) -> None:
         """Brings the file up to the index."""
         if self.written == len(index):
             return
+        self.unsynced = True
         file = disk.open(self.path, create=True)
         try:
             start = max(0, min(self.written, len(index)))
@@ -176,6 +179,7 @@ class IndexFile:
         """The index is shorter: entries beyond it must not be found in the file again."""
         if self.written > entries or (self.written < 0 and disk.exists(self.path)):
             kept = max(0, min(self.written, entries))
+            self.unsynced = True
             file = disk.open(self.path)
             try:
                 file.truncate(kept * size)
@@ -185,7 +189,11 @@ class IndexFile:
 
     async def flush(self, disk: Disk) -> None:
         file = disk.open(self.path)
+        self.unsynced = False
         try:
             await file.flush()
+        except BaseException:
+            self.unsynced = True
+            raise
         finally:
             file.close()

@@ -140,7 +140,7 @@ class Segment:
     def _remove_txn_file(self) -> None:
         if self.disk.exists(self._txn_file.path):
             self.disk.remove(self._txn_file.path)
-        self._txn_file.written = 0
+        self._txn_file.written, self._txn_file.unsynced = 0, False
 
     def reset_indexes(self) -> None:
         """Empties the indexes for recovery, which fills them again."""
@@ -172,6 +172,11 @@ class Segment:
             self._time_file.write(self.disk, self._time_index)
         if self._txn_index is not None:
             self._txn_file.write(self.disk, self._txn_index)
+
+    @property
+    def unsynced_indexes(self) -> bool:
+        """Whether the file of an index was changed since its last flush."""
+        return self._time_file.unsynced or self._offset_file.unsynced or self._txn_file.unsynced
 
     def leave(self) -> None:
         """It is full: another segment becomes the active one."""
@@ -446,7 +451,7 @@ class Segment:
             await self.file.flush()
             await self._offset_file.flush(self.disk)
             await self._time_file.flush(self.disk)
-            if self._txn_file.written > 0:
+            if self._txn_file.written > 0 or self._txn_file.unsynced:
                 await self._txn_file.flush(self.disk)
         except OSError:
             if not self.deleted:  # else its files were deleted meanwhile, and are not needed

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from highwater.broker.log.log_manager import LogManager
+from highwater.broker.log.segment import NO_TIMESTAMP
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.world.sim import Kernel, Simulation, run_simulation
@@ -33,7 +34,7 @@ class Machine:
         )  # fmt: skip
         self.durable: dict[TopicPartition, bytes] = dict.fromkeys(TPS, b"")
         self.all: dict[TopicPartition, bytes] = dict.fromkeys(TPS, b"")
-        self.epoch = 0
+        self.epoch = self.sent = 0
 
     async def life(self) -> None:
         """From one start to the next end; the end is a kill, a power cut or a clean shutdown."""
@@ -67,6 +68,9 @@ class Machine:
             self.all[tp] = data
             headers = headers_of(log)
             assert log.log_end_offset == (headers[-1].last_offset + 1 if headers else 0)
+            for segment in log.segments:
+                newest = max((h.max_timestamp for h in segment.walk(0)), default=NO_TIMESTAMP)
+                assert segment.max_timestamp == newest
             epochs: dict[int, int] = {}
             for header in headers:
                 epochs.setdefault(header.partition_leader_epoch, header.base_offset)
@@ -83,7 +87,9 @@ class Machine:
                 who = self.random.randint(0, 1)
                 known = sequence_of(log, who)
                 sequence = known[-1][0] + 1 if known else 0
-                sent = batch(self.random.randint(1, 3), producer=(who, 0, sequence))
+                self.sent += 10
+                at_ms, count = START_MS + self.sent, self.random.randint(1, 3)
+                sent = batch(count, producer=(who, 0, sequence), timestamp=at_ms)
                 lead(log, sent, self.epoch, START_MS)
                 self.all[tp] += bytes(sent)
             case "epoch":
