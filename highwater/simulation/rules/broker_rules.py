@@ -141,14 +141,13 @@ class BrokerRules:
 
     def _check_times(self, who: str, mirror: ReplicaMirror, active: Any) -> None:
         """R8: a lookup by time passes over a segment whose largest timestamp is said to be less."""
-        if not active._max_known:
-            return  # it would be read from the disk, which may fail
         held = [batch for batch in mirror.batches if batch.base >= active.base_offset]
         newest = max((batch.max_timestamp for batch in held), default=-1)
-        if active._max_timestamp != newest:
+        known = active._max_timestamp if active._max_known else mirror.last_time(active.base_offset)
+        if known != newest:
             self._book.broken(
                 "R8",
-                f"{who} takes {active._max_timestamp} for the largest timestamp from offset"
+                f"{who} takes {known} for the largest timestamp from offset"
                 f" {active.base_offset} on, which is {newest}",
             )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HEAD = Struct(">qiibIhi8xqq")
 _RECORDS_AT = 61
+_TIME_ENTRY = Struct(">qi")
 NEWER = "newer-than-offline-copies"
 """The mark of a log that was made while an older copy was offline (`log/dirs/stale_copies`)."""
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
@@ -207,6 +208,18 @@ class ReplicaMirror:
     def size(self) -> int:
         """The bytes of its batches."""
         return sum(len(batch.records) + _RECORDS_AT for batch in self.batches)
+
+    def last_time(self, base: int) -> int:
+        """The last entry in the file of a segment's time index; -1 if there is none."""
+        node = self.disk.find(f"{self.path}/{base:020}.timeindex")
+        last = 0  # zeros are padding
+        if node is not None and not isinstance(node, dict):
+            data = bytes(node.data[: len(node.data) // _TIME_ENTRY.size * _TIME_ENTRY.size])
+            for time, _ in _TIME_ENTRY.iter_unpack(data):
+                if time <= last:
+                    break
+                last = time
+        return last or -1
 
     def index_from(self, offset: int) -> int:
         """The first batch that ends at or after the offset."""
