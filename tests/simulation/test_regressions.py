@@ -80,7 +80,11 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
         look = rules.watch(1, manager)
         log: Any = SimpleNamespace(
             epochs=EpochCache((), lambda _: None), log_start_offset=0, log_end_offset=0,
-            segments=[SimpleNamespace(_max_known=False)],
+            segments=[
+                    SimpleNamespace(
+                        file=SimpleNamespace(path="0.log"), _max_known=True, _max_timestamp=-1
+                    )
+                ],
         )  # fmt: skip
         high_watermarks = []
         for high_watermark in (1, 0):

@@ -49,6 +49,7 @@ def unrest(
         _ignorance(services, truths),
         _unwritten(services, marks),
         _epochs(services, disk),
+        _times(broker, truths),
         _uncleanable(broker),
         _overdue(broker),
         _rubbish(services, disk, data),
@@ -104,6 +105,14 @@ def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:
         known, written = ([e for e in of if e[1] < end] for of in (log.epochs.entries, written))
         if written != known:
             yield f"has the epochs {known} of {tp}, and {written} in {LEADER_EPOCHS}"
+
+
+def _times(broker: Broker, truths: Mapping[TopicPartition, PartitionTruth]) -> Iterator[str]:
+    for tp, log in broker.services.logs.logs.items():
+        mirror = truths[tp].replicas[broker.config.broker_id].mirror
+        for segment in log.segments:
+            if (wrong := mirror.misdated(segment)) is not None:
+                yield f"{wrong} ({tp})"
 
 
 def _uncleanable(broker: Broker) -> Iterator[str]:

@@ -137,19 +137,9 @@ class BrokerRules:
             )
         if not truth.compacted:
             self._compare_epochs(who, replica.mirror, entries, log.log_start_offset)
-            self._check_times(who, replica.mirror, log.segments[-1])
-
-    def _check_times(self, who: str, mirror: ReplicaMirror, active: Any) -> None:
-        """R8: a lookup by time passes over a segment whose largest timestamp is said to be less."""
-        held = [batch for batch in mirror.batches if batch.base >= active.base_offset]
-        newest = max((batch.max_timestamp for batch in held), default=-1)
-        known = active._max_timestamp if active._max_known else mirror.last_time(active.base_offset)
-        if known != newest:
-            self._book.broken(
-                "R8",
-                f"{who} takes {known} for the largest timestamp from offset"
-                f" {active.base_offset} on, which is {newest}",
-            )
+            # a lookup by time passes over a segment whose largest timestamp is said to be less
+            if (wrong := replica.mirror.misdated(log.segments[-1])) is not None:
+                self._book.broken("R8", f"{who} {wrong}")
 
     def _compare_epochs(
         self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int

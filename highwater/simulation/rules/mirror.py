@@ -9,14 +9,16 @@ the code's own parser would hide a fault of the parser.
 
 from __future__ import annotations
 
+import posixpath
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from highwater.broker.log.segment import Segment
     from highwater.world.sim.disk import Folder, SimDisk
     from highwater.world.sim.inode import Inode
 
@@ -209,9 +211,22 @@ class ReplicaMirror:
         """The bytes of its batches."""
         return sum(len(batch.records) + _RECORDS_AT for batch in self.batches)
 
-    def last_time(self, base: int) -> int:
-        """The last entry in the file of a segment's time index; -1 if there is none."""
-        node = self.disk.find(f"{self.path}/{base:020}.timeindex")
+    def misdated(self, segment: Segment) -> str | None:
+        """What is wrong with the largest timestamp that a broker has for a segment, or None."""
+        held = self._segments.get(posixpath.basename(segment.file.path))
+        newest = max((batch.max_timestamp for batch in held.batches), default=-1) if held else -1
+        private: Any = segment
+        known = private._max_timestamp if private._max_known else self._last_time(segment)
+        if known == newest:
+            return None
+        return (
+            f"takes {known} for the largest timestamp from offset {segment.base_offset} on, which"
+            f" is {newest}"
+        )
+
+    def _last_time(self, segment: Segment) -> int:
+        """The last entry in the file of its time index; -1 if there is none."""
+        node = self.disk.find(segment.file.path.removesuffix(".log") + ".timeindex")
         last = 0  # zeros are padding
         if node is not None and not isinstance(node, dict):
             data = bytes(node.data[: len(node.data) // _TIME_ENTRY.size * _TIME_ENTRY.size])

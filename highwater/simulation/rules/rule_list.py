@@ -76,7 +76,8 @@ RULES = (
         "epoch cache",
         "Entries rise in epoch and in offset; each stands where the log has the first batch "
         "of its epoch; a leader writes its own before its first append. Where a log was cut or "
-        "a term began, the largest timestamp of its last segment is known, too.",
+        "a term began, the largest timestamp of its last segment is known, too; at rest, that of "
+        "every segment.",
         "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo",
     ),
     Rule(
