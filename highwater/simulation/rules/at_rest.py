@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from highwater.broker.log.checkpoints import (
     LEADER_EPOCHS,
@@ -148,8 +148,13 @@ def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
 
 
 def _hasty(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    """Deleted segments that were closed before file.delete.delay.ms was over."""
+    """Deleted segments that were closed before file.delete.delay.ms was over.  A directory that
+    fails closes all of its files, and may end its broker."""
     least_ms = broker.config.log_segment_delete_delay_ms - 1  # the delay was counted in floats
-    for path, after_s in disk.closed:
+    world: Any = broker.services.world
+    failed = tuple(broker.services.logs.offline_dirs)
+    for process, path, after_s in disk.closed:
+        if process is not world.process or path.startswith(failed):
+            continue
         if path.endswith(".log.deleted") and after_s * 1000 < least_ms:
             yield f"closed {path} {after_s * 1000:.0f} ms after it was given that name"

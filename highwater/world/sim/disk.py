@@ -78,8 +78,8 @@ class SimDisk:
         """Folder -> names of changed files in it, for observers, which empty it.  An entry under ""
         means that a folder itself was made, removed or renamed.
         """
-        self.closed: list[tuple[str, float]] = []
-        """The last names of renamed files, and how long (s) after that each was closed."""
+        self.closed: list[tuple[Life, str, float]] = []
+        """Who closed a renamed file, its last name, and how long (s) it had had that."""
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
@@ -336,6 +336,6 @@ class SimFile:
         renamed = self._inode.renamed
         if renamed is not None and not self._closed and self.process.alive:
             now = self._disk.kernel.timeline.now
-            self._disk.closed.append((renamed[0], now - renamed[1]))
+            self._disk.closed.append((self.process, renamed[0], now - renamed[1]))
         self._closed = True
         self._disk.handles.pop(self, None)
