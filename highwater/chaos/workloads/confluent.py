@@ -63,8 +63,7 @@ def serve(call: Callable[[float], Any], timeout_s: float) -> bool:
 
 
 def offset_of(message: Any) -> int:
-    """The offset of a delivered record; -1 where librdkafka does not know it: the broker found a
-    duplicate."""
+    """The offset of a delivered record; -1 where librdkafka does not know it, as of a duplicate."""
     offset: int | None = message.offset()
     return -1 if offset is None else offset
 
