@@ -52,11 +52,13 @@ class Flusher:
             changed = log.epochs.dirty or self._names_synced != log.name_changes
             if up_to is None and self._truncations_synced != truncations:
                 changed = True
-            if self._first_unsynced(target, everything=up_to is None) < len(log.segments):
+            first, everything = self._first_segment(), up_to is None
+            nearest = log.segments[first : first + 2]
+            if any(s.unsynced_indexes for s in nearest if everything or s.base_offset < target):
                 changed = True
             if log.deleted or (target <= log.recovery_point and not changed):
                 return
-            await self._flush_segments(target, everything=up_to is None)
+            await self._flush_segments(first, target, everything=everything)
             if log.epochs.dirty:
                 await self._flush_epochs()
             await self._sync_names()
@@ -65,28 +67,21 @@ class Flusher:
             if log.truncations == truncations:
                 log.recovery_point = max(log.recovery_point, target)
 
-    async def _flush_segments(self, target: int, *, everything: bool) -> None:
+    def _first_segment(self) -> int:
+        """The place of the first segment that has something to flush, if any has.
+
+        That may be the one before the recovery point's: the last entry of its time index is written
+        at the roll, when all of its records may have been flushed already.
+        """
         segments = self._log.segments
         bases = [segment.base_offset for segment in segments]
         first = max(0, bisect_right(bases, self._log.recovery_point) - 1)
-        first = min(first, self._first_unsynced(target, everything=everything))
-        for segment in segments[first:]:
+        return first - 1 if first and segments[first - 1].unsynced_indexes else first
+
+    async def _flush_segments(self, first: int, target: int, *, everything: bool) -> None:
+        for segment in self._log.segments[first:]:
             if not segment.deleted and (everything or segment.base_offset < target):
                 await segment.flush()
-
-    def _first_unsynced(self, target: int, *, everything: bool) -> int:
-        """The place of the first segment to flush whose indexes are newer than its last flush.
-
-        The last entry of a segment's time index is written at the roll, or at an orderly stop, when
-        all of its records may be flushed already.  So only the last two can be such.
-        """
-        segments = self._log.segments
-        for place in range(max(0, len(segments) - 2), len(segments)):
-            segment = segments[place]
-            wanted = everything or segment.base_offset < target
-            if wanted and segment.unsynced_indexes and not segment.deleted:
-                return place
-        return len(segments)
 
     async def _flush_epochs(self) -> None:
         log = self._log

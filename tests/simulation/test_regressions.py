@@ -78,13 +78,12 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
         replica = rules.replica(truth, 1)
         manager: Any = SimpleNamespace(partitions={})
         look = rules.watch(1, manager)
+        segment = SimpleNamespace(
+            file=SimpleNamespace(path="0.log"), _max_known=True, _max_timestamp=-1
+        )
         log: Any = SimpleNamespace(
             epochs=EpochCache((), lambda _: None), log_start_offset=0, log_end_offset=0,
-            segments=[
-                    SimpleNamespace(
-                        file=SimpleNamespace(path="0.log"), _max_known=True, _max_timestamp=-1
-                    )
-                ],
+            segments=[segment],
         )  # fmt: skip
         high_watermarks = []
         for high_watermark in (1, 0):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from highwater.broker.services import Services
     from highwater.simulation.rules.agreed_log import PartitionTruth
     from highwater.world.sim.disk import SimDisk
+    from highwater.world.sim.kernel import Life
 
 _OFTEN_MS = 2000
 """Only retention that is checked so often has come by while a run is at rest."""
@@ -44,6 +45,7 @@ def unrest(
     if broker is None:
         return "does not run"
     services = broker.services
+    world: Any = services.world
     found = chain(
         _waiting(services),
         _ignorance(services, truths),
@@ -53,7 +55,12 @@ def unrest(
         _uncleanable(broker),
         _overdue(broker),
         _rubbish(services, disk, data),
-        _hasty(broker, disk),
+        hasty(
+            disk,
+            world.process,
+            tuple(services.logs.offline_dirs),
+            broker.config.log_segment_delete_delay_ms,
+        ),
     )
     return next(found, None)
 
@@ -147,14 +154,11 @@ def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
             yield f"is not going to delete {path}"
 
 
-def _hasty(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    """Deleted segments that were closed before file.delete.delay.ms was over.  A directory that
-    fails closes all of its files, and may end its broker."""
-    least_ms = broker.config.log_segment_delete_delay_ms - 1  # the delay was counted in floats
-    world: Any = broker.services.world
-    failed = tuple(broker.services.logs.offline_dirs)
-    for process, path, after_s in disk.closed:
-        if process is not world.process or path.startswith(failed):
+def hasty(disk: SimDisk, process: Life, failed: tuple[str, ...], least_ms: int) -> Iterator[str]:
+    """Deleted segments that a process closed before file.delete.delay.ms was over.  A directory
+    that fails closes all of its files, and may end its broker."""
+    for closer, path, after_s in disk.closed:
+        if closer is not process or path.startswith(failed) or not path.endswith(".log.deleted"):
             continue
-        if path.endswith(".log.deleted") and after_s * 1000 < least_ms:
+        if after_s * 1000 < least_ms - 1:  # the delay was counted in floats
             yield f"closed {path} {after_s * 1000:.0f} ms after it was given that name"

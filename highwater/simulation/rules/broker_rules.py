@@ -118,7 +118,7 @@ class BrokerRules:
     def _check_epochs(
         self, who: str, truth: PartitionTruth, replica: Replica, partition: Partition
     ) -> None:
-        """R8: the epoch cache."""
+        """R8: the epoch cache, and the largest timestamp of the last segment."""
         log: Any = partition.log
         replica.was_cut = False
         if log is None:

@@ -73,11 +73,10 @@ RULES = (
     ),
     Rule(
         "R8",
-        "epoch cache",
+        "epoch cache and timestamps",
         "Entries rise in epoch and in offset; each stands where the log has the first batch "
         "of its epoch; a leader writes its own before its first append. Where a log was cut or "
-        "a term began, the largest timestamp of its last segment is known, too; at rest, that of "
-        "every segment.",
+        "a term began, the largest timestamp of its last segment is known, too.",
         "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo",
     ),
     Rule(
@@ -139,8 +138,9 @@ RULES = (
         "No broker dies by itself, and once all faults are healed every partition has its "
         "full ISR, every broker's metadata agrees with ZooKeeper, and nothing is left in hand: no "
         "request waits for what is not to come, no file that is gone stays open, none is left that "
-        "nobody is going to delete or that retention is due for, and the high watermarks are "
-        "written down. No deleted segment was closed before file.delete.delay.ms was over.",
+        "nobody is going to delete or that retention is due for; the high watermarks are "
+        "written down, and the largest timestamp of every segment is known. "
+        "No deleted segment was closed before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
     ),
     Rule(

@@ -313,7 +313,7 @@ class Transactions:
         mine = [t for t in self.ledger.transactions if t.transactional_id == name]
         allowed = {-1}
         open_ = False
-        for told, after in zip(mine, [*mine[1:], None], strict=False):
+        for told, after in zip(mine, [*mine[1:], None], strict=False):  # it may have begun none
             if told.offset is None:
                 continue
             since = told.begun.get(GROUPS, Moment(0, 0))

@@ -18,7 +18,7 @@ def raising(error: BaseException) -> Any:
     return call
 
 
-def test_a_duplicate_has_no_offset() -> None:
+def test_a_delivered_record_may_have_no_offset() -> None:
     """The callback raised a TypeError, which ended the workload's producer in a run with security
     (seed 3, on an overloaded machine)."""
     assert offset_of(SimpleNamespace(offset=lambda: None)) == -1
