@@ -11,6 +11,7 @@ v1 is a flexible version of the same.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar, NamedTuple
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, cluster
@@ -24,6 +25,8 @@ from highwater.kafka.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import WriteTxnMarkersResponse
 from highwater.kafka.wire.records import Marker, build_marker
+
+log = logging.getLogger(__name__)
 
 API = Api(
     key=27,
@@ -55,6 +58,8 @@ def handle(ctx: Context, request: Any) -> Reply:
                     waiting[place] = _append(ctx, entry, place.tp)
                 except ApiError as e:
                     codes[place] = e.code
+                    if e.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                        log.info("%s: %s", place.tp, e.detail)
     return Delayed(DelayedMarkers(ctx, request, codes, waiting))
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from highwater.simulation.scenarios import answered_changes as agreement
 from highwater.simulation.scenarios import controllers as control
-from highwater.simulation.scenarios import deleted_topics, log_starts, stops, truncation
+from highwater.simulation.scenarios import (
+    deleted_topics,
+    late_markers,
+    log_starts,
+    stops,
+    truncation,
+)
 from highwater.simulation.scenarios import deposed_leaders as leaders
 from highwater.simulation.scenarios import group_members as groups
 from highwater.simulation.scenarios.script import Played, Scenario, play
@@ -19,6 +25,7 @@ ALL: dict[str, Scenario] = {
         *control.SCENARIOS,
         *groups.SCENARIOS,
         *stops.SCENARIOS,
+        *late_markers.SCENARIOS,
         *agreement.SCENARIOS,
     )
 }

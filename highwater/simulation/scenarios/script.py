@@ -220,13 +220,13 @@ class Stage:
         self.cluster.simulation.fabric.cut(a, b)
         self.cluster.simulation.fabric.cut(b, a)
 
-    async def lead(self, broker: int) -> None:
+    async def lead(self, broker: int, tp: TopicPartition = TP) -> None:
         """Makes a broker the preferred leader and elects it."""
-        assigned = self.rules.partitions[TP].assigned
+        assigned = self.rules.partitions[tp].assigned
         order = [broker, *(b for b in assigned if b != broker)]
-        await self.insist(lambda: self.client.reassign(TP, order))
-        await self.insist(lambda: self.client.elect_preferred(TP))
-        await self.until(lambda: self.leader() == broker, f"broker {broker} leads")
+        await self.insist(lambda: self.client.reassign(tp, order))
+        await self.insist(lambda: self.client.elect_preferred(tp))
+        await self.until(lambda: self.leader(tp) == broker, f"broker {broker} leads")
 
     async def hold(
         self, api_key: int, what: str, seconds: float, source: int, target: int
@@ -278,6 +278,10 @@ class Stage:
                 raise NotSo(f"{failed.name} where {names} was due") from failed
             return failed.name
         raise NotSo(f"a call succeeded that must fail with {names or 'an error'}")
+
+    def happened(self, pattern: str) -> bool:
+        """Whether a line of the trace so far matches this regular expression."""
+        return any(re.search(pattern, line) for line in self.cluster.trace.last(100_000))
 
     def in_order(self, *patterns: str) -> None:
         """Regular expressions that lines of the trace must match, one after the other."""
