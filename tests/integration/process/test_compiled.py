@@ -13,7 +13,12 @@ from tests.integration.process.building import ROOT, build, install, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), pytest.mark.slow]
 
-TESTS = ("tests/unit/broker/log", "tests/unit/highwater/kafka/wire")
+LOG = "tests/unit/broker/log"
+TESTS = (
+    *("tests/unit/highwater/kafka/wire", f"{LOG}/cleaner", f"{LOG}/test_cleaner_crash.py"),
+    *(f"{LOG}/test_log.py", f"{LOG}/test_producers.py", f"{LOG}/test_transactions.py"),
+)
+"""Of the compiled modules, and of what reads and writes batches by them."""
 OTHERS = "not test_a_broker_runs_on_the_codecs_alone"  # which looks at the folders of a clone
 MODULES = [f"highwater.{name.replace('/', '.')}" for name in COMPILED]
 _LOOK = """

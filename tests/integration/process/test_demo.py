@@ -50,10 +50,10 @@ def check(verdict: dict[str, Any], runtime: str) -> None:
 def test_demo_on_processes(tmp_path: Path) -> None:
     """With transactions and consumer groups beside the writers."""
     out = tmp_path / "run"
-    options = ("--seed=7", "--duration=40", "--runtime=process", "--engine=duckdb")
+    options = ("--seed=7", "--duration=25", "--runtime=process", "--engine=duckdb")
     verdict = demo(out, *options, "--workload=transactions", "--workload=groups")
     check(verdict, "process")
-    assert verdict["operations"]["acked"] >= 5000
+    assert verdict["operations"]["acked"] >= 3000
     for name in (*OF_TRANSACTIONS, *OF_GROUPS):
         found = verdict["checks"][name]
         assert found["status"] == "passed", found
