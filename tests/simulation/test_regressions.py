@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from highwater.broker.log.epochs import EpochCache
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.log.parts import Origin
 from highwater.broker.replica.partition import LeaderAndIsr, Partition
@@ -22,6 +21,7 @@ from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.workloads.transaction_workload import Transactions
+from highwater.world.api import World
 from highwater.world.sim import Kernel, Simulation, run_simulation
 
 TP = TopicPartition("t", 0)
@@ -33,22 +33,30 @@ def _state(epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Leade
     )
 
 
+def _batch() -> bytearray:
+    return build_batch([Record(None, b"v", 1)])
+
+
+async def _logs(world: World) -> LogManager:
+    """A broker's logs, none yet."""
+    world.disk.make_dirs(DATA)
+    config = Shape().config(1, "broker-1")
+    logs = LogManager(world.disk, world.clock, (DATA,), config, on_dir_failure=lambda *_: None)
+    await logs.load("cluster", 1)
+    return logs
+
+
 def test_a_replica_that_is_taken_away_counts_while_it_is_in_the_isr() -> None:
     """Seed 26 of November 2026, R1: a reassignment to fewer replicas names the new ones to the
     leader before the ISR has shrunk, and the HW ran ahead of a member of the ISR."""
 
     async def main(kernel: Kernel) -> None:
         simulation = Simulation(kernel)
-        world = simulation.start(simulation.add_host("broker-1"))
-        world.disk.make_dirs(DATA)
-        config = Shape().config(1, "broker-1")
-        logs = LogManager(world.disk, world.clock, (DATA,), config, on_dir_failure=lambda *_: None)
-        await logs.load("cluster", 1)
+        logs = await _logs(simulation.start(simulation.add_host("broker-1")))
         partition = Partition(TP, BrokerId(1), 3000, lambda _: True)
         partition.host(logs.get_or_create(TP, logs.topic_config({})), 0, 1)
         partition.make_leader(_state(0, (1, 2, 3), (1, 2, 3)), 0)
-        data = build_batch([Record(None, b"v", 1)])
-        partition.append(memoryview(data), -1, 0, 0, Origin.CLIENT)
+        partition.append(memoryview(_batch()), -1, 0, 0, Origin.CLIENT)
         partition.follower_fetched(2, 1, 0, 1)
         partition.follower_fetched(3, 0, 0, 1)
         assert partition.high_watermark == 0
@@ -75,29 +83,24 @@ def test_a_replica_that_is_made_once_more_is_another() -> None:
         ensemble, trace = simulation.zookeeper.ensemble, Trace(lambda: 0.0)
         rules = Rules(lambda: 0.0, trace, ensemble, {1: host.disk}, DATA, min_isr=1)
         truth = rules.partitions[TP] = PartitionTruth(TP)
-        replica = rules.replica(truth, 1)
         manager: Any = SimpleNamespace(partitions={})
         look = rules.watch(1, manager)
-        segment = SimpleNamespace(
-            file=SimpleNamespace(path="0.log"), _max_known=True, _max_timestamp=-1
-        )
-        log: Any = SimpleNamespace(
-            epochs=EpochCache((), lambda _: None), log_start_offset=0, log_end_offset=0,
-            segments=[segment],
-        )  # fmt: skip
+        logs = await _logs(simulation.start(host))
         high_watermarks = []
-        for high_watermark in (1, 0):
+        for records in (1, 0):
             partition = Partition(TP, BrokerId(1), 3000, lambda _: True)
-            partition.log = log
-            replica.mirror.end = replica.matched = high_watermark
+            partition.host(logs.get_or_create(TP, logs.topic_config({})), 0, 1)
             manager.partitions[TP] = partition
-            partition.leader_epoch = LeaderEpoch(2)
-            partition._high_watermark = high_watermark
+            partition.make_leader(_state(2, (1,), (1,)), 0)
+            for _ in range(records):
+                partition.append(memoryview(_batch()), -1, 0, 0, Origin.CLIENT)
             look()
-            assert replica.view is not None
-            high_watermarks.append(replica.view.hw)
+            view = rules.replica(truth, 1).view
+            assert view is not None
+            high_watermarks.append(view.hw)
             del manager.partitions[TP]
             partition.stop(delete=True)
+            logs.delete(TP)
             look()
         assert high_watermarks == [1, 0]
         assert rules.violation is None, str(rules.violation)
