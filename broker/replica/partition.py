@@ -482,11 +482,15 @@ class Partition:
             log.advance_log_start(leader_start)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the log as the leader's epochs demand.  The HW can only lie above `offset` if this
-        broker's HW came from a checkpoint of a log that lost its tail, or after an unclean
-        election."""
-        self.require_log().truncate_to(offset)
-        self._set_high_watermark(min(self.high_watermark, offset))
+        """Cuts the log as the leader's epochs demand.
+
+        The HW lies above the new end if this broker's HW came from a checkpoint of a log that lost
+        its tail; after an unclean election; and where compaction has left the leader no batch of
+        this log's last epoch, as may happen while this replica is away.
+        """
+        log = self.require_log()
+        log.truncate_to(offset)
+        self._set_high_watermark(min(self.high_watermark, log.log_end_offset))
 
     def restart_at(self, offset: int) -> None:
         """Drops everything: the leader's log begins above this log's end."""

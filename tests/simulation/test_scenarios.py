@@ -50,6 +50,7 @@ BROKEN = [
     ("zombie-controller", "17-older-controller-epoch-accepted"),
     ("zombie-leader", "14-acks-all-at-local-append"),
     ("former-life", "109-an-isr-of-a-former-life"),
+    ("compacted-while-away", "118-a-hw-above-a-cut-log"),
     ("late-marker", "100-a-marker-of-a-former-coordinator"),
     ("deleted-for-good", "113-deleted-until-the-power-goes"),
 ]  # fmt: skip

@@ -38,6 +38,8 @@ class Replica:
     """It lost its unflushed tail in a power loss: excused until it has caught up."""
     was_cut: bool = False
     """It was cut since the last look at its epoch cache."""
+    epoch_cut: int = -1
+    """The leader epoch in which it ended before that, if its topic is compacted; else -1."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,14 @@ class PartitionTruth:
         pending = [v.pending for v in views if v is not None and v.leads and v.pending is not None]
         isr = self.state.isr if self.state is not None else ()
         return broker in isr or any(broker in members for members in pending)
+
+    def compacted_away(self, replica: Replica) -> bool:
+        """Whether a replica outside the ISR was cut because compaction has left its leader no batch
+        of the epoch in which it ended."""
+        leader = self.replicas.get(self.state.leader) if self.state is not None else None
+        if replica.epoch_cut < 0 or leader is None or self.counts(replica.broker):
+            return False
+        return all(batch.epoch != replica.epoch_cut for batch in leader.mirror.batches)
 
     def isr_changed(self, old: tuple[int, ...], new: tuple[int, ...], now: float) -> None:
         for broker in old:

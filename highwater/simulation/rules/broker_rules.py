@@ -31,6 +31,8 @@ class BrokerRules:
     def cut(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
         """These batches are gone from the replica's disk."""
         if truth.compacted:
+            if gone[-1].last >= replica.mirror.end:  # else it was compacted
+                replica.epoch_cut, replica.was_cut = gone[-1].epoch, True
             return
         tp, first = truth.tp, gone[0].base
         self._book.seen["truncated_batches"] += len(gone)
@@ -100,8 +102,10 @@ class BrokerRules:
             # a new follower's log may be cut; a leader keeps the HW that it had as a follower
             may_fall = (new_term and not new.leads) or replica.lossy or bool(truth.unclean)
             fell = new.hw < old.hw and not may_fall
-            if fell and not truth.excuses(new.hw):  # excused: a leader lost records, as expected
+            # excused: a leader lost records, as expected
+            if fell and not truth.excuses(new.hw) and not truth.compacted_away(replica):
                 self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
+        replica.epoch_cut = -1
         if new.leads:
             self._check_leader(truth, replica, old, new, partition, new_term)
             return

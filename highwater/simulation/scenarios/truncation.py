@@ -185,6 +185,46 @@ async def lossy_compacted(stage: Stage) -> None:
     stage.in_order(f"broker-{leader} .*loses power", f"broker-{leader} .*{KEYED}: leads, epoch")
 
 
+async def compacted_while_away(stage: Stage) -> None:
+    """A broker misses a leader epoch, and all of that epoch's records are compacted away before it
+    is back, so that it never hears of the epoch.  Then it leads, and a replica whose log ends in
+    that epoch comes back: it is cut where the epoch before ended, far below its HW, and its
+    compacted log has nothing that ends there."""
+    stage.rules.compacted = frozenset({COMPACTED})
+    await stage.start(1, 2, 3)
+    client = stage.new_client_of(KeyedClient, "keyed")
+    await stage.insist(lambda: client.create(3))
+    await stage.whole()
+    topic, leader = CompactedTopic(stage.rules), stage.leader(KEYED)
+    away, last = {1, 2, 3} - {leader}
+
+    def epochs(broker: int) -> set[int]:
+        return {epoch for _, epoch, _ in stage.log(broker, KEYED)}
+
+    async with trio.open_nursery() as clients:
+        clients.start_soon(client.run, partial(topic.produce, client))
+        await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
+        stage.cluster.kill(away)
+        await stage.until(lambda: away not in stage.isr(KEYED), "it has left the ISR")
+        missed = stage.epoch(KEYED)
+        await stage.until(lambda: epochs(last) == {missed}, "older epochs are compacted away")
+        stage.cluster.stop(last)  # which writes its HW down
+        await stage.until(lambda: not stage.cluster.nodes[last].running, "it has stopped")
+        await stage.until(lambda: missed not in epochs(leader), "so is this one, at its leader")
+        stage.cluster.start(away)
+        await stage.until(lambda: away in stage.isr(KEYED), "the first one is back")
+        await stage.lead(away, KEYED)
+        stage.cluster.start(last)
+        await stage.whole()
+        clients.cancel_scope.cancel()
+    topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
+    stage.in_order(
+        f"broker-{last} .*{KEYED}: follows {away}, epoch",
+        f"broker-{last}.*{KEYED}: truncating from",
+        f"{KEYED}: ISR expanded to .*{last}",
+    )
+
+
 SCENARIOS = (
     Scenario("kip-101-loss", "a restart must not cut what is committed", TWO, kip_101_loss),
     Scenario("kip-101-divergence", "two records at one offset", THREE, kip_101_divergence),
@@ -207,5 +247,11 @@ SCENARIOS = (
         "the same of a compacted topic",
         Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=700),
         lossy_compacted,
+    ),
+    Scenario(
+        "compacted-while-away",
+        "a leader that never saw an epoch, as compaction left none of its records",
+        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=300),
+        compacted_while_away,
     ),
 )

@@ -260,6 +260,19 @@ async def test_truncation_repeats_where_the_leader_names_an_unknown_epoch(tmp_pa
     assert truncation_step(log, 0, 0, 1) == Truncation(1, True)
 
 
+async def test_a_cut_of_a_compacted_log_takes_the_hw_along(tmp_path: Path) -> None:
+    """Compaction has left a hole before the cut, so that the log ends below it."""
+    rig = Rig(tmp_path)
+    p = rig.partition
+    p.make_follower(rig.state(2, 0, (1, 2, 3)))
+    for n, base, epoch in ((1, 0, 0), (5, 10, 3)):
+        data = memoryview(batch(n, base, epoch))
+        p.append_fetched(data, validate_fetched(data), 15, 0)
+    assert p.high_watermark == 15
+    p.truncate_to(8)
+    assert (rig.end, p.high_watermark) == (1, 1)
+
+
 async def test_with_flush_messages_1_the_leaders_copy_counts_when_it_is_flushed(
     tmp_path: Path,
 ) -> None:
