@@ -44,7 +44,8 @@ KINDS = ("errors", "transitions", "branches", "pairs")
 
 
 def part(folder: Path, number: int, commit: str, seeds: int) -> int:
-    """Runs one set; gives the exit code of `highwater sim`."""
+    """Runs one set; gives the exit code of `highwater sim`, or 0 where a seed of an older commit
+    breaks a rule: the page counts it."""
     tree = tree_of(folder, commit)
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     sim = [sys.executable, "-m", "highwater.cli.main", "sim"]
@@ -60,7 +61,8 @@ def part(folder: Path, number: int, commit: str, seeds: int) -> int:
     command = [*sim, "--seeds", f"{first}..{first + seeds - 1}", "--pace", "0.3", "--jobs", "0"]
     command += ["--keep-going", "--finds", "1000000", "--log", str(log)]
     command += ["--coverage", str(reached), *flags]
-    return subprocess.run(command, cwd=tree, env=environment, check=False).returncode
+    code = subprocess.run(command, cwd=tree, env=environment, check=False).returncode
+    return 0 if commit and code == 1 else code
 
 
 def tree_of(folder: Path, commit: str) -> Path:
