@@ -361,6 +361,8 @@ class _Run:
             retained=options.retained,
             admin=options.admin,
             static_members=options.static_members,
+            keyed_transactions=options.compacted and options.transactions,
+            mixed_commits=options.groups and options.transactions,
         )
 
     async def _make_topics(self, cluster: SimCluster) -> list[TopicPartition]:

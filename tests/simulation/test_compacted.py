@@ -22,6 +22,13 @@ def test_a_compacted_topic_keeps_its_last_values(seed: int) -> None:
     assert outcome.seen["compacted_replicas"] >= 3, "all replicas were cleaned"
 
 
+def test_transactions_leave_each_key_its_last_committed_value() -> None:
+    outcome = simulate(0, Options(seconds=15, compacted=True, transactions=True))
+    assert outcome.ok, outcome.violation
+    for what in ("committed", "aborted", "read", "keys compared"):
+        assert outcome.operations[f"keyed: {what}"] > 5, outcome.operations
+
+
 class _Cluster(SimCluster):
     """A cluster without brokers: only the clients' view is judged."""
 

@@ -16,3 +16,10 @@ def test_commits_survive_and_late_ones_are_refused(seed: int) -> None:
     assert seen["group commits"] >= 20
     assert seen["group answers"] >= 50
     assert seen["group late commits"], "a commit of an earlier generation was tried"
+
+
+def test_commits_of_both_kinds_count_in_the_order_of_the_log() -> None:
+    outcome = simulate(0, Options(seconds=10, pace=0.5, groups=True, transactions=True))
+    assert outcome.violation is None, str(outcome.violation)
+    for what in ("alone", "committed", "aborted", "looked at"):
+        assert outcome.operations[f"mixed: {what}"] > 5, outcome.operations

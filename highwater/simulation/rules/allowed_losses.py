@@ -34,18 +34,23 @@ def log_of(book: Book, topic: str, key: str) -> PartitionTruth | None:
 
 
 def moment(book: Book, topic: str, key: str) -> Moment:
-    truth = log_of(book, topic, key)
-    return Moment(len(truth.given_up), truth.exposed) if truth is not None else Moment(0, 0)
+    return moment_of(log_of(book, topic, key))
 
 
 def lost_between(
     book: Book, topic: str, key: str, since: Moment, until: Moment | None = None
 ) -> bool:
     """Whether a record written after `since` and before `until` was given up."""
-    truth = log_of(book, topic, key)
-    if truth is None:
-        return False
-    return any(
+    return gave_up(log_of(book, topic, key), since, until)
+
+
+def moment_of(truth: PartitionTruth | None) -> Moment:
+    return Moment(len(truth.given_up), truth.exposed) if truth is not None else Moment(0, 0)
+
+
+def gave_up(truth: PartitionTruth | None, since: Moment, until: Moment | None = None) -> bool:
+    """Whether this log gave up a record written after `since` and before `until`."""
+    return truth is not None and any(
         end > since.exposed and (until is None or start < until.exposed or until.losses > at)
         for at, (start, end) in enumerate(truth.given_up)
         if at >= since.losses

@@ -17,12 +17,17 @@ from highwater.simulation.workloads.administrators import (
     AdminClient,
     Administrators,
 )
+from highwater.simulation.workloads.compacted import TOPIC as SMALL_SEGMENTS
 from highwater.simulation.workloads.filing import Filing, FilingClient
 from highwater.simulation.workloads.group_workload import PARTITIONS
+from highwater.simulation.workloads.keyed_transactions import TOPIC as ACCOUNTS
+from highwater.simulation.workloads.keyed_transactions import KeyedTransactions
+from highwater.simulation.workloads.mixed_commits import MixedCommits
 from highwater.simulation.workloads.plain_client import SimClient
 from highwater.simulation.workloads.retained import TOPICS, AskingClient, RetainedTopics
 from highwater.simulation.workloads.static_members import INSTANCES, Shift, StaticClient
 from highwater.simulation.workloads.static_members import TOPIC as SHIFTED
+from highwater.simulation.workloads.transactions_client import TxnClient
 
 if TYPE_CHECKING:
     import trio
@@ -48,13 +53,19 @@ class Rooms:
         retained: bool,
         admin: bool,
         static_members: bool,
+        keyed_transactions: bool,
+        mixed_commits: bool,
     ) -> None:
         self._cluster = cluster
         self._place = place
         told = (cluster.rules, count, errors, pace)
+        hosts = {broker: node.host for broker, node in cluster.nodes.items()}
+        self._keyed = KeyedTransactions(*told, hosts) if keyed_transactions else None
+        if keyed_transactions:
+            cluster.rules.compacted |= {ACCOUNTS}
+        self._mixed = MixedCommits(*told) if mixed_commits else None
         self._retained: RetainedTopics | None = None
         if retained:
-            hosts = {broker: node.host for broker, node in cluster.nodes.items()}
             self._retained = RetainedTopics(*told, hosts)
             cluster.rules.log_begins = self._retained.log_begins
         self._admin = Administrators(*told) if admin else None
@@ -72,6 +83,8 @@ class Rooms:
         if self._admin is not None:
             for name in (GOVERNED, REBORN):
                 calls[name] = partial(admin.create_topic, name, 1, replicas)
+        if self._keyed is not None:
+            calls[ACCOUNTS] = partial(admin.create_topic, ACCOUNTS, 1, replicas, SMALL_SEGMENTS)
         if self._shift is not None:
             calls[SHIFTED] = partial(admin.create_topic, SHIFTED, PARTITIONS, replicas)
         return calls
@@ -106,6 +119,10 @@ class Rooms:
         if (filing := self._filing) is not None:
             desks = {"clerk": filing.file, "registrar": filing.govern}
             self._start(nursery, FilingClient, desks)
+        if (keyed := self._keyed) is not None:
+            self._start(nursery, TxnClient, {"cashier": keyed.produce, "teller": keyed.consume})
+        if self._mixed is not None:
+            self._start(nursery, TxnClient, {"mixer": self._mixed.commit})
 
     def rest(self) -> None:
         """The faults are over: the cluster may become whole."""
@@ -124,3 +141,7 @@ class Rooms:
             await self._shift.judge(self._client(StaticClient, "last-asked"))
         if self._filing is not None:
             await self._filing.judge(self._client(FilingClient, "archivist"))
+        if self._keyed is not None:
+            await self._keyed.judge(self._client(TxnClient, "bookkeeper"))
+        if self._mixed is not None:
+            await self._mixed.judge(self._client(TxnClient, "last-look"))

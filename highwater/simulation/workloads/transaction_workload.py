@@ -46,6 +46,7 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.rules.stable_offsets import StableOffsets
+from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
 from highwater.simulation.workloads.transactions_client import (
     GROUP,
@@ -62,24 +63,10 @@ PARTITIONS = 2
 TPS = tuple(TopicPartition(TOPIC, p) for p in range(PARTITIONS))
 IDS = ("bank-0", "bank-1")
 TIMEOUT_MS = 5000
-GIVE_UP_S = 12.0
 STABLE_S = 60.0
 """The time after the faults for time-outs, their detection, and markers, of all partitions."""
 LOOK_S = 10.0
 """The least time for one partition's offsets."""
-
-_AGAIN = frozenset(
-    {
-        "TIMEOUT", "CONNECTION", "CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE",
-        "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_LEADER_OR_FOLLOWER",
-        "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS",
-        "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "KAFKA_STORAGE_ERROR",
-        "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE",
-        "UNSTABLE_OFFSET_COMMIT",
-    }
-)  # fmt: skip
-_LOST = frozenset({"TIMEOUT", "CONNECTION", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
-"""Errors of an EndTxn that may have been carried out all the same."""
 
 
 class Fate(Enum):
@@ -167,19 +154,7 @@ class Transactions:
         noted: list[str] | None = None,
     ) -> Any:
         """Calls until it succeeds; raises Failed for lasting errors, and after a while."""
-        give_up = trio.current_time() + GIVE_UP_S
-        while True:
-            try:
-                return await call()
-            except Failed as failed:
-                self.errors[failed.name] += 1
-                if noted is not None:
-                    noted.append(failed.name)
-                if failed.name not in _AGAIN or trio.current_time() > give_up:
-                    raise
-                if failed.name != "CONCURRENT_TRANSACTIONS":
-                    lose()
-                await client.pause(0.02, 0.2)
+        return await attempt(client, call, lose, self.errors, noted)
 
     # -- consuming ------------------------------------------------------------------------------
 
@@ -483,10 +458,10 @@ class _Producer:
                 noted,
             )
         except Failed as failed:
-            if commit and not any(name in _LOST for name in noted):
+            if commit and not any(name in LOST for name in noted):
                 told.fate = Fate.NEVER
             raise Fenced from failed
-        self.uncertain = any(name in _LOST for name in noted)
+        self.uncertain = any(name in LOST for name in noted)
         told.decided = self._moment(DECISIONS)
         told.fate = Fate.COMMITTED if commit else Fate.NEVER
         self.all.count["txn committed" if commit else "txn aborted"] += 1

@@ -13,6 +13,7 @@ from highwater.kafka.wire.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
+    OffsetCommitRequest,
     OffsetFetchRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
@@ -78,37 +79,57 @@ class TxnClient(SimClient):
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
         _check(answer.error_code)
 
-    async def add_offsets(self, name: str, producer: tuple[int, int]) -> None:
+    async def add_offsets(
+        self, name: str, producer: tuple[int, int], group: str | None = None
+    ) -> None:
+        """The group is that of the transactional id's name, if none is given; so below."""
         request = AddOffsetsToTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
-            group_id=name,
+            group_id=group or name,
         )
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
         _check(answer.error_code)
 
-    async def commit_offset(self, name: str, producer: tuple[int, int], offset: int) -> None:
+    async def commit_offset(
+        self, name: str, producer: tuple[int, int], offset: int, group: str | None = None
+    ) -> None:
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition = topic.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )
         request = TxnOffsetCommitRequest(
             transactional_id=name,
-            group_id=name,
+            group_id=group or name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             topics=[topic(name=TOPIC, partitions=[partition])],
         )
-        answer = await self._call(await self.coordinator(GROUP, name), request, 2)
+        answer = await self._call(await self.coordinator(GROUP, group or name), request, 2)
         _check(answer.topics[0].partitions[0].error_code)
 
-    async def committed_offset(self, name: str) -> int:
+    async def commit_alone(self, group: str, offset: int) -> None:
+        """A commit outside of any transaction, to a group without members."""
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition = topic.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[topic(name=TOPIC, partitions=[partition])],
+        )
+        answer = await self._call(await self.coordinator(GROUP, group), request, 7)
+        _check(answer.topics[0].partitions[0].error_code)
+
+    async def committed_offset(self, name: str, *, stable: bool = True) -> int:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
             group_id=name,
             topics=[topic(name=TOPIC, partition_indexes=[0])],
-            require_stable=True,
+            require_stable=stable,
         )
         answer = await self._call(await self.coordinator(GROUP, name), request, 7)
         _check(answer.error_code)
