@@ -151,15 +151,20 @@ async def lossy_alone(stage: Stage) -> None:
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
 
 
-async def lossy_compacted(stage: Stage) -> None:
-    """The same for a compacted topic: records after the loss are acknowledged at offsets that were
-    acknowledged before, and the loss excuses no more than it took."""
+async def _with_a_compacted_topic(stage: Stage) -> tuple[KeyedClient, CompactedTopic, int]:
+    """Its client, the topic as its clients see it, and its leader."""
     stage.rules.compacted = frozenset({COMPACTED})
     await stage.start(1, 2, 3)
     client = stage.new_client_of(KeyedClient, "keyed")
     await stage.insist(lambda: client.create(3))
     await stage.whole()
-    topic, leader = CompactedTopic(stage.rules), stage.leader(KEYED)
+    return client, CompactedTopic(stage.rules), stage.leader(KEYED)
+
+
+async def lossy_compacted(stage: Stage) -> None:
+    """The same for a compacted topic: records after the loss are acknowledged at offsets that were
+    acknowledged before, and the loss excuses no more than it took."""
+    client, topic, leader = await _with_a_compacted_topic(stage)
     async with trio.open_nursery() as clients:
         clients.start_soon(client.run, partial(topic.produce, client))
         await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
@@ -190,12 +195,7 @@ async def compacted_while_away(stage: Stage) -> None:
     is back, so that it never hears of the epoch.  Then it leads, and a replica whose log ends in
     that epoch comes back: it is cut where the epoch before ended, far below its HW, and its
     compacted log has nothing that ends there."""
-    stage.rules.compacted = frozenset({COMPACTED})
-    await stage.start(1, 2, 3)
-    client = stage.new_client_of(KeyedClient, "keyed")
-    await stage.insist(lambda: client.create(3))
-    await stage.whole()
-    topic, leader = CompactedTopic(stage.rules), stage.leader(KEYED)
+    client, topic, leader = await _with_a_compacted_topic(stage)
     away, last = {1, 2, 3} - {leader}
 
     def epochs(broker: int) -> set[int]:

@@ -3,8 +3,7 @@
 One transactional producer sets a few keys again and again, under one transactional id, and commits,
 aborts or leaves each transaction.  Segments are so small that the cleaners of all replicas are at
 work all the time.  They must not count a record of an aborted transaction as its key's last one,
-must keep a transaction's marker as long as its records, and must know a producer's last sequence
-even where none of its records is left (kafka.log.CleanedTransactionMetadata).
+and must keep a transaction's marker as long as its records (kafka.log.CleanedTransactionMetadata).
 
 * T3: a consumer under read_committed never sees a value whose transaction was not to be committed.
 * C2: a value is at one offset.
@@ -221,7 +220,8 @@ class KeyedTransactions:
                 end = await client.end_offset(TP, READ_COMMITTED) if end < 0 else end
                 more, position, _ = await client.read(TP, position)
                 found += more
-            except Failed:
+            except Failed as failed:
+                self.errors[failed.name] += 1
                 client.forget(TP)
                 await client.pause()
         self._seen(found)

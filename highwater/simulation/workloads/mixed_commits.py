@@ -16,6 +16,7 @@ A loss of the group's log, or of a decision, in a careless power loss is excused
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,9 @@ class MixedCommits:
 
     async def _in_transaction(self, client: TxnClient, group: _Group, me: tuple[int, int]) -> None:
         random, number, before = client._world.random, self._next(), set(group.allowed)
-        await self._add(client, group, me)
+        await self._past(
+            client, "CONCURRENT_TRANSACTIONS", lambda: client.add_offsets(NAME, me, group.name)
+        )
         group.allowed.add(number)
         await client.commit_offset(NAME, me, number, group.name)
         group.allowed.discard(number)  # it is not committed yet
@@ -114,30 +117,21 @@ class MixedCommits:
         if commit and not meanwhile:
             # until the marker is there the former offset is told
             group.allowed = before | {number}
-            await self._settle(client, group)
+            await self._past(
+                client, "UNSTABLE_OFFSET_COMMIT", lambda: self._ask(client, group, stable=True)
+            )
             group.allowed = {number}
         self.count["mixed: committed" if commit else "mixed: aborted"] += 1
 
-    async def _add(self, client: TxnClient, group: _Group, me: tuple[int, int]) -> None:
-        """Waits for the end of the transaction before."""
+    async def _past(
+        self, client: TxnClient, error: str, call: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Calls until it no longer fails by this error, which passes."""
         while True:
             try:
-                await client.add_offsets(NAME, me, group.name)
-                return
+                return await call()
             except Failed as failed:
-                if failed.name != "CONCURRENT_TRANSACTIONS":
-                    raise
-                self.errors[failed.name] += 1
-                await client.pause(0.01, 0.05)
-
-    async def _settle(self, client: TxnClient, group: _Group) -> None:
-        """Waits until no transaction of the group is open."""
-        while True:
-            try:
-                await self._ask(client, group, stable=True)
-                return
-            except Failed as failed:
-                if failed.name != "UNSTABLE_OFFSET_COMMIT":
+                if failed.name != error:
                     raise
                 self.errors[failed.name] += 1
                 await client.pause(0.01, 0.05)
@@ -147,13 +141,14 @@ class MixedCommits:
             await self._ask(client, group, stable=False)
 
     async def _ask(self, client: TxnClient, group: _Group, *, stable: bool) -> None:
+        """The answer of a broker that no longer leads the group's log is none."""
         host, _ = await client.coordinator(GROUP, group.name)
         truth = log_of(self.rules, GROUPS, group.name)
         leader = truth.state.leader if truth is not None and truth.state is not None else NONE
         offset = await client.committed_offset(group.name, stable=stable)
         if host != f"broker-{leader}":
             self.count["mixed: answers of fenced coordinators"] += 1
-            return
+            raise Failed("NOT_COORDINATOR")
         self.count["mixed: looked at"] += 1
         if offset in group.allowed or self._excused(group):
             return
