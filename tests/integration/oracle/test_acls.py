@@ -127,6 +127,7 @@ def secured(folder: Path, zookeeper: str, kind: str) -> BrokerProcess:
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:nobody-else;User:ANONYMOUS",
         "inter.broker.protocol.version": "2.6",
+        "log.retention.hours": "-1",  # the records carry timestamps of 2020
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
