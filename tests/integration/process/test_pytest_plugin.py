@@ -245,22 +245,21 @@ from confluent_kafka import Consumer, Producer
 
 def test_it_commits_before_it_processes(kafka, topic, group, history):
     orders, app = topic("orders"), group("app")
-    with history.producing(orders, rate=200):
-        kafka.wait.isr_full(orders)
     processed = []
     settings = {"bootstrap.servers": kafka.bootstrap, "group.id": app}
     settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": False}
-    for instance in range(2):
-        consumer = Consumer(settings)
-        consumer.subscribe([orders])
-        for _ in range(30):
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                consumer.commit(message, asynchronous=False)
-                if instance == 0 and len(processed) == 3:
-                    break  # it dies between the commit and the work
-                processed.append(message.value())
-        consumer.close()
+    with history.producing(orders, rate=200):
+        for enough in 3, 10:
+            consumer = Consumer(settings)
+            consumer.subscribe([orders])
+            for _ in range(600):
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    consumer.commit(message, asynchronous=False)
+                    if len(processed) == enough:
+                        break  # it dies between the commit and the work
+                    processed.append(message.value())
+            consumer.close()
     history.check(orders, processed=processed)
 
 
