@@ -6,6 +6,9 @@ the leader's history (OffsetsForLeaderEpoch) and cuts its log there.  Cutting at
 as Kafka did before KIP-101, loses records that were committed while the HW had not reached the
 follower, and lets two logs differ for ever.  `truncation_step` is that rule, with KIP-279's
 repetition if the leader names an epoch that this log never saw.
+
+A leader knows no epochs of records below its log start, so epochs say nothing of what a replica
+holds there.  `nothing_is_proved` is the rule for a log that lies there as a whole.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ class FetchState:
     leader_epoch: LeaderEpoch
     offset: int
     truncating: bool = True
+    proved: bool = False
+    """The log is known to be as the leader's: an answer of this epoch was taken, or the epoch began
+    with this broker in the ISR."""
     ready_at: float = 0.0
     failures: int = 0
     """Failures in a row; the delay grows with them."""
@@ -83,6 +89,17 @@ def truncation_step(
     if own_epoch != leader_epoch:
         return Truncation(min(own_end, end), False)
     return Truncation(min(own_end, leader_end_offset, end), True)
+
+
+def nothing_is_proved(log_end: int, high_watermark: int, leader_start: int) -> bool:
+    """Whether a follower that comes back drops its log at the leader's first answer.
+
+    All its records are deleted at the leader, and those above its own HW may be others than were
+    committed: a leader that was cut off appends them, and the next leader's are deleted meanwhile.
+    No reader is shown any of them, but kept they would come between what is committed and a log
+    start that a crash puts back, and the leader's batch that spans its log start could not follow.
+    """
+    return high_watermark < log_end <= leader_start
 
 
 def cuts_as_epochs_say(log: Log, offset: int, leader_epoch: int, leader_end_offset: int) -> bool:

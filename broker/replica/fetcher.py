@@ -27,7 +27,12 @@ import trio
 from highwater.base.event_loop import in_turns, monotonic_ms
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.quota.rates import SampledRate
-from highwater.broker.replica.fetch_state import FetchState, cuts_as_epochs_say, truncation_step
+from highwater.broker.replica.fetch_state import (
+    FetchState,
+    cuts_as_epochs_say,
+    nothing_is_proved,
+    truncation_step,
+)
 from highwater.broker.replica.follower_session import FollowerSession
 from highwater.kafka.client.connection import ClientConnection, RequestTimedOut
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -91,7 +96,9 @@ class ReplicaFetcher:
     def add(self, partition: Partition, address: Address) -> None:
         """Takes over a partition, and interrupts what is under way for the others."""
         follower_log = partition.require_log()
-        state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
+        state = FetchState(
+            partition.leader_epoch, follower_log.log_end_offset, proved=partition.in_isr
+        )
         if follower_log.epochs.latest < 0:
             # epochs say nothing of an empty log, or of one older than epochs
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
@@ -378,6 +385,9 @@ class ReplicaFetcher:
         partition = self.manager.partitions[tp]
         try:
             headers = validate_fetched(fetched.records) if fetched.size else []
+            if not state.proved:
+                self._prove(partition, fetched.log_start_offset)
+                state.proved = True
             partition.append_fetched(
                 fetched.records, headers, fetched.high_watermark, fetched.log_start_offset
             )
@@ -409,6 +419,16 @@ class ReplicaFetcher:
         state.lag = max(0, fetched.high_watermark - state.offset)
         if (quota := self.manager.throttles.follower).is_throttled(tp):
             quota.record(fetched.size, monotonic_ms())
+
+    def _prove(self, partition: Partition, start: int) -> None:
+        end = partition.require_log().log_end_offset
+        if nothing_is_proved(end, partition.high_watermark, start):
+            log.info(
+                "%s: starts anew at %d, where leader %d begins: what lies from %d to %d may differ"
+                " from what was committed there",
+                partition.tp, start, self.leader, partition.high_watermark, end,
+            )  # fmt: skip
+            partition.restart_at(start)
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
         """Finds a new place: this LEO is outside the leader's log, above its end after an unclean

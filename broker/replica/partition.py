@@ -115,6 +115,7 @@ class Partition:
         """Those of `replicas` that a reassignment brings; empty without one."""
         self.removing: tuple[int, ...] = ()
         """Those of `replicas` that a reassignment takes away; empty without one."""
+        self.in_isr = False  # whether this broker was in the ISR when `leader_epoch` began
         self.isr = Isr()
         """On a leader as ZooKeeper last had it, and at most one change; elsewhere unused."""
         self.followers: dict[int, Follower] = {}
@@ -195,6 +196,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.controller_epoch = state.controller_epoch
         self.replicas, self.adding, self.removing = state.replicas, state.adding, state.removing
+        self.in_isr = self.local_id in state.isr
 
     def make_leader(self, state: LeaderAndIsr, now_ms: int) -> bool:
         """Takes over (or goes on) as leader in a newer epoch; True if the HW moved.
@@ -493,6 +495,6 @@ class Partition:
         self._set_high_watermark(min(self.high_watermark, log.log_end_offset))
 
     def restart_at(self, offset: int) -> None:
-        """Drops everything: the leader's log begins above this log's end."""
+        """Drops everything: the leader's log begins at or above this log's end."""
         self.require_log().truncate_fully_and_start_at(offset)
         self._set_high_watermark(offset)

@@ -105,7 +105,8 @@ async def within_the_log(stage: Stage) -> None:
     start."""
     await stage.start(1, 2, 3)
     await _send(stage, 0, 4, 1, 2, 3)
-    stage.cluster.kill(3)
+    await stage.until(lambda: stage.high_watermark(3) == 4, "it knows that all is committed")
+    stage.cluster.stop(3)  # which writes that down
     await stage.until(lambda: stage.isr() == (1, 2), "the follower left the ISR")
     await _send(stage, 4, 6, 1, 2)
     await _delete(stage, 4)  # its LEO is the log's first offset
@@ -113,6 +114,29 @@ async def within_the_log(stage: Stage) -> None:
     await _in_line(stage, (1, 2, 3), 4, 6)
     stage.check(stage.log(3)[0][0] == 0, "it dropped a log that its leader's continues")
     await _read(stage, 4, 6)
+
+
+async def deleted_while_away(stage: Stage) -> None:
+    """A leader that is cut off appends a record of its own; the next leader's record at that offset
+    is committed, and deleted.  No epoch tells the first that its record is another one."""
+    await stage.start(1, 2, 3)
+    await _send(stage, 0, 2, 1, 2, 3)
+    stage.isolate(1)
+    await stage.send("only here", acks=1, to=1)
+    stage.check(stage.end(1) == 3, "the old leader has not appended")
+    await stage.until(lambda: stage.leader() not in (1, -1), "another leads")
+    await _send(stage, 2, 5, 2, 3)
+    stage.check(await _delete(stage, 3) == 3, "the low watermark is another")
+    stage.heal()
+    await _in_line(stage, (1, 2, 3), 3, 5)
+    stage.check(stage.log(1)[0][0] == 3, f"it holds what was never committed: {stage.log(1)}")
+    await stage.lead(1)
+    await _read(stage, 3, 5)
+    stage.in_order(
+        r"t-0: leader [23], epoch",
+        r"broker-1 .*t-0: follows [23], epoch .*, HW 2, LEO 3",
+        r"broker-1\..*t-0: starts anew at 3, where leader [23] begins: what lies from 2 to 3",
+    )
 
 
 async def retention_passes_by(stage: Stage) -> None:
@@ -169,6 +193,8 @@ SCENARIOS = (
     Scenario("cut-off-below-start", "DeleteRecords, and one that is cut off", QUICK,
              cut_off_below_start),
     Scenario("within-the-log", "DeleteRecords within what a follower has", THREE, within_the_log),
+    Scenario("deleted-while-away", "DeleteRecords up to the end of a leader that was cut off",
+             THREE, deleted_while_away),
     Scenario("retention-passes-by", "retention takes more than a stopped follower has",
              Shape(brokers=3, min_isr=2, lag_ms=10_000, retention_check_ms=2000),
              retention_passes_by),

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import trio
 
+from highwater.broker.replica.partition import Partition
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import CreateTopicsRequest
 from highwater.kafka.wire.record_codec import Record
@@ -180,10 +181,18 @@ class Stage:
 
     def place(self, broker: int) -> tuple[int, int]:
         """The start and the end of a running broker's replica of t-0; -1 where there is none."""
-        services = self.cluster.nodes[broker].services
-        partition = services.replicas.partitions.get(TP) if services is not None else None
+        partition = self._partition(broker)
         log = partition.log if partition is not None else None
         return (log.log_start_offset, log.log_end_offset) if log is not None else (-1, -1)
+
+    def high_watermark(self, broker: int) -> int:
+        """As a running broker knows it of t-0; -1 where it has none."""
+        partition = self._partition(broker)
+        return partition.high_watermark if partition is not None else -1
+
+    def _partition(self, broker: int) -> Partition | None:
+        services = self.cluster.nodes[broker].services
+        return services.replicas.partitions.get(TP) if services is not None else None
 
     # -- doing ----------------------------------------------------------------------------------
 

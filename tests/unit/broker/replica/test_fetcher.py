@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
@@ -58,11 +59,13 @@ def hosted(manager: ReplicaManager, tp: TopicPartition) -> Partition:
     return partition
 
 
-def sent(tp: TopicPartition, base_offset: int, n: int) -> FetchedPartition:
+def sent(
+    tp: TopicPartition, base_offset: int, n: int, *, high_watermark: int = 0, log_start: int = 0
+) -> FetchedPartition:
     records = [Record(None, b"value", 1, ()) for _ in range(n)]
     batch = build_batch(records, base_offset=base_offset, partition_leader_epoch=0)
     data = memoryview(batch)
-    return FetchedPartition(tp, 0, 0, 0, 0, data, len(data))
+    return FetchedPartition(tp, 0, high_watermark, 0, log_start, data, len(data))
 
 
 async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
@@ -85,6 +88,44 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
     assert partitions[sound].require_log().log_end_offset == 4
     fetcher.add(partitions[broken], ("nowhere", 1))
     assert fetcher.states[broken].truncating, "a new term brings it in line first"
+
+
+@pytest.mark.parametrize(
+    ("isr", "high_watermark", "base", "log_start", "place", "is_kept"),
+    [
+        ((2,), 2, 4, 4, (4, 6), False),  # its records 2 and 3 may be others than were committed
+        ((2,), 2, 3, 4, (4, 5), False),  # and the leader's batch begins before its start
+        ((2,), 4, 4, 4, (4, 6), True),  # all its records are known to be committed
+        ((2,), 2, 4, 3, (3, 6), True),  # epochs have proved what the leader still has
+        ((2, 1), 2, 4, 4, (4, 6), True),  # a member of the ISR has what is committed there
+    ],
+)
+async def test_a_log_that_lies_below_its_leaders_start_is_kept_only_if_it_is_proved(
+    tmp_path: Path,
+    isr: tuple[int, ...],
+    high_watermark: int,
+    base: int,
+    log_start: int,
+    place: tuple[int, int],
+    is_kept: bool,
+) -> None:
+    manager, tp = await replica_manager(tmp_path), TopicPartition("t", 0)
+    partition = hosted(manager, tp)
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    fetcher.add(partition, ("nowhere", 1))
+    fetcher._append(tp, fetcher.states[tp], sent(tp, 0, 4, high_watermark=high_watermark))
+    partition.make_follower(replace(STATE, isr=isr))  # it has been away
+    fetcher.add(partition, ("nowhere", 1))
+    state, log = fetcher.states[tp], partition.require_log()
+
+    answer = sent(tp, base, 2, high_watermark=6, log_start=log_start)
+    fetcher._append(tp, state, answer)
+
+    assert (log.segments[0].base_offset == 0) is is_kept
+    assert (log.log_start_offset, log.log_end_offset) == place
+    assert (partition.high_watermark, state.offset) == (place[1], place[1])
+    fetcher._append(tp, state, sent(tp, state.offset, 2, log_start=state.offset))
+    assert log.log_end_offset == place[1] + 2, "what this leader sent needs no proof"
 
 
 async def test_the_first_delays_are_short(
