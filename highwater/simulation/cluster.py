@@ -207,6 +207,8 @@ class SimCluster:
         config = self.shape.config(node.id, node.name)
 
         async def program() -> None:
+            if node.world is not world:
+                return  # killed at the instant of its start, and the next life has begun
             node.broker = Broker(config, world, node.name)
             world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
             async with trio.open_nursery() as nursery:
@@ -214,7 +216,8 @@ class SimCluster:
 
         await world.process.run(program)
         self.trace.add(node.name, "has ended")
-        self.rules.broker_stopped(node.id)
+        if node.world is world:
+            self.rules.broker_stopped(node.id)
         failure = world.process.failure
         if failure is not None:
             await self._died(node, failure)

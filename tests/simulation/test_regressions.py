@@ -19,6 +19,7 @@ from highwater.simulation.cluster import DATA, Shape
 from highwater.simulation.last_events import Trace
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.cluster_rules import Rules
+from highwater.simulation.scenarios.script import Scenario, Stage, play
 from highwater.simulation.seed_run import Options, simulate
 from highwater.simulation.workloads.transaction_workload import Transactions
 from highwater.world.api import World
@@ -189,3 +190,25 @@ def test_a_tail_that_was_cut_off_comes_back_with_the_power() -> None:
     outcome = simulate(66, Options(pace=0.3, power_loss=True, log_dirs=True, retained=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.expected_losses
+
+
+@pytest.mark.parametrize("seed", range(4))  # which of the two begins first
+def test_a_life_that_ends_as_it_starts_leaves_the_next_one_alone(seed: int) -> None:
+    """A false alarm (L2): its broker was taken for the next life's, whose steps nobody watched."""
+
+    async def course(stage: Stage) -> None:
+        await stage.start(1, 2)
+        node = stage.cluster.nodes[2]
+        for _ in range(2):
+            stage.cluster.kill(2)
+            stage.cluster.start(2)
+        await stage.whole()
+        await stage.until(lambda: 2 in stage.isr(), "it is in the ISR")
+        assert node.broker is not None
+        assert node.broker.world is node.world
+        replica = stage.rules.replica(stage.rules.partitions[TP], 2)
+        assert replica.view is not None, "the rules do not watch it"
+
+    shape = Shape(brokers=2, min_isr=1, lag_ms=10_000)
+    found = play(Scenario("short life", "", shape, course), seed)
+    assert found.ok, found
