@@ -3,7 +3,8 @@
 It is incremental: partitions that are not named stay as they are; a leader of -2 removes one.  An
 older controller's request is refused with STALE_CONTROLLER_EPOCH, and one meant for an earlier life
 of this broker with STALE_BROKER_EPOCH.  It is not answered if its controller has sent something
-newer over another connection.  Answers that wait for leaders or for a topic's end are tried again.
+newer over another connection.  Replicas that are no longer this broker's are deleted
+(`replica/strays.py`).  Answers that wait for leaders or for a topic's end are tried again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.controller_requests import admission
 from highwater.broker.membership.controller_fence import Overtaken
 from highwater.broker.metadata.metadata_cache import FIRST_NEWS
-from highwater.broker.metadata.metadata_update import decode_update
+from highwater.broker.metadata.metadata_update import MetadataUpdate, decode_update
+from highwater.broker.replica.strays import strays
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError
 from highwater.kafka.security.acls import Operation
@@ -36,15 +38,18 @@ async def handle(ctx: Context, request: Any) -> Reply:
     try:
         admit()
         async with ctx.services.metadata_lock:
-            return await _apply(ctx, request, admit)
+            update = await _apply(ctx, request, admit)
+        if stops := await in_steps(strays(ctx.services.replicas, update)):
+            await ctx.services.replicas.stop_replica(stops, admit)
     except Overtaken:
         return NoResponse(close=True)
     except ApiError as e:
         answer = UpdateMetadataResponse(error_code=int(e.code))
         return Response(answer, error_names=(e.code.name,))
+    return Response(UpdateMetadataResponse(error_code=0))
 
 
-async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> Reply:
+async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> MetadataUpdate:
     """Raises as `admit` does, and then has changed nothing."""
     services = ctx.services
     update = await in_steps(decode_update(request))
@@ -53,4 +58,4 @@ async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> Reply
     services.groups.topics_deleted(deleted)
     services.purgatories.check("topic", (FIRST_NEWS, *update.topics))
     services.purgatories.check("ElectLeader", update.partitions())
-    return Response(UpdateMetadataResponse(error_code=0))
+    return update

@@ -6,7 +6,7 @@ from functools import partial
 
 import trio
 
-from highwater.simulation.cluster import Shape
+from highwater.simulation.cluster import DATA, Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.wire_tap import ANSWER, FETCH, LEADER_AND_ISR, REQUEST
 from highwater.simulation.workloads.plain_client import Failed
@@ -146,6 +146,35 @@ async def missed_terms(stage: Stage) -> None:
     )
 
 
+async def taken_away(stage: Stage, is_down: bool) -> None:
+    """A leader's partition moves to other brokers while it is cut off, or down: back, it does not
+    lead in its old epoch for ever, and nothing of the replica stays on its disk."""
+    await stage.start(1, 2, controller=3)
+    await stage.send("one")
+    if is_down:
+        stage.cluster.kill(1)
+    else:
+        stage.isolate(1)
+    await stage.until(lambda: stage.leader() == 2, "another leads")
+    await stage.insist(lambda: stage.client.reassign(TP, [2, 3]))
+    await stage.until(lambda: sorted(stage.isr()) == [2, 3], "the partition has moved")
+    await stage.insist(lambda: stage.send("two"))
+    if is_down:
+        stage.cluster.start(1)
+    else:
+        stage.check(stage.place(1) == (0, 1), "the old leader has heard of it")
+        stage.heal()
+    host = stage.cluster.nodes[1].host
+    await stage.until(lambda: host.disk.find(f"{DATA}/{TP}") is None, "its folder is gone")
+    await stage.whole()
+    if not is_down:  # else the client's connection is none any more
+        refusals = "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"
+        await stage.fails(lambda: stage.send("to nobody", acks=1, to=1), *refusals)
+    await stage.equal_logs((2, 3))
+    stage.check(await stage.values() == ["one", "two"], "the values are others")
+    stage.in_order(r"t-0: leader 2, .*ISR \[(2, 3|3, 2)\]", r"broker-1\..*the one here, of epoch")
+
+
 SCENARIOS = (
     Scenario("zombie-leader", "a leader that was replaced wakes up", THREE, zombie_leader),
     Scenario("missed-terms", "a follower that was not told is refused", THREE, missed_terms),
@@ -155,6 +184,18 @@ SCENARIOS = (
         "the failure detector suspects brokers that live",
         Shape(brokers=3, min_isr=2, lag_ms=3000, session_timeout_ms=30_000),
         false_alarms,
+    ),
+    Scenario(
+        "taken-away",
+        "a leader is away while its partition moves",
+        THREE,
+        partial(taken_away, is_down=False),
+    ),
+    Scenario(
+        "taken-away-down",
+        "a leader is down while its partition moves",
+        THREE,
+        partial(taken_away, is_down=True),
     ),
     Scenario("slow-zookeeper", "a session expires under a slow ZooKeeper", THREE, slow_zookeeper),
 )

@@ -1,0 +1,55 @@
+"""Replicas that a reassignment took from this broker while it was away.
+
+The controller's StopReplica did not reach it then, and nothing else tells it: it is in no
+LeaderAndIsr any more.  A leader among them would go on serving who still asks it, in an epoch that
+is over.  The broker finds them itself in UpdateMetadata, which names each partition's replicas, and
+stops and deletes them as StopReplica would have done.
+
+Source: KafkaController.stopRemovedReplicasOfReassignedPartition, which tells live brokers alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
+from highwater.broker.replica.partition_states import StopReplica
+from highwater.kafka.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.replica_manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+
+def strays(
+    replicas: ReplicaManager, update: MetadataUpdate
+) -> Generator[None, None, list[StopReplica]]:
+    """What of this broker the update assigns to others, in a newer leader epoch than it knows;
+    pauses after each STEP partitions."""
+    found: list[StopReplica] = []
+    for n, tp in enumerate(update.partitions(), 1):
+        state = update.topics[tp.topic][tp.partition]
+        # one that is taken away stays in the ISR, and counts there, for a moment
+        if state is not None and replicas.broker_id not in (*state.replicas, *state.isr):
+            known = _last_epoch(replicas, tp)
+            if known is not None and known < state.leader_epoch:
+                log.info(
+                    "%s has replicas %s in epoch %d: the one here, of epoch %d, is deleted",
+                    tp, list(state.replicas), state.leader_epoch, known,
+                )  # fmt: skip
+                found.append(StopReplica(tp, state.leader_epoch, delete=True))
+        if n % STEP == 0:
+            yield
+    return found
+
+
+def _last_epoch(replicas: ReplicaManager, tp: TopicPartition) -> int | None:
+    """The newest leader epoch that the replica knows, -1 without any; None: there is no replica."""
+    partition, replica_log = replicas.partitions.get(tp), replicas.logs.get(tp)
+    if partition is None and replica_log is None:
+        return None
+    own = -1 if replica_log is None else replica_log.epochs.latest
+    return own if partition is None else max(own, int(partition.leader_epoch))
