@@ -41,7 +41,9 @@ async def handle(ctx: Context, request: Any) -> Reply:
     try:
         admit()
         update = await in_steps(decode_leader_and_isr(request))
-        await load_new_topics(ctx.services, update.new_topics)
+        hosted = ctx.services.replicas.partitions
+        others = [tp.topic for tp, _ in update.states if tp not in hosted]
+        await load_new_topics(ctx.services, update.new_topics, others)
         errors = await ctx.services.replicas.leader_and_isr(update, admit)
     except Overtaken:
         return NoResponse(close=True)

@@ -42,6 +42,8 @@ class TopicConfigs:
         self.apply = apply
         self._applied: dict[str, int] = {}
         """The ZooKeeper transaction of the newest change that was applied."""
+        self.at_start: frozenset[str] = frozenset()
+        """Topics that were read when the session began, until the first LeaderAndIsr in it."""
 
     async def look(self, zk: ZooKeeper, topic: str) -> dict[str, str]:
         """A topic's overrides; none if it has no configuration znode.
@@ -78,14 +80,20 @@ class TopicConfigSource(Protocol):
     def topic_configs(self) -> TopicConfigs: ...
 
 
-async def load_new_topics(source: TopicConfigSource, topics: Iterable[str]) -> None:
-    """Reads the configuration of topics whose first partitions are about to be hosted here.
+async def load_new_topics(
+    source: TopicConfigSource, new: Iterable[str], others: Iterable[str] = ()
+) -> None:
+    """Reads the configuration of topics with partitions that are about to be hosted here: `new`
+    ones, and `others`, which a broker that was away when they were new hears of later.
 
     A new topic is not announced under /config/changes, so this is the only way to learn of it in
     time.  While ZooKeeper does not answer it waits, rather than serve a topic under other rules
-    than its own; once the session has ended, the next one reads everything.
+    than its own; once the session has ended, the next one reads everything.  A broker that starts
+    has just read all that it hosts, and does not read those again.
     """
-    for topic in topics:
+    configs = source.topic_configs
+    known, configs.at_start = configs.at_start, frozenset()
+    for topic in dict.fromkeys((*new, *(topic for topic in others if topic not in known))):
         while (zk := source.session) is not None and not zk.expired:
             try:
                 await source.topic_configs.look(zk, topic)
@@ -189,8 +197,10 @@ class DynamicConfigWatcher:
     async def load(self) -> None:
         """Reads every topic's configuration.  Call it (once a session) before serving."""
         await self.changes.skip_old()
-        for topic in sorted(await self._zk.children(f"{znodes.CONFIG}/topics")):
+        topics = sorted(await self._zk.children(f"{znodes.CONFIG}/topics"))
+        for topic in topics:
             await self._apply(topic)
+        self._topics.at_start = frozenset(topics)
         for kind in ("brokers", "clients", "ips", "users") if self._apply_entity else ():
             for name in await entity_names(self._zk, kind):
                 await self._apply_other(f"{kind}/{name}")

@@ -6,6 +6,7 @@ from functools import partial
 
 import trio
 
+from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import DATA, Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.wire_tap import ANSWER, FETCH, LEADER_AND_ISR, REQUEST
@@ -94,6 +95,30 @@ async def false_alarms(stage: Stage) -> None:
     )
     gone = [e for e in stage.cluster.trace.last(100_000) if "is gone" in e and "broker" in e]
     stage.check(not gone, f"a session ended: {gone}")
+
+
+async def suspected_meanwhile(stage: Stage) -> None:
+    """A topic is made while one of its brokers pauses, and counts as gone: told of it when it goes
+    on, it serves the topic under its own properties."""
+    await stage.start(1, 2, 3)
+    fabric, paused = stage.cluster.simulation.fabric, stage.cluster.nodes[3]
+    stage.cluster.freeze(3)
+    for other in stage.cluster.nodes.values():
+        fabric.break_connections(other.host, paused.host)
+    await stage.until(lambda: stage.happened("broker 3 does not answer"), "it is suspected")
+    config = {"min.insync.replicas": "1", "cleanup.policy": "compact"}
+    await stage.insist(lambda: stage.create("made", [1, 2, 3], 1, config))
+    made = TopicPartition("made", 0)
+    await stage.until(lambda: stage.leader(made) == 1, "the topic is there")
+    stage.check(3 not in stage.isr(made), "it has all three in the ISR already")
+    stage.cluster.thaw(3)
+    await stage.until(lambda: 3 in stage.isr(made), "it follows")
+    assert paused.services is not None
+    partition = paused.services.replicas.partitions[made]
+    stage.check(partition.min_insync_replicas == 1, "it requires another number in the ISR")
+    stage.check(partition.require_log().config.compacts, "it would not compact the topic")
+    gone = [e for e in stage.cluster.trace.last(100_000) if "broker 3 is gone" in e]
+    stage.check(not gone, f"its session ended: {gone}")
 
 
 async def slow_zookeeper(stage: Stage) -> None:
@@ -196,6 +221,12 @@ SCENARIOS = (
         "a leader is down while its partition moves",
         THREE,
         partial(taken_away, is_down=True),
+    ),
+    Scenario(
+        "suspected-meanwhile",
+        "a topic is made while one of its brokers pauses",
+        Shape(brokers=3, min_isr=2, lag_ms=3000, session_timeout_ms=30_000),
+        suspected_meanwhile,
     ),
     Scenario("slow-zookeeper", "a session expires under a slow ZooKeeper", THREE, slow_zookeeper),
 )

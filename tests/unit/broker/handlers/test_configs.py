@@ -261,3 +261,18 @@ async def test_a_new_topics_configuration_is_there_before_its_partitions(b: Any)
     b.services.session = None
     await load_new_topics(b.services, ["later"])
     assert "later" not in replicas.topic_overrides
+
+
+@in_broker()
+async def test_a_topic_that_was_new_while_the_broker_was_away_is_read_as_well(b: Any) -> None:
+    await make_topic(b, "t", min_insync_replicas="2")
+    replicas, configs = b.services.replicas, b.services.topic_configs
+    await DynamicConfigWatcher(b.zk, configs).load()
+    changed = znodes.encode_config({"min.insync.replicas": "1"})
+    await b.zk.set(znodes.config_path("topics", "t"), changed)
+    await make_topic(b, "later", min_insync_replicas="3")
+    await load_new_topics(b.services, [], ["t", "later", "t"])
+    assert replicas.topic_overrides["later"] == {"min.insync.replicas": "3"}
+    assert replicas.topic_overrides["t"] == {"min.insync.replicas": "2"}, "it was just read"
+    await load_new_topics(b.services, [], ["t"])
+    assert replicas.topic_overrides["t"] == {"min.insync.replicas": "1"}
