@@ -150,6 +150,7 @@ class LogManager:
                     await self._load_dir(directory)
             await self.futures.load()
             self.copies.settle()
+            self.deletions.all_known = not self.offline_dirs
         except LogDirectoryError:
             for directory in self._live():
                 directory.release()
@@ -251,6 +252,7 @@ class LogManager:
             self.discard(log, [s.file for s in log.segments], (gone,))
             log.deleted = True
         except OSError as error:
+            self.deletions.failed(tp)
             self.fail_dir(path, error)
             raise
 

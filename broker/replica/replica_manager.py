@@ -392,13 +392,13 @@ class ReplicaManager:
             partition.stop(delete)
             self._role_changed(partition)
         self.high_watermark_moved(tp)
-        if delete and self.logs.get(tp) is not None:
-            try:
+        try:
+            if delete and self.logs.get(tp) is not None:
                 self.logs.delete(tp)
-            except OSError as e:
-                log.error("%s could not be deleted: %s", tp, e)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        except OSError as e:
+            log.error("%s could not be deleted: %s", tp, e)
+        lost = delete and self.logs.deletions.may_come_back(tp)
+        return ErrorCode.KAFKA_STORAGE_ERROR if lost else ErrorCode.NONE
 
     # ---------------------------------------------------------------- upkeep
 

@@ -3,6 +3,9 @@
 Deleting a log renames its folder.  Without a sync of the directory above it a power loss may undo
 that, after the topic was deleted everywhere and made again: its new replica would then take the old
 records for its own.  So a broker settles deletions before it answers StopReplica.
+
+A directory that fails keeps what was to be deleted, and shows it again when it is repaired and the
+broker is started.  Until then no deletion of it may be said to have succeeded.
 """
 
 from __future__ import annotations
@@ -28,11 +31,26 @@ class Deletions:
         self._guarded = guarded
         self._offline = offline
         self._deleted: dict[TopicPartition, str] = {}
+        self._failed: set[TopicPartition] = set()
+        self.all_known = True
+        """No directory was offline at the broker's start, with logs that nobody can name."""
+        self._others: set[TopicPartition] = set()
+        """Deleted ones that were in another directory than those."""
         self._settling = trio.Lock()
 
     def note(self, tp: TopicPartition, path: str) -> None:
         """A log in this log directory has its last name."""
         self._deleted[tp] = path
+        if not self.all_known:
+            self._others.add(tp)
+
+    def failed(self, tp: TopicPartition) -> None:
+        """Its directory failed before the log had its last name."""
+        self._failed.add(tp)
+
+    def may_come_back(self, tp: TopicPartition) -> bool:
+        """Whether a log that is not here, or no more, may be in a directory that is offline."""
+        return tp in self._failed or not (self.all_known or tp in self._others)
 
     async def settle(self) -> list[TopicPartition]:
         """Makes all deletions durable; gives those whose directory has failed."""
@@ -41,4 +59,6 @@ class Deletions:
             for path in dict.fromkeys(deleted.values()):
                 with self._guarded(path):
                     await self._disk.sync_dir(path)
-            return [tp for tp, path in deleted.items() if path in self._offline]
+            failed = [tp for tp, path in deleted.items() if path in self._offline]
+            self._failed.update(failed)
+            return failed

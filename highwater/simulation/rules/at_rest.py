@@ -116,7 +116,12 @@ def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:
 
 def _times(broker: Broker, truths: Mapping[TopicPartition, PartitionTruth]) -> Iterator[str]:
     for tp, log in broker.services.logs.logs.items():
-        mirror = truths[tp].replicas[broker.config.broker_id].mirror
+        truth = truths.get(tp)
+        replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
+        if replica is None:
+            yield f"has a log of {tp}, which is not one of its partitions"
+            continue
+        mirror = replica.mirror
         for segment in log.segments:
             if (wrong := mirror.misdated(segment)) is not None:
                 yield f"{wrong} ({tp})"
