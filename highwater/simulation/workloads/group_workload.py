@@ -261,15 +261,20 @@ class Groups:
                 f"{acked.offset} was acknowledged before",
             )
 
+    def leader(self) -> str:
+        """The host that leads the group's log, by ZooKeeper."""
+        truth = log_of(self.rules, GROUPS, self.name)
+        number = truth.state.leader if truth is not None and truth.state is not None else -1
+        return f"broker-{number}"
+
     async def ask(
         self, client: GroupClient, address: tuple[str, int] | None = None
     ) -> dict[int, int]:
         """The least offset of each partition."""
         where = address or await client.coordinator(COORDINATOR, self.name)
-        known, truth = dict(self.acked), log_of(self.rules, GROUPS, self.name)
-        leader = truth.state.leader if truth is not None and truth.state is not None else -1
+        known, leader = dict(self.acked), self.leader()
         answer = await client.committed(where)
-        self.answered(known, answer, fenced=where[0] != f"broker-{leader}")
+        self.answered(known, answer, fenced=where[0] != leader)
         return {p: max(at, self.acked[p].offset if p in self.acked else at)
                 for p, at in answer.items()}  # fmt: skip
 

@@ -41,6 +41,10 @@ class TxnClient(SimClient):
             known[kind, key] = (answer.host, answer.port)
         return known[kind, key]
 
+    def last_asked(self, kind: int, key: str) -> str:
+        """The host that this client takes for the coordinator; "" if it would have to ask."""
+        return self.__dict__.get("_coordinators", {}).get((kind, key), ("", 0))[0]
+
     def lose(self, kind: int, key: str) -> None:
         self.__dict__.setdefault("_coordinators", {}).pop((kind, key), None)
 
