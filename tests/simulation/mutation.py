@@ -134,14 +134,15 @@ def simulate(
     finds: int = 1,
     pace: float = 1,
 ) -> Any:
-    """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule."""
+    """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule; a mutant's
+    own pace is before `pace`."""
     with mutated_tree(mutant) as tree:
         result = tree / "result.json"
         done = _sim(
             tree,
             "--seeds", seeds, "--jobs", str(jobs), "--minutes", str(minutes),
-            "--json", str(result), *(mutant.options if mutant is not None else ()),
-            "--finds", str(finds), "--pace", str(pace),
+            "--json", str(result), "--finds", str(finds), "--pace", str(pace),
+            *(mutant.options if mutant is not None else ()),
         )  # fmt: skip
         if not result.exists():
             raise RuntimeError(f"the simulation failed: {done.stderr[-2000:]}")
