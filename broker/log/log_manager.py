@@ -79,7 +79,7 @@ class LogManager:
         self._high_watermark = high_watermark
         self._below = below
         self._dirs = {path: LogDirectory(disk, path) for path in log_dirs}
-        self.trash = Trash(disk, clock)
+        self.trash = Trash(disk, clock, self._not_deleted)
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
         self._planned = trio.Event()
@@ -264,6 +264,10 @@ class LogManager:
                 known = directory.current(name)
                 if known.get(tp):
                     directory.write(name, {k: v for k, v in known.items() if k != tp})
+
+    def _not_deleted(self, path: str, error: OSError) -> None:
+        within = (directory for directory in self._dirs if path.startswith(f"{directory}/"))
+        self.fail_dir(max(within, key=len), error)
 
     def fail_dir(self, path: str, error: OSError) -> None:
         """Takes a directory offline, with every log in it.  Does nothing the second time."""

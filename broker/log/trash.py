@@ -5,7 +5,7 @@ They already carry another name (`.deleted`, `-delete`), so that a start in betw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -26,9 +26,11 @@ class _Item:
 class Trash:
     """One sleeping task deletes due files; its clock only has to run evenly."""
 
-    def __init__(self, disk: Disk, clock: Clock) -> None:
+    def __init__(self, disk: Disk, clock: Clock, failed: Callable[[str, OSError], None]) -> None:
+        """`failed` is told of each path that cannot be deleted, and of the reason."""
         self._disk = disk
         self._clock = clock
+        self._failed = failed
         self._items: list[_Item] = []
         self._count = self._renamed = 0
         self._added = trio.Event()
@@ -58,7 +60,7 @@ class Trash:
         return gone
 
     async def run(self) -> None:
-        """Runs until cancelled.  Files that cannot be deleted are left for the next start."""
+        """Runs until cancelled.  What cannot be deleted is left for the next start."""
         while True:
             if not self._items:
                 self._added = trio.Event()
@@ -73,13 +75,18 @@ class Trash:
             for file in item.files:
                 file.close()
             for path in item.paths:
-                await self._disk.run(lambda path=path: self._delete(path))  # type: ignore[misc]
+                error = await self._disk.run(lambda path=path: self._delete(path))  # type: ignore[misc]
+                if error is not None:
+                    self._failed(path, error)
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str) -> OSError | None:
         try:
             if self._disk.is_dir(path):
                 self._disk.remove_tree(path)
             elif self._disk.exists(path):
                 self._disk.remove(path)
-        except OSError:
-            pass  # the directory has failed, and its next user reports that
+        except FileNotFoundError:
+            return None  # its folder has just been given its last name
+        except OSError as error:
+            return error
+        return None

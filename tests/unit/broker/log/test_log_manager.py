@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -225,6 +226,32 @@ async def test_deletion(tmp_path: Path, virtual_time: trio.testing.MockClock) ->
         assert gone.exists()
         await trio.sleep(2)
         assert not gone.exists()
+    broker.kill()
+
+
+@pytest.mark.parametrize(
+    ("error", "offline"), [(errno.EIO, ["b"]), (errno.ENOENT, [])], ids=["a disk", "a late rename"]
+)
+async def test_what_cannot_be_deleted_takes_its_directory_offline(
+    tmp_path: Path,
+    virtual_time: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    error: int,
+    offline: list[str],
+) -> None:
+    broker = Broker(tmp_path / "a", tmp_path / "b", log_segment_delete_delay_ms=1000)
+    manager = await broker.load()
+    logs = {manager.get_or_create(tp, manager.default_config).dir: tp for tp in (A, B)}
+    (deleted,) = (tp for path, tp in logs.items() if path.startswith(str(tmp_path / "b/")))
+    manager.delete(deleted)
+
+    def fails(path: str) -> None:
+        raise OSError(error, "of the test", path)
+
+    monkeypatch.setattr(manager.disk, "remove_tree", fails)
+    async with running(manager):
+        await trio.sleep(2)
+    assert [Path(path).name for path in broker.failed] == offline
     broker.kill()
 
 
