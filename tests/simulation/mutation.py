@@ -134,8 +134,9 @@ def simulate(
     finds: int = 1,
     pace: float = 1,
 ) -> Any:
-    """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule; a mutant's
-    own pace is before `pace`."""
+    """`highwater sim --json` of the mutated tree, until so many seeds have broken a rule.  The pace
+    among a mutant's options is before `pace`.
+    """
     with mutated_tree(mutant) as tree:
         result = tree / "result.json"
         done = _sim(
