@@ -337,6 +337,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             self._apply(shard, group, write.then(e.code))
             return
         group.pending_writes += 1
+        group.appended(write.records, end_offset - 1)
         if write.producer is not None:
             first = end_offset - len(write.records)
             shard.hold(write.producer[0], zip(write.records, count(first)))

@@ -141,11 +141,18 @@ class Group:
         self.open_offsets: dict[TopicPartition, int] = {}
         """Like `pending_offsets`, for transactions that are still open."""
         self.pending_writes = 0
+        self.written_at = -1
+        """The position of the newest record of the group itself that was appended here."""
         self.new_member_added = False
         self.initial_delay_left_ms: int | None = None
         """Set while the first rebalance of an empty group is held back for more members."""
 
     # ---------------------------------------------------------------- what is stored
+
+    def appended(self, records: Iterable[GroupLogRecord], at: int) -> None:
+        """These records are in the log, the last one at this position, and not yet committed."""
+        if any(isinstance(record, GroupRecord) for record in records):
+            self.written_at = at
 
     def replay(self, record: GroupLogRecord, at: int = -1) -> None:
         """Applies a record that is committed; `at` is its offset in the log."""
@@ -159,11 +166,15 @@ class Group:
         elif isinstance(record, GroupRecord):
             if record.value is None:
                 self._forget()
-            elif not self._has_moved_on(record.value):
+            elif not self._has_moved_on(record.value, at):
                 self._adopt(record.value)
 
-    def _has_moved_on(self, stored: StoredGroup) -> bool:
-        """Whether a rebalance began while the record was on its way, so that it is outdated."""
+    def _has_moved_on(self, stored: StoredGroup, at: int) -> bool:
+        """Whether a rebalance began while the record was on its way, so that it is outdated; or the
+        process of a static member was replaced, of which only a later record tells.
+        """
+        if self.state is State.STABLE and at < self.written_at:
+            return True
         if self.state in (State.PREPARING_REBALANCE, State.DEAD):
             return True
         if self.state is State.COMPLETING_REBALANCE:

@@ -49,16 +49,20 @@ class Table:
                 self.timers.pop(timer, None)
             else:
                 self.timers[timer] = delay
-        self.writes += outcome.writes
+        for write in outcome.writes:
+            self.writes.append(write)
+            end = len(self.log) + sum(len(pending.records) for pending in self.writes)
+            self.group.appended(write.records, end - 1)
 
-    def committed(self) -> None:
-        """The HW has passed all writes so far."""
-        while self.writes:
+    def committed(self, count: int | None = None) -> None:
+        """The HW has passed all writes so far, or so many of them."""
+        while self.writes and count != 0:
             write = self.writes.pop(0)
             for record in write.records:
                 self.log.append(record)
-                self.group.replay(record)
+                self.group.replay(record, len(self.log) - 1)
             self.do(write.then(ErrorCode.NONE))
+            count = None if count is None else count - 1
 
     def failed(self, code: ErrorCode) -> Write:
         write = self.writes.pop(0)

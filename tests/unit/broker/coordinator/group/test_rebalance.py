@@ -209,6 +209,31 @@ def test_a_static_member_takes_its_place_without_a_rebalance(table: Any) -> None
     assert loaded.static_members == {"i": one, "j": back.member_id}
 
 
+def test_static_members_that_come_back_at_once_all_have_their_places(table: Any) -> None:
+    """Each record is written while those before it are not yet committed."""
+    table.join("a", instance_id="i")
+    table.join("b", instance_id="j")
+    table.join("c", instance_id="k")
+    table.begin()
+    first = table.answers["a"].member_id
+    for ticket in ("b", "c", "a"):
+        table.sync(f"s{ticket}", table.answers[ticket].member_id, 1, **{first: b"1"})
+    table.committed()
+    table.join("i again", instance_id="i")
+    table.join("j again", instance_id="j")
+    table.committed(1)
+    table.join("k again", instance_id="k")
+    table.committed()
+    for instance in ("i", "j", "k"):
+        back = table.answers[f"{instance} again"].member_id
+        code, _ = table.steps.heartbeat(back, instance, 1)
+        assert code is ErrorCode.NONE, f"{instance} has lost its place"
+    loaded = Group("g")
+    for at, record in enumerate(table.log):
+        loaded.replay(record, at)
+    assert loaded.static_members == table.group.static_members
+
+
 def test_a_static_place_that_could_not_be_stored_stays_with_the_former_process(table: Any) -> None:
     one, other = static(table)
     offered = table.group.members[one].protocols
