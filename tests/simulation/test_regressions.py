@@ -212,3 +212,11 @@ def test_a_life_that_ends_as_it_starts_leaves_the_next_one_alone(seed: int) -> N
     shape = Shape(brokers=2, min_isr=1, lag_ms=10_000)
     found = play(Scenario("short life", "", shape, course), seed)
     assert found.ok, found
+
+
+def test_a_former_leader_wakes_with_what_the_next_one_lost() -> None:
+    """A false alarm (R4): the next leader had lost power, and its tail, as expected; the former one
+    was taken for a member that had lost its own."""
+    outcome = simulate(1034, Options(pace=0.3, stalls=True, static_members=True))
+    assert outcome.ok, str(outcome.violation)
+    assert outcome.expected_losses

@@ -183,6 +183,8 @@ class BrokerRules:
         new_term: bool,
     ) -> None:
         who = f"{truth.tp}: broker {replica.broker}"
+        if replica.lossy and new.leader_epoch < max(truth.leaders, default=-1):
+            return  # a former leader, with records that the next one lost and that were given up
         if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
             self._lossy_leads(truth, replica)
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
