@@ -35,9 +35,6 @@ class FetchState:
     leader_epoch: LeaderEpoch
     offset: int
     truncating: bool = True
-    proved: bool = False
-    """The log is known to be as the leader's: an answer of this epoch was taken, or the epoch began
-    with this broker in the ISR."""
     ready_at: float = 0.0
     failures: int = 0
     """Failures in a row; the delay grows with them."""
@@ -92,7 +89,7 @@ def truncation_step(
 
 
 def nothing_is_proved(log_end: int, high_watermark: int, leader_start: int) -> bool:
-    """Whether a follower that comes back drops its log at the leader's first answer.
+    """Whether a follower that comes back drops its log before it fetches.
 
     All its records are deleted at the leader, and those above its own HW may be others than were
     committed: a leader that was cut off appends them, and the next leader's are deleted meanwhile.

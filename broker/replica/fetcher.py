@@ -34,6 +34,7 @@ from highwater.broker.replica.fetch_state import (
     truncation_step,
 )
 from highwater.broker.replica.follower_session import FollowerSession
+from highwater.broker.replica.leader_offsets import EARLIEST, LATEST, list_offsets
 from highwater.kafka.client.connection import ClientConnection, RequestTimedOut
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -44,7 +45,7 @@ from highwater.kafka.wire.fetch import (
     build_fetch,
     parse_fetch_answer,
 )
-from highwater.kafka.wire.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from highwater.kafka.wire.messages import OffsetForLeaderEpochRequest
 from highwater.kafka.wire.records import validate_fetched
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FETCH, FETCH_VERSION = 1, 11
-OFFSETS_FOR_EPOCH_VERSION, LIST_OFFSETS_VERSION = 3, 5
-LATEST, EARLIEST = -1, -2
+OFFSETS_FOR_EPOCH_VERSION = 3
 FIRST_BACKOFF_S = 0.02
 THROTTLED_S = 0.1
 AT_ONCE = 100
@@ -96,9 +96,7 @@ class ReplicaFetcher:
     def add(self, partition: Partition, address: Address) -> None:
         """Takes over a partition, and interrupts what is under way for the others."""
         follower_log = partition.require_log()
-        state = FetchState(
-            partition.leader_epoch, follower_log.log_end_offset, proved=partition.in_isr
-        )
+        state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
         if follower_log.epochs.latest < 0:
             # epochs say nothing of an empty log, or of one older than epochs
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
@@ -244,13 +242,18 @@ class ReplicaFetcher:
             OFFSETS_FOR_EPOCH_VERSION,
             self._timeout,
         )
+        unproved: dict[TopicPartition, FetchState] = {}
         for topic in answer.topics:
             async for p in in_turns(topic.partitions, CUTS_AT_ONCE):
                 tp = TopicPartition(topic.topic, p.partition)
-                if self.states.get(tp) is todo.get(tp) is not None:
-                    self._truncate(tp, todo[tp], p.error_code, p.leader_epoch, p.end_offset)
+                if (state := self.states.get(tp)) is todo.get(tp) and state is not None:
+                    self._truncate(tp, state, p.error_code, p.leader_epoch, p.end_offset)
+                    if not state.truncating and self._is_unproved(tp, p.end_offset):
+                        state.truncating, unproved[tp] = True, state
         # no checkpoint may name more than the cut logs hold when the first append follows
         await self.manager.logs.settle()
+        if unproved:
+            await self._prove(connection, unproved)
 
     def _truncate(
         self, tp: TopicPartition, state: FetchState, error: int, epoch: int, end: int
@@ -278,6 +281,38 @@ class ReplicaFetcher:
         state.offset = follower_log.log_end_offset
         state.truncating = not step.done and follower_log.epochs.latest >= 0
         state.failures = 0
+
+    def _is_unproved(self, tp: TopicPartition, leader_end: int) -> bool:
+        """Whether the leader's epochs prove nothing, should its log start at this log's end."""
+        partition = self.manager.partitions[tp]
+        end = partition.require_log().log_end_offset
+        return not partition.in_isr and partition.high_watermark < end == leader_end
+
+    async def _prove(
+        self, connection: ClientConnection, unproved: dict[TopicPartition, FetchState]
+    ) -> None:
+        """Before the first fetch, by which the leader could count them as in sync."""
+        starts = await self._list_offsets(connection, unproved, EARLIEST)
+        for tp, state in unproved.items():
+            if self.states.get(tp) is not state:
+                continue
+            if (start := starts.get(tp)) is None:
+                self._delay(state)
+                continue
+            partition = self.manager.partitions[tp]
+            end, high_watermark = partition.require_log().log_end_offset, partition.high_watermark
+            if nothing_is_proved(end, high_watermark, start):
+                log.info(
+                    "%s: starts anew at %d, where leader %d begins: what lies from %d to %d may"
+                    " differ from what was committed there",
+                    tp, start, self.leader, high_watermark, end,
+                )  # fmt: skip
+                try:
+                    partition.restart_at(start)
+                except OSError as e:
+                    self.manager.disk_failed(partition, e)
+                    continue
+            state.offset, state.truncating = partition.require_log().log_end_offset, False
 
     # ---------------------------------------------------------------- fetching
 
@@ -385,9 +420,6 @@ class ReplicaFetcher:
         partition = self.manager.partitions[tp]
         try:
             headers = validate_fetched(fetched.records) if fetched.size else []
-            if not state.proved:
-                self._prove(partition, fetched.log_start_offset)
-                state.proved = True
             partition.append_fetched(
                 fetched.records, headers, fetched.high_watermark, fetched.log_start_offset
             )
@@ -420,16 +452,6 @@ class ReplicaFetcher:
         if (quota := self.manager.throttles.follower).is_throttled(tp):
             quota.record(fetched.size, monotonic_ms())
 
-    def _prove(self, partition: Partition, start: int) -> None:
-        end = partition.require_log().log_end_offset
-        if nothing_is_proved(end, partition.high_watermark, start):
-            log.info(
-                "%s: starts anew at %d, where leader %d begins: what lies from %d to %d may differ"
-                " from what was committed there",
-                partition.tp, start, self.leader, partition.high_watermark, end,
-            )  # fmt: skip
-            partition.restart_at(start)
-
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
         """Finds a new place: this LEO is outside the leader's log, above its end after an unclean
         election, else below its start.
@@ -437,8 +459,8 @@ class ReplicaFetcher:
         state, partition = self.states.get(tp), self.manager.partitions.get(tp)
         if state is None or partition is None:
             return
-        end = await self._list_offset(connection, tp, state, LATEST)
-        start = await self._list_offset(connection, tp, state, EARLIEST)
+        end = (await self._list_offsets(connection, {tp: state}, LATEST)).get(tp)
+        start = (await self._list_offsets(connection, {tp: state}, EARLIEST)).get(tp)
         if self.states.get(tp) is not state or end is None or start is None:
             self._delay(state)
             return
@@ -455,21 +477,9 @@ class ReplicaFetcher:
             return
         state.offset = follower_log.log_end_offset
 
-    async def _list_offset(
-        self, connection: ClientConnection, tp: TopicPartition, state: FetchState, which: int
-    ) -> int | None:
-        request = ListOffsetsRequest
-        part = request.ListOffsetsTopic.ListOffsetsPartition(
-            partition_index=tp.partition, current_leader_epoch=state.leader_epoch, timestamp=which
-        )
-        answer = await connection.call(
-            request(
-                replica_id=self.manager.broker_id,
-                isolation_level=0,
-                topics=[request.ListOffsetsTopic(name=tp.topic, partitions=[part])],
-            ),
-            LIST_OFFSETS_VERSION,
-            self._timeout,
-        )
-        found = answer.topics[0].partitions[0]
-        return None if found.error_code else int(found.offset)
+    async def _list_offsets(
+        self, connection: ClientConnection, states: dict[TopicPartition, FetchState], which: int
+    ) -> dict[TopicPartition, int]:
+        epochs = {tp: state.leader_epoch for tp, state in states.items()}
+        broker_id = self.manager.broker_id
+        return await list_offsets(connection, broker_id, epochs, which, self._timeout)

@@ -59,13 +59,11 @@ def hosted(manager: ReplicaManager, tp: TopicPartition) -> Partition:
     return partition
 
 
-def sent(
-    tp: TopicPartition, base_offset: int, n: int, *, high_watermark: int = 0, log_start: int = 0
-) -> FetchedPartition:
+def sent(tp: TopicPartition, base_offset: int, n: int) -> FetchedPartition:
     records = [Record(None, b"value", 1, ()) for _ in range(n)]
     batch = build_batch(records, base_offset=base_offset, partition_leader_epoch=0)
     data = memoryview(batch)
-    return FetchedPartition(tp, 0, high_watermark, 0, log_start, data, len(data))
+    return FetchedPartition(tp, 0, 0, 0, 0, data, len(data))
 
 
 async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
@@ -88,44 +86,6 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
     assert partitions[sound].require_log().log_end_offset == 4
     fetcher.add(partitions[broken], ("nowhere", 1))
     assert fetcher.states[broken].truncating, "a new term brings it in line first"
-
-
-@pytest.mark.parametrize(
-    ("isr", "high_watermark", "base", "log_start", "place", "is_kept"),
-    [
-        ((2,), 2, 4, 4, (4, 6), False),  # its records 2 and 3 may be others than were committed
-        ((2,), 2, 3, 4, (4, 5), False),  # and the leader's batch begins before its start
-        ((2,), 4, 4, 4, (4, 6), True),  # all its records are known to be committed
-        ((2,), 2, 4, 3, (3, 6), True),  # epochs have proved what the leader still has
-        ((2, 1), 2, 4, 4, (4, 6), True),  # a member of the ISR has what is committed there
-    ],
-)
-async def test_a_log_that_lies_below_its_leaders_start_is_kept_only_if_it_is_proved(
-    tmp_path: Path,
-    isr: tuple[int, ...],
-    high_watermark: int,
-    base: int,
-    log_start: int,
-    place: tuple[int, int],
-    is_kept: bool,
-) -> None:
-    manager, tp = await replica_manager(tmp_path), TopicPartition("t", 0)
-    partition = hosted(manager, tp)
-    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
-    fetcher.add(partition, ("nowhere", 1))
-    fetcher._append(tp, fetcher.states[tp], sent(tp, 0, 4, high_watermark=high_watermark))
-    partition.make_follower(replace(STATE, isr=isr))  # it has been away
-    fetcher.add(partition, ("nowhere", 1))
-    state, log = fetcher.states[tp], partition.require_log()
-
-    answer = sent(tp, base, 2, high_watermark=6, log_start=log_start)
-    fetcher._append(tp, state, answer)
-
-    assert (log.segments[0].base_offset == 0) is is_kept
-    assert (log.log_start_offset, log.log_end_offset) == place
-    assert (partition.high_watermark, state.offset) == (place[1], place[1])
-    fetcher._append(tp, state, sent(tp, state.offset, 2, log_start=state.offset))
-    assert log.log_end_offset == place[1] + 2, "what this leader sent needs no proof"
 
 
 async def test_the_first_delays_are_short(
@@ -268,6 +228,50 @@ async def test_a_follower_out_of_its_leaders_range_finds_its_place(
         assert (log.log_start_offset, log.log_end_offset) == place
         assert partition.high_watermark == high_watermark
         assert fetcher.states[partition.tp].offset == place[1], "where it fetches next"
+
+
+@pytest.mark.parametrize(
+    ("isr", "high_watermark", "leader_end", "is_asked"),
+    [
+        ((2,), 2, 4, True),  # its records 2 and 3 may be others than were committed
+        ((2,), 2, 9, False),  # the leader has all of this log's epoch
+        ((2,), 2, 3, False),  # its last batch is cut away
+        ((2,), 4, 4, False),  # all its records are known to be committed
+        ((2, 1), 2, 4, False),  # a member of the ISR has what is committed there
+    ],
+)
+@pytest.mark.parametrize(
+    ("start", "starts_anew"),
+    [
+        ((ErrorCode.NONE, 4), True),
+        ((ErrorCode.NONE, 2), False),
+        ((ErrorCode.UNKNOWN_SERVER_ERROR, -1), None),
+    ],
+)
+async def test_a_log_that_ends_where_its_leaders_starts_is_kept_only_if_it_is_proved(
+    tmp_path: Path,
+    isr: tuple[int, ...],
+    high_watermark: int,
+    leader_end: int,
+    is_asked: bool,
+    start: Answer,
+    starts_anew: bool | None,
+) -> None:
+    async with out_of_range(tmp_path, start, start) as (fetcher, partition, connection):
+        partition.append_fetched(memoryview(b""), [], high_watermark, 0)
+        partition.make_follower(replace(STATE, isr=isr))  # it has been away
+        fetcher.add(partition, ("nowhere", 1))
+        tp, state, log = partition.tp, fetcher.states[partition.tp], partition.require_log()
+        fetcher._truncate(tp, state, 0, 0, leader_end)
+        assert not state.truncating
+        assert fetcher._is_unproved(tp, leader_end) is is_asked
+        if is_asked:
+            state.truncating, end = True, log.log_end_offset
+            await fetcher._prove(connection, {tp: state})
+            place = (4, 4) if starts_anew else (0, end)
+            assert (log.log_start_offset, log.log_end_offset) == place
+            assert state.truncating is (starts_anew is None), "without an answer it is asked again"
+            assert (state.offset, partition.high_watermark) == (place[1], 4 if starts_anew else 2)
 
 
 @pytest.mark.parametrize("which", ["start", "end"])
