@@ -246,10 +246,11 @@ class ReplicaFetcher:
         for topic in answer.topics:
             async for p in in_turns(topic.partitions, CUTS_AT_ONCE):
                 tp = TopicPartition(topic.topic, p.partition)
-                if (state := self.states.get(tp)) is todo.get(tp) and state is not None:
-                    self._truncate(tp, state, p.error_code, p.leader_epoch, p.end_offset)
-                    if not state.truncating and self._is_unproved(tp, p.end_offset):
-                        state.truncating, unproved[tp] = True, state
+                if (asked := todo.get(tp)) is None or self.states.get(tp) is not asked:
+                    continue
+                self._truncate(tp, asked, p.error_code, p.leader_epoch, p.end_offset)
+                if not asked.truncating and self._is_unproved(tp, p.end_offset):
+                    asked.truncating, unproved[tp] = True, asked
         # no checkpoint may name more than the cut logs hold when the first append follows
         await self.manager.logs.settle()
         if unproved:
