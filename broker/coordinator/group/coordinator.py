@@ -337,9 +337,9 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             self._apply(shard, group, write.then(e.code))
             return
         group.pending_writes += 1
-        group.appended(write.records, end_offset - 1)
+        first = end_offset - len(write.records)
+        group.appended(write.records, first)
         if write.producer is not None:
-            first = end_offset - len(write.records)
             shard.hold(write.producer[0], zip(write.records, count(first)))
         pending = PendingWrite(group, write, end_offset)
         self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)

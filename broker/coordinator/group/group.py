@@ -149,10 +149,11 @@ class Group:
 
     # ---------------------------------------------------------------- what is stored
 
-    def appended(self, records: Iterable[GroupLogRecord], at: int) -> None:
-        """These records are in the log, the last one at this position, and not yet committed."""
-        if any(isinstance(record, GroupRecord) for record in records):
-            self.written_at = at
+    def appended(self, records: Iterable[GroupLogRecord], first: int) -> None:
+        """These records are in the log from this position on, and not yet committed."""
+        for at, record in enumerate(records, first):
+            if isinstance(record, GroupRecord):
+                self.written_at = at
 
     def replay(self, record: GroupLogRecord, at: int = -1) -> None:
         """Applies a record that is committed; `at` is its offset in the log."""

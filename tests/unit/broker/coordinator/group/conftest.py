@@ -50,9 +50,9 @@ class Table:
             else:
                 self.timers[timer] = delay
         for write in outcome.writes:
-            self.writes.append(write)
             end = len(self.log) + sum(len(pending.records) for pending in self.writes)
-            self.group.appended(write.records, end - 1)
+            self.group.appended(write.records, end)
+            self.writes.append(write)
 
     def committed(self, count: int | None = None) -> None:
         """The HW has passed all writes so far, or so many of them."""
