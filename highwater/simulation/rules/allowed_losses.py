@@ -44,6 +44,13 @@ def lost_between(
     return gave_up(log_of(book, topic, key), since, until)
 
 
+def coordinator_of(book: Book, topic: str, key: str) -> str:
+    """The host that leads the key's log, by ZooKeeper: an answer of any other proves nothing."""
+    truth = log_of(book, topic, key)
+    leader = truth.state.leader if truth is not None and truth.state is not None else -1
+    return f"broker-{leader}"
+
+
 def moment_of(truth: PartitionTruth | None) -> Moment:
     return Moment(len(truth.given_up), truth.exposed) if truth is not None else Moment(0, 0)
 

@@ -34,7 +34,7 @@ from highwater.kafka.wire.messages import (
 from highwater.simulation.rules.allowed_losses import (
     GROUPS,
     Moment,
-    log_of,
+    coordinator_of,
     lost_between,
     moment,
 )
@@ -196,15 +196,14 @@ class Filing:
         """G4: compares an answer; False where there was none."""
         try:
             where = await client.coordinator(COORDINATOR, client.group)
-            truth = log_of(self.rules, GROUPS, client.group)
-            leader = truth.state.leader if truth is not None and truth.state is not None else NONE
+            leader = coordinator_of(self.rules, GROUPS, client.group)
             answer = await client.committed(where)
         except Failed as failed:
             self.errors[failed.name] += 1
             client.lose(COORDINATOR, client.group)
             return False
         self.count["filing: answers"] += 1
-        if answer == held or where[0] != f"broker-{leader}":
+        if answer == held or where[0] != leader:
             return True  # one that was replaced answers from what it knew
         if not lost_between(self.rules, GROUPS, client.group, since):
             self.rules.broken("G4", f"{client.group} has {answer}, and was given {held}")

@@ -37,7 +37,14 @@ from highwater.kafka.wire.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from highwater.simulation.rules.allowed_losses import GROUPS, Moment, log_of, lost_between, moment
+from highwater.simulation.rules.allowed_losses import (
+    GROUPS,
+    Moment,
+    coordinator_of,
+    log_of,
+    lost_between,
+    moment,
+)
 from highwater.simulation.workloads.plain_client import Failed
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 from highwater.simulation.workloads.transactions_client import TxnClient
@@ -263,9 +270,7 @@ class Groups:
 
     def leader(self) -> str:
         """The host that leads the group's log, by ZooKeeper."""
-        truth = log_of(self.rules, GROUPS, self.name)
-        number = truth.state.leader if truth is not None and truth.state is not None else -1
-        return f"broker-{number}"
+        return coordinator_of(self.rules, GROUPS, self.name)
 
     async def ask(
         self, client: GroupClient, address: tuple[str, int] | None = None

@@ -24,7 +24,7 @@ from highwater.simulation.rules.allowed_losses import (
     DECISIONS,
     GROUPS,
     Moment,
-    log_of,
+    coordinator_of,
     lost_between,
     moment,
 )
@@ -143,10 +143,9 @@ class MixedCommits:
     async def _ask(self, client: TxnClient, group: _Group, *, stable: bool) -> None:
         """The answer of a broker that no longer leads the group's log is none."""
         host, _ = await client.coordinator(GROUP, group.name)
-        truth = log_of(self.rules, GROUPS, group.name)
-        leader = truth.state.leader if truth is not None and truth.state is not None else NONE
+        leader = coordinator_of(self.rules, GROUPS, group.name)
         offset = await client.committed_offset(group.name, stable=stable)
-        if host != f"broker-{leader}":
+        if host != leader:
             self.count["mixed: answers of fenced coordinators"] += 1
             raise Failed("NOT_COORDINATOR")
         self.count["mixed: looked at"] += 1
