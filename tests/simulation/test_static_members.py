@@ -22,7 +22,7 @@ from highwater.simulation.workloads.filing import (
 )
 from highwater.simulation.workloads.group_workload import Acked, Seat
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.static_members import INSTANCES, Shift, StaticClient
+from highwater.simulation.workloads.static_members import INSTANCES, NAME, Shift, StaticClient
 
 FORMER, NOW = Seat("early-1", 4, (0,)), Seat("early-2", 4, (0,))
 
@@ -129,6 +129,17 @@ def test_a_process_that_nobody_replaced_is_not_fenced(
     member.member_id, member.stored_id = NOW.member_id, stored
     member.refused(error)
     assert book.rules == rules
+
+
+def test_a_former_coordinator_may_fence_by_what_it_knows_alone() -> None:
+    book: Any = _Book()
+    client = object.__new__(StaticClient)
+    client.name, client.late_join = INSTANCES[0], False
+    client.__dict__["_coordinators"] = {(0, NAME): ("broker-9", 9092)}  # which leads nothing
+    member: Any = Shift(book, Counter(), Counter())._one(client)
+    member.member_id = member.stored_id = NOW.member_id
+    member.refused("FENCED_INSTANCE_ID")
+    assert book.rules == []
 
 
 def test_one_instance_may_have_two_member_ids_in_a_generation() -> None:

@@ -104,7 +104,8 @@ class _Instance(Member):
         stored = self.member_id == self.stored_id and not client.late_join
         lost = self.all.lost(self.stored_since)
         if stored and error == "FENCED_INSTANCE_ID" and not lost:
-            if client.last_asked(COORDINATOR, NAME) != self.all.leader():
+            asked = client.last_asked(COORDINATOR, NAME)
+            if asked and asked != self.all.leader():
                 # it may know a process of its own time, which the next coordinator never heard of
                 self.all.count["static: fenced by a former coordinator"] += 1
                 super().refused(error)
