@@ -53,12 +53,15 @@ def _simulation(name: str, folder: Path, seeds: str, *options: str) -> Step:
     return Step(name, command, log)
 
 
-def pairs(folder: Path, a_slice: bool) -> Iterator[Step]:
-    """All pairs; of a slice, each flag with the next one."""
-    neighbours = itertools.pairwise((*FLAGS, FLAGS[0]))
-    for one, other in neighbours if a_slice else itertools.combinations(FLAGS, 2):
-        options = [f"--{one}", f"--{other}", "--pace", "0.3", *(["--seconds", "5"] * a_slice)]
-        yield _simulation(f"{one}+{other}", folder, "0..0" if a_slice else "1000..1067", *options)
+def _pairs(seeds: str) -> Steps:
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        """All pairs of flags; of a slice, each flag with the next one."""
+        neighbours = itertools.pairwise((*FLAGS, FLAGS[0]))
+        for one, other in neighbours if a_slice else itertools.combinations(FLAGS, 2):
+            options = [f"--{one}", f"--{other}", "--pace", "0.3", *(["--seconds", "5"] * a_slice)]
+            yield _simulation(f"{one}+{other}", folder, "0..0" if a_slice else seeds, *options)
+
+    return steps
 
 
 def _seeds(count: int, *options: str) -> Steps:
@@ -208,7 +211,10 @@ def soak(folder: Path, a_slice: bool) -> Iterator[Step]:
 
 
 JOBS: Mapping[str, Job] = {
-    "pairs": Job("68 fresh seeds of each of 105 pairs of the simulation's flags", pairs),
+    "pairs": Job(
+        "68 fresh seeds of each of 105 pairs of the simulation's flags", _pairs("1000..1067")
+    ),
+    "pairs-again": Job("30 other seeds of each of those pairs", _pairs("2000..2029")),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(
