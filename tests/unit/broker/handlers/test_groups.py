@@ -112,9 +112,9 @@ class Node(Led):
         assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
         return str(member_id)
 
-    async def sync(self, member_id: str, generation: int = 1) -> Any:
+    async def sync(self, member_id: str, generation: int = 1, what: bytes = b"all") -> Any:
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(
-            member_id=member_id, assignment=b"all"
+            member_id=member_id, assignment=what
         )
         request = SyncGroupRequest(
             group_id="g", generation_id=generation, member_id=member_id, assignments=[assignment]
@@ -313,6 +313,17 @@ async def test_who_waits_hears_of_the_move_at_once(node: Node) -> None:
         await node.role(2)
     assert answers[0].error_code == ErrorCode.NOT_COORDINATOR
     assert trio.current_time() - started < 0.1
+
+
+@in_node()
+async def test_an_assignment_too_large_for_the_log_is_refused_at_once(node: Node) -> None:
+    await node.leads()
+    member_id = (await node.join()).member_id
+    await node.join(member_id)
+    with trio.fail_after(1):
+        answer = await node.sync(member_id, what=bytes(2 << 20))
+    assert ErrorCode(answer.error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await node.state())[:2] == ("NONE", "PreparingRebalance")
 
 
 @in_node()

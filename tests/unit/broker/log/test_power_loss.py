@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from highwater.broker.log.log import Log
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.log.segment import NO_TIMESTAMP
 from highwater.kafka.config import Config
@@ -68,9 +69,7 @@ class Machine:
             self.all[tp] = data
             headers = headers_of(log)
             assert log.log_end_offset == (headers[-1].last_offset + 1 if headers else 0)
-            for segment in log.segments:
-                newest = max((h.max_timestamp for h in segment.walk(0)), default=NO_TIMESTAMP)
-                assert segment.max_timestamp == newest
+            check_times(log)
             epochs: dict[int, int] = {}
             for header in headers:
                 epochs.setdefault(header.partition_leader_epoch, header.base_offset)
@@ -103,11 +102,18 @@ class Machine:
                 # the part that is cut was durable, and may come back until the next flush
                 log.truncate_to(offset)
                 data = bytes_of(log)
+                check_times(log)
                 await manager.settle()
                 await log.flush()
                 self.all[tp] = self.durable[tp] = data
             case _:
                 await trio.sleep(self.random.uniform(0, 0.3))
+
+
+def check_times(log: Log) -> None:
+    for segment in log.segments:
+        newest = max((h.max_timestamp for h in segment.walk(0)), default=NO_TIMESTAMP)
+        assert segment.max_timestamp == newest
 
 
 @pytest.mark.parametrize("seed", range(30))
