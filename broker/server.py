@@ -53,6 +53,7 @@ from highwater.broker.network.socket_server import SocketServer
 from highwater.broker.network.tracing import trace
 from highwater.broker.quota.entities import DEFAULT, bound_of, entity_of_path
 from highwater.broker.quota.quota_manager import CONNECTION_RATE
+from highwater.broker.replica.all_in_sync import all_in_sync
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
@@ -127,7 +128,15 @@ class Broker:
             high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
             below=world.random.randrange,
         )
-        self.cleaner = LogCleaner(self.logs, world.disk, world.clock, config)
+        self.cleaner = LogCleaner(
+            self.logs,
+            world.disk,
+            world.clock,
+            config,
+            all_in_sync=lambda tp: all_in_sync(
+                self.replicas.partitions.get(tp), self.metadata.partition(tp)
+            ),
+        )
         self.replicas = ReplicaManager(
             config,
             world,

@@ -210,6 +210,7 @@ class SimCluster:
             if node.world is not world:
                 return  # killed at the instant of its start, and the next life has begun
             node.broker = Broker(config, world, node.name)
+            self.rules.watch_cleaner(node.broker.cleaner)
             world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._serve, node, node.broker))

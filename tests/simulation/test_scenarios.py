@@ -44,6 +44,7 @@ BROKEN = [
     ("stop-amid-aborts", "77-fetchers-outlive-the-logs"),
     ("stopped-below-start", "78-starts-anew-one-too-high"),
     ("deleted-while-away", "123-a-log-of-deleted-records-is-kept"),
+    ("deletions-wait", "130-what-an-absent-replica-misses-is-removed"),
     ("suspected-meanwhile", "126-a-topic-that-was-new-meanwhile-is-not-read"),
     ("taken-away", "124-a-replica-that-was-taken-away-stays"),
     ("taken-away-down", "124-a-replica-that-was-taken-away-stays"),

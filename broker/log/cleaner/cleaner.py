@@ -12,6 +12,10 @@ deleted, cut after an unclean election, or loses its oldest segments.  So before
 put in place the old ones must be unchanged; otherwise the cleaning is dropped and tried again
 later.
 
+While a replica is out of the ISR, no tombstone and no marker is removed, however old: the replica
+would come back with the deleted value, or with a transaction that has not ended.  Apache Kafka
+removes them after delete.retention.ms, whoever is away.
+
 A log that cannot be cleaned (a damaged batch) is left alone from then on, and counted: Kafka calls
 such a partition uncleanable.  A failing disk takes the whole log directory offline, as everywhere.
 """
@@ -19,6 +23,7 @@ such a partition uncleanable.  A failing disk takes the whole log directory offl
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -78,7 +83,14 @@ class _Cleaning:
 class LogCleaner:
     """The cleaner of one broker.  The log manager, too, reads `in_progress` and `uncleanable`."""
 
-    def __init__(self, logs: LogManager, disk: Disk, clock: Clock, config: Config) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        disk: Disk,
+        clock: Clock,
+        config: Config,
+        all_in_sync: Callable[[TopicPartition], bool] = lambda _: True,
+    ) -> None:
         self.uncleanable: dict[TopicPartition, str] = {}
         """The reason, by partition."""
         self.last: dict[int, CleanerStats] = {}
@@ -89,6 +101,8 @@ class LogCleaner:
         self._disk = disk
         self._clock = clock
         self._config = config
+        self.all_in_sync = all_in_sync
+        """Tells whether no replica of a partition has yet to fetch what others have."""
         self._nursery: trio.Nursery | None = None
         self._started: set[int] = set()
         self._resting: dict[int, trio.CancelScope] = {}
@@ -238,6 +252,7 @@ class LogCleaner:
             io_bytes=int(self._share(self._config.log_cleaner_io_buffer_size)) // 2,
             now_ms=self._clock.wall_ms(),
             delete_retention_ms=config.delete_retention_ms,
+            all_in_sync=self.all_in_sync(log.tp),
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,

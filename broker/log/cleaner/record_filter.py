@@ -2,8 +2,9 @@
 
 A record stays if no later one has its key; a record without a key does not stay in a compacted log.
 A tombstone (a key without a value) stays for delete.retention.ms after the first cleaning that met
-it, so that a reader who began before sees the deletion.  That time, the *delete horizon*, is put
-into the batch in place of its base timestamp, with a bit in its attributes (KIP-534).
+it, so that a reader who began before sees the deletion, and until all replicas are in the ISR.
+That time, the *delete horizon*, is put into the batch in place of its base timestamp, with a bit in
+its attributes (KIP-534).
 
 The identity of a batch does not change: base offset, last offset, producer, epoch and sequence stay
 the same, however many records are left.  The last batch of a producer that the log remembers stays
@@ -68,6 +69,7 @@ class Filter:
     producers: Mapping[int, LastRecord]
     now_ms: int
     delete_retention_ms: int
+    all_in_sync: bool = True
 
     def clean(self, view: Buffer, header: BatchHeader) -> Buffer | None:
         """The batch for the cleaned segment; None drops it.
@@ -78,9 +80,7 @@ class Filter:
         if control:
             marker = marker_of(view, header, header.position)
             discard = unneeded = self.transactions.control(header, marker)
-            horizon = horizon_of(header)
-            if horizon is None or horizon > self.now_ms:
-                discard = False
+            discard = discard and self._expired(header)
         else:
             discard, unneeded = self.transactions.batch(header), False
         if discard or not header.record_count:
@@ -108,8 +108,12 @@ class Filter:
             return False
         if not record.tombstone:
             return True
+        return not self._expired(header)
+
+    def _expired(self, header: BatchHeader) -> bool:
+        """Whether tombstones (or the marker) of this batch may be removed now."""
         horizon = horizon_of(header)
-        return horizon is None or self.now_ms < horizon
+        return horizon is not None and horizon <= self.now_ms and self.all_in_sync
 
     def _emptied(self, view: Buffer, header: BatchHeader) -> Buffer | None:
         """An empty batch, if it is the last one of its producer."""

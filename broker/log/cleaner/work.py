@@ -65,6 +65,8 @@ class CleanJob:
     io_bytes: int
     now_ms: int
     delete_retention_ms: int
+    all_in_sync: bool = True
+    """Whether tombstones and markers may be removed after that time."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -116,6 +118,7 @@ def clean_log(disk: Disk, job: CleanJob, pace: Pace) -> Iterator[Mapped | Group]
         job.producers,
         job.now_ms,
         job.delete_retention_ms,
+        job.all_in_sync,
     )
     sources = [source for source in job.sources if source.base_offset < end]
     for group in group_by_size(sources, job.segment_bytes, job.segment_index_bytes):

@@ -40,7 +40,8 @@ class CleanerProperties:
         86400000, at_least=0, topic="delete.retention.ms", update=Update.CLUSTER_WIDE,
         read_by="highwater.broker.log.cleaner.cleaner",
         test="test_work::test_a_tombstone_stays_until_its_horizon",
-        doc="How many milliseconds a tombstone stays once it is cleaned.",
+        doc="How many milliseconds a tombstone or a transaction's marker stays once it is cleaned; "
+        "longer while a replica is out of the ISR.",
     )  # fmt: skip
     log_cleaner_min_compaction_lag_ms: Long = prop(
         0, at_least=0, topic="min.compaction.lag.ms", update=Update.CLUSTER_WIDE,

@@ -58,6 +58,8 @@ class PartitionTruth:
     end: int = 0
     absences: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     """Broker -> from when until when (s, virtual) it had left the ISR; infinity: not back."""
+    unaware: list[float] = field(default_factory=list)
+    """When (s, virtual) a cleaner took all replicas to be in the ISR, and one was not."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
@@ -97,6 +99,11 @@ class PartitionTruth:
             away = self.absences.get(broker)
             if broker not in old and away:
                 away[-1] = (away[-1][0], now)
+
+    def cleaned_unaware(self, away: tuple[float, float]) -> bool:
+        """Whether a cleaner that had not heard of an absence may have removed what was missed."""
+        left, back = away
+        return any(left <= at <= back for at in self.unaware)
 
     def excuses(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self.given_up)

@@ -35,6 +35,7 @@ from highwater.simulation.rules.findings import Book, Violation
 from highwater.simulation.rules.zookeeper_rules import ZooKeeperRules
 
 if TYPE_CHECKING:
+    from highwater.broker.log.cleaner.cleaner import LogCleaner
     from highwater.broker.replica.partition import Partition
     from highwater.broker.replica.replica_manager import ReplicaManager
     from highwater.simulation.last_events import Trace
@@ -87,6 +88,19 @@ class Rules(Book):
         for truth in self.partitions.values():
             if broker in truth.replicas:
                 truth.replicas[broker].lossy = excused or not truth.counts(broker)
+
+    def watch_cleaner(self, cleaner: LogCleaner) -> None:
+        """Notes when a cleaner of this broker does not know yet that a replica is away."""
+        asked = cleaner.all_in_sync
+
+        def answered(tp: TopicPartition) -> bool:
+            whole, truth = asked(tp), self.partitions.get(tp)
+            known = truth.state if truth is not None else None
+            if whole and truth and known and not set(truth.assigned) <= set(known.isr):
+                truth.unaware.append(self.now())
+            return whole
+
+        cleaner.all_in_sync = answered
 
     def watch(self, broker: int, replicas: ReplicaManager) -> Callable[[], None]:
         """Watches a broker from its first step on; gives the function to call after each step."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from highwater.simulation.scenarios import answered_changes as agreement
-from highwater.simulation.scenarios import controllers as control
 from highwater.simulation.scenarios import (
+    compacted_logs,
     deleted_topics,
     late_markers,
     log_starts,
     stops,
     truncation,
 )
+from highwater.simulation.scenarios import controllers as control
 from highwater.simulation.scenarios import deposed_leaders as leaders
 from highwater.simulation.scenarios import group_members as groups
 from highwater.simulation.scenarios.script import Played, Scenario, play
@@ -19,6 +20,7 @@ ALL: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         *truncation.SCENARIOS,
+        *compacted_logs.SCENARIOS,
         *leaders.SCENARIOS,
         *deleted_topics.SCENARIOS,
         *log_starts.SCENARIOS,

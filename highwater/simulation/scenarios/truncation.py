@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import trio
 
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
-from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
-from highwater.simulation.workloads.compacted import TP as KEYED
 
 TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
 APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
@@ -151,80 +147,6 @@ async def lossy_alone(stage: Stage) -> None:
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
 
 
-async def _with_a_compacted_topic(stage: Stage) -> tuple[KeyedClient, CompactedTopic, int]:
-    """Its client, the topic as its clients see it, and its leader."""
-    stage.rules.compacted = frozenset({COMPACTED})
-    await stage.start(1, 2, 3)
-    client = stage.new_client_of(KeyedClient, "keyed")
-    await stage.insist(lambda: client.create(3))
-    await stage.whole()
-    return client, CompactedTopic(stage.rules), stage.leader(KEYED)
-
-
-async def lossy_compacted(stage: Stage) -> None:
-    """The same for a compacted topic: records after the loss are acknowledged at offsets that were
-    acknowledged before, and the loss excuses no more than it took."""
-    client, topic, leader = await _with_a_compacted_topic(stage)
-    async with trio.open_nursery() as clients:
-        clients.start_soon(client.run, partial(topic.produce, client))
-        await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
-        for other in {1, 2, 3} - {leader}:
-            stage.cluster.kill(other)
-        await stage.until(lambda: stage.isr(KEYED) == (leader,), "it is alone in the ISR")
-        end = stage.end(leader, KEYED)
-        await stage.until(lambda: max(topic.acked) > end + 20, "more are acknowledged")
-        before, epoch = dict(topic.acked), stage.epoch(KEYED)
-        stage.lose_power(leader)
-        stage.check(stage.end(leader, KEYED) < max(before), "nothing was lost")
-        stage.cluster.power_on(leader)
-        await stage.until(lambda: stage.epoch(KEYED) > epoch, "it leads anew")
-        for other in {1, 2, 3} - {leader}:
-            stage.cluster.start(other)
-        await stage.until(lambda: max(topic.acked) > max(before), "the log is as long as before")
-        await stage.whole()
-        clients.cancel_scope.cancel()
-    again = [at for at, acked in before.items() if topic.acked[at] != acked]
-    stage.check(again, "no offset was acknowledged once more")
-    topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
-    stage.check(stage.rules.expected_losses > 0, "the loss was not counted")
-    stage.in_order(f"broker-{leader} .*loses power", f"broker-{leader} .*{KEYED}: leads, epoch")
-
-
-async def compacted_while_away(stage: Stage) -> None:
-    """A broker misses a leader epoch, and all of that epoch's records are compacted away before it
-    is back, so that it never hears of the epoch.  Then it leads, and a replica whose log ends in
-    that epoch comes back: it is cut where the epoch before ended, far below its HW, and its
-    compacted log has nothing that ends there."""
-    client, topic, leader = await _with_a_compacted_topic(stage)
-    away, last = {1, 2, 3} - {leader}
-
-    def epochs(broker: int) -> set[int]:
-        return {epoch for _, epoch, _ in stage.log(broker, KEYED)}
-
-    async with trio.open_nursery() as clients:
-        clients.start_soon(client.run, partial(topic.produce, client))
-        await stage.until(lambda: len(topic.acked) > 50, "some records are acknowledged")
-        stage.cluster.kill(away)
-        await stage.until(lambda: away not in stage.isr(KEYED), "it has left the ISR")
-        missed = stage.epoch(KEYED)
-        await stage.until(lambda: epochs(last) == {missed}, "older epochs are compacted away")
-        stage.cluster.stop(last)  # which writes its HW down
-        await stage.until(lambda: not stage.cluster.nodes[last].running, "it has stopped")
-        await stage.until(lambda: missed not in epochs(leader), "so is this one, at its leader")
-        stage.cluster.start(away)
-        await stage.until(lambda: away in stage.isr(KEYED), "the first one is back")
-        await stage.lead(away, KEYED)
-        stage.cluster.start(last)
-        await stage.whole()
-        clients.cancel_scope.cancel()
-    topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
-    stage.in_order(
-        f"broker-{last} .*{KEYED}: follows {away}, epoch",
-        f"broker-{last}.*{KEYED}: truncating from",
-        f"{KEYED}: ISR expanded to .*{last}",
-    )
-
-
 SCENARIOS = (
     Scenario("kip-101-loss", "a restart must not cut what is committed", TWO, kip_101_loss),
     Scenario("kip-101-divergence", "two records at one offset", THREE, kip_101_divergence),
@@ -241,17 +163,5 @@ SCENARIOS = (
         "an ISR of one, and a power loss",
         Shape(brokers=3, min_isr=1, lag_ms=2000),
         lossy_alone,
-    ),
-    Scenario(
-        "lossy-compacted",
-        "the same of a compacted topic",
-        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=700),
-        lossy_compacted,
-    ),
-    Scenario(
-        "compacted-while-away",
-        "a leader that never saw an epoch, as compaction left none of its records",
-        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=300),
-        compacted_while_away,
     ),
 )

@@ -14,9 +14,10 @@ A record that a careless power loss took (`PartitionTruth.given_up`) after it wa
 required, and its offset may be acknowledged once more.  A record acknowledged there after that loss
 is required again.
 
-A replica that is away for longer than delete.retention.ms may miss a tombstone, and keeps the value
-before it, on Apache Kafka as here.  That alone is excused, and only for a tombstone that was not
-acknowledged before the replica left the ISR.
+A replica that is away for longer than delete.retention.ms misses a tombstone, and keeps the value
+before it, if a follower that has not heard of its absence cleans meanwhile, and leads when it is
+back.  That alone is excused, and only for a tombstone that was not acknowledged before the replica
+left the ISR.
 """
 
 from __future__ import annotations
@@ -231,20 +232,20 @@ class CompactedTopic:
         self._compare(cluster)
 
     def _compare(self, cluster: SimCluster) -> None:
-        """Compares replicas by surviving records (R5)."""
-        said: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        """Compares replicas by surviving records (R5), below the end of the shortest log: a record
+        whose sender was ended with the run may still be on its way."""
+        logs: dict[int, bytes] = {}
         for broker, node in sorted(cluster.nodes.items()):
             folder = node.host.disk.find(f"/data/{TP}")
             if not isinstance(folder, dict):
                 continue
-            found: Found = {}
-            for name in sorted(folder):
-                if name.endswith(".log"):
-                    found |= _records(bytes(folder[name].data))  # type: ignore[union-attr]
-            alive = {k: last for k, last in _last(found).items() if last[1] is not None}
-            said[broker] = alive
+            files = [folder[name] for name in sorted(folder) if name.endswith(".log")]
+            logs[broker] = b"".join(bytes(file.data) for file in files)  # type: ignore[union-attr]
             if _cleaned_to(cluster, broker) > 0:
                 self.book.seen["compacted_replicas"] += 1
+        end = min((max((h.last_offset for h in batches(d)), default=-1) for d in logs.values()),
+                  default=-1) + 1  # fmt: skip
+        said = {broker: _alive(data, end) for broker, data in logs.items()}
         first = next(iter(said), None)
         for broker, keys in said.items():
             if first is None or keys == said[first]:
@@ -269,7 +270,7 @@ class CompactedTopic:
         truth = self.book.partitions.get(TP)
         absences = truth.absences if truth is not None else {}
         missed = any(
-            deletion.missed_in(away)
+            deletion.missed_in(away) and truth is not None and truth.cleaned_unaware(away)
             for deletion in self.deletions.get(key, [])
             if deletion.offset is None or deletion.offset > offset
             for who, times in absences.items()
@@ -283,6 +284,12 @@ class CompactedTopic:
 
 def _records(data: bytes | memoryview) -> Found:
     return {r.offset: (r.key or b"", r.value) for r in records_of(data)}
+
+
+def _alive(data: bytes, end: int) -> dict[bytes, tuple[int, bytes | None]]:
+    """The last record of each key below `end`, of those that it leaves with a value."""
+    found = {offset: record for offset, record in _records(data).items() if offset < end}
+    return {key: last for key, last in _last(found).items() if last[1] is not None}
 
 
 def _last(found: Found) -> dict[bytes, tuple[int, bytes | None]]:

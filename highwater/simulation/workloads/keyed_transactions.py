@@ -11,7 +11,8 @@ and must keep a transaction's marker as long as its records (kafka.log.CleanedTr
   log's consumer, and the disk of every replica.
 * T7: in the end every transaction of the log has its marker, on every replica.
 
-What a careless power loss took is excused: its record, its marker, or its decision.
+What a careless power loss took is excused: its record, its marker, or its decision.  So is a
+replica that was away while a cleaner that had not heard of it removed markers (see `compacted`).
 """
 
 from __future__ import annotations
@@ -209,6 +210,18 @@ class KeyedTransactions:
         here = gave_up(self.rules.partitions.get(TP), told.begun[0], until[0])
         return here or lost_between(self.rules, DECISIONS, NAME, told.begun[1], until[1])
 
+    def _missed_markers(self, broker: int | None = None) -> bool:
+        """Whether this replica (or some) was away while a cleaner did not know it."""
+        truth = self.rules.partitions[TP]
+        missed = any(
+            truth.cleaned_unaware(away)
+            for who, times in truth.absences.items()
+            if broker is None or who == broker
+            for away in times
+        )
+        self.count["keyed: excused by a cleaner unaware of an absence"] += missed
+        return missed
+
     async def judge(self, client: TxnClient) -> None:
         """Judges after the faults."""
         if not await self._stable(client):
@@ -228,7 +241,7 @@ class KeyedTransactions:
         twice = [value for value, n in Counter(value for _, value in found).items() if n > 1]
         if twice:
             self.rules.broken("C2", f"{TP} holds {twice[0]!r} twice")
-        self._last_values("a consumer", {key_of(value): value for _, value in found})
+        self._last_values("a consumer", {key_of(value): value for _, value in found}, None)
         for broker, replica in self.rules.partitions[TP].replicas.items():
             folder = self._hosts[broker].disk.find(replica.mirror.path)
             if isinstance(folder, dict):
@@ -254,7 +267,7 @@ class KeyedTransactions:
                               f"and the HW {end}")  # fmt: skip
         return False
 
-    def _last_values(self, who: str, last: dict[bytes, bytes]) -> None:
+    def _last_values(self, who: str, last: dict[bytes, bytes], broker: int | None) -> None:
         allowed: dict[bytes, dict[bytes | None, None]] = {}
         for told in self._told:
             sure = told.fate is Fate.COMMITTED and not self._excused(told)
@@ -266,7 +279,7 @@ class KeyedTransactions:
                 elif may_be:
                     allowed.setdefault(key, {None: None})[value] = None
         for key, values in sorted(allowed.items()):
-            if last.get(key) not in values:
+            if last.get(key) not in values and not self._missed_markers(broker):
                 self.rules.broken(
                     "C4", f"{TP}: {who} has {last.get(key)!r} for {key!r}, which must be one of "
                     f"{list(values)}"
@@ -291,7 +304,7 @@ class KeyedTransactions:
                 )
         if any(pending.values()):
             lost = any(self._excused(told) for told in self._told)
-            if not lost:
+            if not lost and not self._missed_markers(broker):
                 self.rules.broken("T7", f"{TP}: broker {broker} has no marker after {pending}")
             return
-        self._last_values(f"broker {broker}", last)
+        self._last_values(f"broker {broker}", last, broker)
