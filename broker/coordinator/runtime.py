@@ -15,6 +15,7 @@ Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, Transac
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -205,7 +206,9 @@ class Coordinator(ABC, Generic[S, R]):
                 records = await self._read(shard)
                 break
             except (LoadError, OSError, ApiError) as e:
-                if shard.leads:
+                if shard.leads and isinstance(e, OSError) and e.errno != errno.EBADF:
+                    self.replicas.disk_failed(shard.partition, e)
+                elif shard.leads:  # a file that is closed was compacted, or moved, meanwhile
                     log.error("%s cannot be loaded, trying again: %s", tp, e)
                     shard.forget()
                     await trio.sleep(LOAD_RETRY_S)

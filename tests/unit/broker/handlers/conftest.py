@@ -88,10 +88,6 @@ class Controller:
         self.asked.append(("unclean", topic))
 
 
-def _dir_failed(log_dir: str, error: OSError) -> None:
-    raise AssertionError(f"{log_dir}: {error}")
-
-
 class Asker:
     """One broker and its ZooKeeper session."""
 
@@ -100,13 +96,15 @@ class Asker:
         self.controller = Controller()
         self.principal, self.security_protocol = "User:ANONYMOUS", "PLAINTEXT"
         self.authentication: Any = None
+        self.failed_dirs: list[str] | None = None
+        """Log directories that have failed; None: none may."""
         self.answered: list[Any] = []
         """Requests, in the order in which their answers were given."""
         broker_id = BrokerId(config.broker_id)
         metadata = MetadataCache(broker_id, "the-cluster")
         purgatories = Purgatories()
         completions = CompletionSink(purgatories)
-        logs = LogManager(world.disk, world.clock, config.log_dirs, config, _dir_failed)
+        logs = LogManager(world.disk, world.clock, config.log_dirs, config, self._dir_failed)
         replicas = ReplicaManager(
             config, world, logs, broker_id, is_alive=metadata.is_alive,
             completed=completions.add, zk=lambda: self.services.session,
@@ -133,6 +131,11 @@ class Asker:
             candidate=self.controller,
             producer_ids=ProducerIds(broker_id, lambda: self.services.zk),
         )
+
+    def _dir_failed(self, log_dir: str, error: OSError) -> None:
+        assert self.failed_dirs is not None, f"{log_dir}: {error}"
+        self.failed_dirs.append(log_dir)
+        self.services.replicas.dir_failed(log_dir)
 
     def context(self, module: ModuleType, version: int) -> Context:
         return Context(

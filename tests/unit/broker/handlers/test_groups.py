@@ -36,6 +36,7 @@ from highwater.kafka.wire.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from highwater.world.sim.failing_call import FailingCall
 from tests.running import Body, running_in
 from tests.unit.broker.handlers.conftest import Led, in_broker, run_in_broker
 
@@ -183,6 +184,23 @@ async def test_a_group_lives_on_at_the_next_leader(node: Node) -> None:
     await trio.sleep(11)  # the session began again, and ends
     assert await node.heartbeat(member) == "UNKNOWN_MEMBER_ID"
     assert await node.state() == ("NONE", "Empty", 0)
+
+
+@in_node()
+async def test_a_log_that_cannot_be_read_takes_its_directory_offline(node: Node) -> None:
+    await node.leads()
+    assert await node.commit(5) == "NONE"
+    await node.role(2)
+    node.b.failed_dirs = []
+    disk = node.b.services.world.process.host.disk
+    disk.failing = FailingCall("read", f"/data/{TP}/", ".log")
+    await node.role(1)
+    with trio.fail_after(1):
+        await disk.failing.struck.wait()
+        while not node.b.failed_dirs:
+            await trio.sleep(0.01)
+    assert node.b.failed_dirs == ["/data"]
+    assert await node.fetch() == ("NOT_COORDINATOR", None)
 
 
 @in_node()
