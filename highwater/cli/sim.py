@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def sim(
 ) -> None:
     """Runs production brokers against a simulated world, and checks R1-R14 after each step.
 
-    Exits with 1 where a rule was broken, and prints the one command that replays it.
+    Exits with 1 where a rule was broken, and prints the one command that replays it; with 2 where
+    it could not go on.
 
     \b
     Example:
@@ -144,6 +146,7 @@ def sim(
       highwater sim --scenario kip-279 --trace
       highwater sim --seeds 0..9999 --jobs 0 --keep-going --log run.jsonl
     """
+    from highwater.simulation.seed_processes import WorkerDied
     from highwater.simulation.seed_run import Options
     from highwater.simulation.seeds import run_seeds, usual_jobs
 
@@ -162,15 +165,19 @@ def sim(
     if shrink and replay is not None:
         _shrink(replay, options)
     kept, coverage = _log(log_file, options), _coverage(coverage_file, trace)
-    summary = run_seeds(
-        [replay] if replay is not None else seeds,
-        options,
-        jobs=1 if replay is not None else jobs or usual_jobs(),
-        minutes=minutes,
-        finds=None if keep_going else finds,
-        progress=partial(_progress, options, kept, coverage),
-        done=kept.done if kept is not None else (),
-    )
+    try:
+        summary = run_seeds(
+            [replay] if replay is not None else seeds,
+            options,
+            jobs=1 if replay is not None else jobs or usual_jobs(),
+            minutes=minutes,
+            finds=None if keep_going else finds,
+            progress=partial(_progress, options, kept, coverage),
+            done=kept.done if kept is not None else (),
+        )
+    except WorkerDied as died:
+        complain(str(died))
+        sys.exit(2)
     _tell(summary, json_file)
     if coverage is not None and coverage_file is not None:
         coverage.write(coverage_file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 from highwater.simulation.coverage import branches
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.seed_outcome import Outcome
+from highwater.simulation.seed_processes import in_processes
 from highwater.simulation.seed_run import Options, simulate
 
 SEEN = (
@@ -132,10 +132,11 @@ def describe(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-_SWITCHES = (
+SWITCHES = (
     "power_loss", "flush", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
     "unclean", "cold_reads", "stalls", "joints", "disk_errors", "log_dirs", "static_members",
 )  # fmt: skip
+"""The workloads and faults that can be added: flags of `highwater sim` and of spark/simulate.py."""
 
 
 def as_arguments(options: Options) -> list[str]:
@@ -146,7 +147,7 @@ def as_arguments(options: Options) -> list[str]:
         words.append(f"--seconds {options.seconds:g}")
     if options.pace != usual.pace:
         words.append(f"--pace {options.pace:g}")
-    words += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(options, name)]
+    words += [f"--{name.replace('_', '-')}" for name in SWITCHES if getattr(options, name)]
     if not options.faults:
         words.append("--no-faults")
     if options.only is not None:
@@ -166,14 +167,8 @@ def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outc
         for seed in seeds:
             yield simulate(seed, options)
         return
-    context = multiprocessing.get_context("spawn")
     prepare = branches.install if options.coverage else None
-    with context.Pool(max(jobs, 1), prepare, maxtasksperchild=200) as pool:
-        work: Callable[[int], Outcome] = partial(simulate, options=options)
-        run = pool.imap if jobs <= 1 else pool.imap_unordered
-        yield from run(work, seeds, chunksize=1)
-        pool.close()
-        pool.join()
+    yield from in_processes(partial(simulate, options=options), seeds, max(jobs, 1), prepare)
 
 
 def run_seeds(

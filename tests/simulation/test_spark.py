@@ -9,6 +9,7 @@ import pytest
 
 from highwater.simulation import run_log
 from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seeds import as_arguments
 from highwater.verdict.by_spark import spark_submit
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.rare, pytest.mark
 def test_seeds_spread_over_executors(tmp_path: Path) -> None:
     spark = spark_submit.find()
     log = tmp_path / "run.jsonl"
-    job = [str(ROOT / "spark" / "simulate.py"), "--seconds", "3", "--out", str(log)]
+    options = Options(seconds=3.0, pace=0.3, transactions=True, log_dirs=True)
+    job = [
+        str(ROOT / "spark" / "simulate.py"), "--out", str(log),
+        *" ".join(as_arguments(options)).split(),
+    ]  # fmt: skip
 
     def submit(seeds: str) -> str:
         done = subprocess.run(
@@ -40,7 +45,7 @@ def test_seeds_spread_over_executors(tmp_path: Path) -> None:
     head, outcomes = run_log.read([log])
     assert head["asked"]["seconds"] == 3.0
     assert [outcome.seed for outcome in outcomes] == [0, 1, 2]
-    assert outcomes[1].digest == simulate(1, Options(seconds=3.0)).digest
+    assert outcomes[1].digest == simulate(1, options).digest
     before = log.read_text()
     assert "4 seeds, 0 with a broken rule" in submit("0..3")  # it goes on
     assert log.read_text().startswith(before)

@@ -1,0 +1,77 @@
+"""Seeds on worker processes.
+
+They come in turns, each on processes of its own, so that a long run gives back what a process keeps
+of the seeds that it has run.  A worker that dies (it was killed for want of memory, the interpreter
+crashed) ends the run at once and says so: `multiprocessing.Pool` would start another one, and wait
+for the lost seed for ever.  An exception that leaves a seed ends the run as well, and names it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highwater.simulation.seed_outcome import Outcome
+
+SEEDS_A_TURN = 200
+"""Of each process."""
+
+
+class WorkerDied(Exception):
+    """A worker process ended amid a seed."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        super().__init__(
+            f"a process that ran one of the seeds {', '.join(map(str, seeds))} died: the system "
+            "may have killed it for want of memory (try fewer --jobs); with --log FILE the same "
+            "command goes on after the seeds that have ended"
+        )
+
+
+def in_processes(
+    work: Callable[[int], Outcome],
+    seeds: Iterable[int],
+    jobs: int,
+    prepare: Callable[[], None] | None = None,
+) -> Iterator[Outcome]:
+    """The outcomes: in order with one process, as they end with more.  `prepare` runs first in each
+    process.  Raises WorkerDied, and whatever `work` raises, with a note of the seed."""
+    left = iter(seeds)
+    while turn := list(islice(left, SEEDS_A_TURN * jobs)):
+        with _executor(jobs, prepare) as executor:
+            futures = {executor.submit(work, seed): seed for seed in turn}
+            for future in futures if jobs == 1 else as_completed(futures):
+                yield _outcome(future, futures, jobs)
+
+
+def _outcome(future: Future[Outcome], futures: dict[Future[Outcome], int], jobs: int) -> Outcome:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        unended = [seed for each, seed in futures.items() if each.exception() is not None]
+        raise WorkerDied(unended[: jobs + 1]) from None
+    except BaseException as error:
+        error.add_note(f"seed {futures[future]} ended with this, an error of the simulation itself")
+        raise
+
+
+@contextmanager
+def _executor(jobs: int, prepare: Callable[[], None] | None) -> Iterator[ProcessPoolExecutor]:
+    """Where its user ends early, the seeds under way are not waited for."""
+    others = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(jobs, context, prepare)
+    try:
+        yield executor
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    executor.shutdown()
