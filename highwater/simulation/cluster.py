@@ -172,7 +172,7 @@ class SimCluster:
             return
         node.wanted, node.in_order = True, False
         world = self.simulation.start(node.host)
-        node.world = world
+        node.world, node.broker = world, None  # the former life's is no part of this one
         node.shutdown, node.ready = trio.Event(), trio.Event()
         if not node.host.disk.broken:
             for folder in (DATA, *self.shape.more_log_dirs):
