@@ -68,7 +68,7 @@ from highwater.kafka.config import Config
 from highwater.kafka.sanitizer import desanitize
 from highwater.kafka.security.links import open_security
 from highwater.kafka.token_znodes import TOKEN_PATHS
-from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint
+from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, Endpoint, TopicPartition
 from highwater.world.api import (
     ConnectionLoss,
     NotAllowed,
@@ -128,15 +128,7 @@ class Broker:
             high_watermark=lambda tp: self.replicas.high_watermark_of(tp),
             below=world.random.randrange,
         )
-        self.cleaner = LogCleaner(
-            self.logs,
-            world.disk,
-            world.clock,
-            config,
-            all_in_sync=lambda tp: all_in_sync(
-                self.replicas.partitions.get(tp), self.metadata.partition(tp)
-            ),
-        )
+        self.cleaner = LogCleaner(self.logs, world.disk, world.clock, config, self._all_in_sync)
         self.replicas = ReplicaManager(
             config,
             world,
@@ -197,6 +189,9 @@ class Broker:
         self.services.dynamic.limits = self.server.limit_listeners
         self.services.topic_configs.apply = self._topic_configured
         self.services.levels_changed.append(self.server.request_log.refresh)
+
+    def _all_in_sync(self, tp: TopicPartition) -> bool:
+        return all_in_sync(self.replicas.partitions.get(tp), self.metadata.partition(tp))
 
     def _dir_failed(self, log_dir: str, error: OSError) -> None:
         self.dir_failures.add(log_dir, error, self.replicas.dir_failed(log_dir))

@@ -210,7 +210,7 @@ class KeyedTransactions:
         here = gave_up(self.rules.partitions.get(TP), told.begun[0], until[0])
         return here or lost_between(self.rules, DECISIONS, NAME, told.begun[1], until[1])
 
-    def _missed_markers(self, broker: int | None = None) -> bool:
+    def _missed_markers(self, broker: int | None) -> bool:
         """Whether this replica (or some) was away while a cleaner did not know it."""
         truth = self.rules.partitions[TP]
         missed = any(
