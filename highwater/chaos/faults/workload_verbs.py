@@ -15,6 +15,7 @@ from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.forms import Form, is_number
 from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
+from highwater.cluster.faults.witness import PartitionState
 from highwater.cluster.interface import BROKER_LINKS, PATIENCE_S, ZOOKEEPER, ClusterError, broker
 from highwater.cluster.links.link_rules import Action, Rule
 from highwater.cluster.run_folder import TopicInfo
@@ -23,6 +24,8 @@ from highwater.kafka.types import TopicPartition
 ACKED_S = 3.0
 """The extra time for the first record of acks=1 to be acknowledged by a leader that stands alone;
 less than a session, after which it is no leader any more."""
+ATTEMPTS = 3
+"""How often `lose_unreplicated` tries."""
 
 
 class WorkloadControl(Protocol):
@@ -98,10 +101,25 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
     and dies.
 
+    Nothing is lost where the leadership moved just before the cut (a preferred election), or where
+    a busy machine let the followers' sessions run out.  Then it is tried again.
+    """
+    tp = TopicPartition(stage.lossy.name, 0)
+    for attempt in range(1, ATTEMPTS + 1):
+        done = await _lose(stage, fault, tp)
+        if done.effect is not None:
+            if attempt > 1:
+                done.effect += f" (at attempt {attempt})"
+            break
+    return done
+
+
+async def _lose(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done:
+    """One attempt.
+
     After replica.lag.time.max.ms the leader would make itself the only ISR member, and then no
     other broker could lead.  So that write is held back, and dies with its writer.
     """
-    tp = TopicPartition(stage.lossy.name, 0)
     ready = await stage.zookeeper.wait(lambda: _could_be_led_by_others(stage, tp), PATIENCE_S)
     state = stage.zookeeper.partitions[tp]
     if not ready:
@@ -129,6 +147,10 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         with trio.move_on_after(ACKED_S):  # a busy machine may not have come to it yet
             while stage.workload.acked_by("producer-acks1") == before:
                 await trio.sleep(0.05)
+        now = stage.zookeeper.partitions[tp]
+        alone = not paused and len(now.isr) < 2  # who paused them learns it from the error below
+        if now.leader != state.leader or alone:
+            return Done(leader)
         await kill_member(stage, leader, led)
         shrink.action = Action.DROP
     finally:
@@ -137,18 +159,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
         took_s = trio.current_time() - began
         await stage.workload.burst(0)
     acked = stage.workload.acked_by("producer-acks1") - before
-    old = state.leader_epoch
-
-    def taken_over() -> bool:
-        now = stage.zookeeper.partitions[tp]
-        return now.leader not in (-1, state.leader) and now.leader_epoch > old
-
-    def left_alone() -> bool:
-        now = stage.zookeeper.partitions[tp]
-        return now.leader == -1 and list(now.isr) == [state.leader]
-
-    await stage.zookeeper.wait(lambda: taken_over() or left_alone(), PATIENCE_S)
-    moved = taken_over()
+    moved = await _taken_over(stage, tp, state)
     await trio.sleep(0.2)
     stage.deaths.settle(stage.zookeeper.partitions)
     effect = None
@@ -162,6 +173,21 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
             "pause, kill and resume together have to be quicker than a broker's session"
         )
     return Done(leader, effect)
+
+
+async def _taken_over(stage: ChaosStage, tp: TopicPartition, state: PartitionState) -> bool:
+    """Waits until a follower leads instead of the killed leader of `state`, or none can."""
+
+    def taken_over() -> bool:
+        now = stage.zookeeper.partitions[tp]
+        return now.leader not in (-1, state.leader) and now.leader_epoch > state.leader_epoch
+
+    def left_alone() -> bool:
+        now = stage.zookeeper.partitions[tp]
+        return now.leader == -1 and list(now.isr) == [state.leader]
+
+    await stage.zookeeper.wait(lambda: taken_over() or left_alone(), PATIENCE_S)
+    return taken_over()
 
 
 _SPEED = {"rate": is_number, "seconds": is_number}
