@@ -113,6 +113,10 @@ class Control:
         """Ends every fault, heals every link, starts every member that is down."""
         self.call("POST", "/v1/mend")
 
+    def elect_first_replicas(self) -> None:
+        """Makes the first replica of every partition its leader."""
+        self.call("POST", "/v1/elections")
+
     def openapi(self) -> dict[str, Any]:
         return self.call("GET", "/v1/openapi.json")
 

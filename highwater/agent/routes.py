@@ -131,6 +131,11 @@ async def _mend(agent: Agent, asked: Asked) -> dict[str, Any]:
     return {}
 
 
+async def _elect(agent: Agent, asked: Asked) -> dict[str, Any]:
+    await topic_calls.elect_first_replicas(agent.stage)
+    return {}
+
+
 async def _events(agent: Agent, asked: Asked) -> dict[str, Any]:
     agent.desk.open()
     return {"events": agent.events.since(number(asked.query.get("since", "0"), "since"))}
@@ -208,6 +213,14 @@ ROUTES: tuple[Route, ...] = (
         "/v1/mend",
         _mend,
         "End every fault, heal every link, start every member that is down.",
+        NOTHING,
+    ),
+    Route(
+        "POST",
+        "/v1/elections",
+        _elect,
+        "Make the first replica of every partition its leader (a preferred election); answered"
+        " when they lead.",
         NOTHING,
     ),
     Route(

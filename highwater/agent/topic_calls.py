@@ -8,6 +8,7 @@ import trio
 
 from highwater.agent.errors import ControlError
 from highwater.cluster.faults.stage import Stage
+from highwater.cluster.leader_moves import elect_preferred
 from highwater.cluster.run_topics import NewTopic, create_new, delete_topic
 from highwater.kafka.types import TopicPartition
 
@@ -65,6 +66,23 @@ def _led(stage: Stage, wanted: NewTopic) -> bool:
     partitions = stage.zookeeper.partitions
     states = [partitions.get(TopicPartition(wanted.name, n)) for n in range(wanted.partitions)]
     return all(state is not None and state.leader >= 0 for state in states)
+
+
+async def elect_first_replicas(stage: Stage) -> None:
+    """Makes the first replica of every partition its leader; ControlError where one stays away."""
+    await elect_preferred(stage.cluster)
+    if not await stage.zookeeper.wait(lambda: not _led_elsewhere(stage), SHOWN_S):
+        places = ", ".join(map(str, _led_elsewhere(stage)))
+        raise ControlError("timeout", f"another than the first replica leads {places}")
+
+
+def _led_elsewhere(stage: Stage) -> list[TopicPartition]:
+    states = dict(stage.zookeeper.partitions)
+    return [
+        tp
+        for tp, replicas in sorted(stage.zookeeper.replicas.items())
+        if tp in states and replicas and states[tp].leader != replicas[0]
+    ]
 
 
 async def delete(stage: Stage, name: str) -> dict[str, Any]:

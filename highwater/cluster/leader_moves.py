@@ -66,6 +66,22 @@ async def move_leader(
     raise ClusterError(f"the leader of {tp} could not be moved to broker-{wanted}: {last}")
 
 
+async def elect_preferred(cluster: Cluster, timeout_s: float = PATIENCE_S) -> None:
+    """Makes the first replica of every partition its leader, where it is in sync; raises
+    ClusterError with the controller's last answer."""
+    last = "no answer"
+    with trio.move_on_after(timeout_s):
+        while True:
+            try:
+                last = await _elect(await controller_address(cluster)) or ""
+            except (OSError, ClusterError) as error:
+                last = str(error)
+            if not last:
+                return
+            await trio.sleep(0.3)
+    raise ClusterError(f"the first replicas could not be made leaders: {last}")
+
+
 async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) -> str | None:
     """Makes `wanted` the preferred leader; gives the error, or None."""
     answer = await metadata(address, [tp.topic])
@@ -100,14 +116,15 @@ async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) ->
     return _name(codes)
 
 
-async def _elect(address: tuple[str, int], tp: TopicPartition) -> str | None:
-    """Asks for a preferred election; gives the error, or None."""
+async def _elect(address: tuple[str, int], *tps: TopicPartition) -> str | None:
+    """Asks for a preferred election, of all partitions where none is named; gives the error, or
+    None."""
+    asked = [
+        messages.ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])
+        for tp in tps
+    ]
     request = messages.ElectLeadersRequest(
-        election_type=0,
-        topic_partitions=[
-            messages.ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])
-        ],
-        timeout_ms=5000,
+        election_type=0, topic_partitions=asked or None, timeout_ms=5000
     )
     result = await ask(address, request, 1, 8)
     codes = [result.error_code]

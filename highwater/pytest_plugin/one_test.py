@@ -69,6 +69,7 @@ class OneTest:
         control.mend()
         if self.chaos.last is not None:
             control.wait("healthy", HEALTHY_S)
+            control.elect_first_replicas()  # a new controller would, amid the next test
         for topic in self.topics.made:
             with _suppressed("not_found"):  # the test deleted it
                 control.delete_topic(topic)

@@ -46,6 +46,9 @@ def test_a_leader_dies_and_another_leads(control: Control) -> None:
     assert ended["ended"] > fault["at"]
     assert control.status()["members"][f"broker-{old}"]["state"] == "up"
     control.wait("isr of orders is full", within_s=30)
+    assert leader(control) != old
+    control.elect_first_replicas()
+    assert leader(control) == old
     with pytest.raises(ControlError, match=rf"fault {fault['id']} \(kill broker-{old}\) ended at"):
         control.end_fault(fault["id"])
 
