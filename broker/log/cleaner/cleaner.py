@@ -89,7 +89,7 @@ class LogCleaner:
         disk: Disk,
         clock: Clock,
         config: Config,
-        all_in_sync: Callable[[TopicPartition], bool] = lambda _: True,
+        all_in_sync: Callable[[TopicPartition], bool],
     ) -> None:
         self.uncleanable: dict[TopicPartition, str] = {}
         """The reason, by partition."""

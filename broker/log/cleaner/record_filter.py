@@ -69,7 +69,7 @@ class Filter:
     producers: Mapping[int, LastRecord]
     now_ms: int
     delete_retention_ms: int
-    all_in_sync: bool = True
+    all_in_sync: bool
 
     def clean(self, view: Buffer, header: BatchHeader) -> Buffer | None:
         """The batch for the cleaned segment; None drops it.

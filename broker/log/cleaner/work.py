@@ -65,7 +65,7 @@ class CleanJob:
     io_bytes: int
     now_ms: int
     delete_retention_ms: int
-    all_in_sync: bool = True
+    all_in_sync: bool
     """Whether tombstones and markers may be removed after that time."""
     segment_bytes: int
     segment_index_bytes: int

@@ -96,80 +96,103 @@ async def compacted_while_away(stage: Stage) -> None:
     )
 
 
+class _Deleting:
+    """A client that deletes keys, and one with transactions upon the same topic."""
+
+    def __init__(self, stage: Stage, client: KeyedClient, topic: CompactedTopic) -> None:
+        self.stage = stage
+        self.client = client
+        self.topic = topic
+        self.cashier = stage.new_client_of(TxnClient, "cashier")
+        self._numbers, self._sequences = count(), count()
+        self._me = (-1, -1)
+
+    async def put(self, key: bytes, value: bytes | None) -> None:
+        """None deletes the key."""
+        self.topic.sent.setdefault(key, {})[value] = None
+        batch = bytes(build_batch([Record(key, value, self.client.wall_ms())]))
+
+        async def produce() -> None:
+            self.client.forget(KEYED)
+            offset = await self.client.produce(KEYED, batch, -1)
+            self.topic.acknowledged(offset, [(key, value)])
+
+        await self.stage.insist(produce)
+
+    async def fill(self) -> None:
+        """Other keys, whose segments the cleaners take, until a deletion is long over."""
+        until = self.stage.rules.now() + 3 * DELETE_RETENTION_S
+        while self.stage.rules.now() < until:
+            await self.put(b"other", b"%d" % next(self._numbers) + b"." * 100)
+            await trio.sleep(0.02)
+
+    async def init(self) -> None:
+        async def once() -> None:
+            self._me = await self.cashier.init("cashier", 60_000)
+
+        await self.stage.insist(once)
+
+    async def begin(self, value: bytes) -> None:
+        """Begins a transaction with one record."""
+        me, cashier = self._me, self.cashier
+        self.topic.sent.setdefault(b"aborted", {})[value] = None
+        record = Record(b"aborted", value, self.client.wall_ms())
+        await self.stage.insist(lambda: cashier.add("cashier", me, KEYED))
+        batch = build_batch(
+            [record], producer_id=me[0], producer_epoch=me[1],
+            base_sequence=next(self._sequences), attributes=TRANSACTIONAL,
+        )  # fmt: skip
+        await self.stage.insist(lambda: cashier.send("cashier", KEYED, bytes(batch)))
+
+    async def end(self, *, commit: bool) -> None:
+        await self.stage.insist(lambda: self.cashier.end("cashier", self._me, commit=commit))
+
+    async def committed(self) -> list[bytes]:
+        """The values that a consumer sees."""
+        values: list[bytes] = []
+
+        async def read() -> None:
+            self.cashier.forget(KEYED)
+            values.extend(value for _, value in (await self.cashier.read(KEYED, 0))[0])
+
+        await self.stage.insist(read)
+        return values
+
+    def kept(self, broker: int, offsets: Iterable[int]) -> list[int]:
+        bases = [base for base, _, _ in self.stage.log(broker, KEYED)]
+        return [offset for offset in offsets if offset in bases]
+
+
 async def deletions_wait(stage: Stage) -> None:
     """A replica is away for longer than delete.retention.ms.  Meanwhile a key of its log is
     deleted, and a transaction that it has a record of is aborted.  Tombstone and marker are still
     there when it comes back, and gone once it has them."""
     client, topic, leader = await _with_a_compacted_topic(stage)
-    cashier = stage.new_client_of(TxnClient, "cashier")
+    work = _Deleting(stage, client, topic)
     away, other = {1, 2, 3} - {leader}
-    numbers, sequences = count(), count()
-
-    async def put(key: bytes, value: bytes | None) -> None:
-        topic.sent.setdefault(key, {})[value] = None
-        batch = bytes(build_batch([Record(key, value, client.wall_ms())]))
-
-        async def produce() -> None:
-            client.forget(KEYED)
-            topic.acknowledged(await client.produce(KEYED, batch, -1), [(key, value)])
-
-        await stage.insist(produce)
-
-    async def fill() -> None:
-        """Other keys, whose segments the cleaners take, until a deletion is long over."""
-        until = stage.rules.now() + 3 * DELETE_RETENTION_S
-        while stage.rules.now() < until:
-            await put(b"other", b"%d" % next(numbers) + b"." * 100)
-            await trio.sleep(0.02)
-
-    async def begin(me: tuple[int, int], value: bytes) -> None:
-        topic.sent.setdefault(b"aborted", {})[value] = None
-        record = Record(b"aborted", value, client.wall_ms())
-        await stage.insist(lambda: cashier.add("cashier", me, KEYED))
-        batch = build_batch(
-            [record], producer_id=me[0], producer_epoch=me[1], base_sequence=next(sequences),
-            attributes=TRANSACTIONAL,
-        )  # fmt: skip
-        await stage.insist(lambda: cashier.send("cashier", KEYED, bytes(batch)))
-
-    def kept(broker: int, offsets: Iterable[int]) -> list[int]:
-        bases = [base for base, _, _ in stage.log(broker, KEYED)]
-        return [offset for offset in offsets if offset in bases]
-
-    await put(b"deleted", b"a value")
-    me: list[tuple[int, int]] = []
-
-    async def init() -> None:
-        me.append(await cashier.init("cashier", 60_000))
-
-    await stage.insist(init)
-    await begin(me[-1], b"never")
+    await work.put(b"deleted", b"a value")
+    await work.init()
+    await work.begin(b"never")
     await stage.until(lambda: stage.end(away, KEYED) == 2, "all replicas have it")
     stage.cluster.kill(away)
     await stage.until(lambda: away not in stage.isr(KEYED), "it has left the ISR")
-    cashier.lose(TRANSACTION, "cashier")  # the coordinator may have been there
-    await stage.insist(lambda: cashier.end("cashier", me[-1], commit=False))
+    work.cashier.lose(TRANSACTION, "cashier")  # the coordinator may have been there
+    await work.end(commit=False)
     await stage.until(lambda: stage.end(leader, KEYED) == 3, "the marker is there")
-    await put(b"deleted", None)
-    await begin(me[-1], b"the value")
-    await stage.insist(lambda: cashier.end("cashier", me[-1], commit=True))
-    await fill()
+    await work.put(b"deleted", None)
+    await work.begin(b"the value")
+    await work.end(commit=True)
+    await work.fill()
     for broker in (leader, other):
-        found = kept(broker, range(4))
+        found = work.kept(broker, range(4))
         stage.check(found == [2, 3], f"{broker} has kept {found}, not marker and tombstone")
     stage.cluster.start(away)
     await stage.whole()
-    await fill()
+    await work.fill()
     for broker in (1, 2, 3):
-        stage.check(not kept(broker, range(4)), f"{broker} never forgets")
+        stage.check(not work.kept(broker, range(4)), f"{broker} never forgets")
     await stage.lead(away, KEYED)
-    values: list[bytes] = []
-
-    async def read() -> None:
-        cashier.forget(KEYED)
-        values.extend(value for _, value in (await cashier.read(KEYED, 0))[0])
-
-    await stage.insist(read)
+    values = await work.committed()
     stage.check(values[0] == b"the value" and b"never" not in values, f"it shows {values}")
     topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
 

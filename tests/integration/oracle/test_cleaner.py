@@ -83,7 +83,9 @@ class Ours:
         self.logs = LogManager(self.disk, self.clock, [str(folder)], config, _fail)
         folder.mkdir(parents=True)
         self.log: Log = self.logs.get_or_create(TP, CONFIG)
-        self.cleaner = LogCleaner(self.logs, self.disk, self.clock, config)
+        self.cleaner = LogCleaner(
+            self.logs, self.disk, self.clock, config, all_in_sync=lambda _: True
+        )
         self.random = seeded("cleaned")
         self.sequences: dict[int, int] = {}
 
