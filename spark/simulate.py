@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from highwater.simulation.seed_run import Options
+    from highwater.simulation.options import Options
 
 ROOT = str(Path(__file__).resolve().parents[1])
 SEEDS_A_TASK = 5
@@ -36,7 +36,7 @@ def _find_highwater(root: str) -> None:
 def simulate(seeds: Iterable[int], asked: dict[str, Any], root: str) -> Iterator[dict[str, Any]]:
     """Runs in an executor: one line of the log for each seed."""
     _find_highwater(root)
-    from highwater.simulation.seed_run import Options
+    from highwater.simulation.options import Options
     from highwater.simulation.seed_run import simulate as run
     from highwater.simulation.seeds import replay_command
 
@@ -49,7 +49,7 @@ def simulate(seeds: Iterable[int], asked: dict[str, Any], root: str) -> Iterator
 
 def arguments(words: Sequence[str] | None = None) -> tuple[range, Path, Options]:
     """The seeds, the log, and the options of each seed."""
-    from highwater.simulation.seed_run import Options
+    from highwater.simulation.options import Options
     from highwater.simulation.seeds import SWITCHES
 
     parser = argparse.ArgumentParser(

@@ -14,9 +14,10 @@ from typing import Any
 
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import Progress
+from highwater.simulation.options import Options
 from highwater.simulation.rules import sim_checks
 from highwater.simulation.seed_outcome import Outcome
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.world.sim import Kernel
 
 _OPERATIONS = ("sends", "polls")

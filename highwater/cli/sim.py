@@ -14,10 +14,12 @@ from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from highwater.simulation.coverage.reached import Coverage
+    from highwater.simulation.options import Options
     from highwater.simulation.run_log import RunLog
     from highwater.simulation.seed_outcome import Outcome
-    from highwater.simulation.seed_run import Options
     from highwater.simulation.seeds import Summary
 
 
@@ -84,6 +86,17 @@ class SeedRange(click.ParamType[range]):
     "that is there.",
 )
 @click.option(
+    "--steer",
+    is_flag=True,
+    help="Vary the fault schedules that reached something new (with --coverage); the numbers of "
+    "--seeds are those of the trials.",
+)
+@click.option(
+    "--vary",
+    metavar="N,N",
+    help="These variations of the schedule (with --replay; --steer names them).",
+)
+@click.option(
     "--log",
     "log_file",
     type=OutputFile(),
@@ -129,6 +142,8 @@ def sim(
     scenario: str | None,
     shrink: bool,
     only: str | None,
+    vary: str | None,
+    steer: bool,
     log_file: Path | None,
     coverage_file: Path | None,
     **switched: bool,
@@ -145,44 +160,42 @@ def sim(
       highwater sim --replay 17 --shrink
       highwater sim --scenario kip-279 --trace
       highwater sim --seeds 0..9999 --jobs 0 --keep-going --log run.jsonl
+      highwater sim --seeds 0..499 --jobs 0 --coverage --steer
     """
-    from highwater.simulation.seed_processes import WorkerDied
-    from highwater.simulation.seed_run import Options
-    from highwater.simulation.seeds import run_seeds, usual_jobs
+    from highwater.simulation.options import Options
+    from highwater.simulation.seeds import usual_jobs
 
     if scenario is not None:
         sys.exit(_scenarios(scenario, trace=trace))
     if replay is None:
-        _refuse(("--trace", trace), ("--shrink", shrink), ("--only", only))
+        _refuse(("--trace", trace), ("--shrink", shrink), ("--only", only), ("--vary", vary))
     options = Options(
         seconds=seconds,
         pace=pace,
-        only=_numbers(only),
+        only=_numbers("--only", only),
+        vary=_numbers("--vary", vary) or (),
         trace=click.echo if trace else None,
         coverage=coverage_file is not None,
         **switched,
     )
     if shrink and replay is not None:
         _shrink(replay, options)
+    if steer:
+        _refuse_to_steer(coverage_file, replay, log_file)
     kept, coverage = _log(log_file, options), _coverage(coverage_file, trace)
-    try:
-        summary = run_seeds(
-            [replay] if replay is not None else seeds,
-            options,
-            jobs=1 if replay is not None else jobs or usual_jobs(),
-            minutes=minutes,
-            finds=None if keep_going else finds,
-            progress=partial(_progress, options, kept, coverage),
-            done=kept.done if kept is not None else (),
-        )
-    except WorkerDied as died:
-        complain(str(died))
-        sys.exit(2)
+    summary = _run(
+        [replay] if replay is not None else seeds,
+        options,
+        kept,
+        coverage,
+        steer=steer,
+        jobs=1 if replay is not None else jobs or usual_jobs(),
+        minutes=minutes,
+        finds=None if keep_going else finds,
+    )
     _tell(summary, json_file)
     if coverage is not None and coverage_file is not None:
-        coverage.write(coverage_file)
-        click.echo(coverage.table())
-        click.echo(f"  each thing, and what was never reached: {coverage_file}")
+        _tell_coverage(coverage, coverage_file)
     sys.exit(1 if summary.broken else 0)
 
 
@@ -218,13 +231,50 @@ def _coverage(file: Path | None, trace: bool) -> Coverage | None:
     return coverage
 
 
-def _numbers(text: str | None) -> tuple[int, ...] | None:
+def _refuse_to_steer(coverage: Path | None, replay: int | None, log: Path | None) -> None:
+    if coverage is None:
+        raise click.UsageError("--steer goes with --coverage: it goes by what was reached before")
+    if replay is not None:
+        raise click.UsageError("--steer is about many seeds: leave out --replay")
+    if log is not None:
+        raise click.UsageError(
+            "--steer keeps its runs in the file of --coverage, and goes on there: leave out --log"
+        )
+
+
+def _run(
+    chosen: Iterable[int],
+    options: Options,
+    kept: RunLog | None,
+    coverage: Coverage | None,
+    *,
+    steer: bool,
+    **common: Any,
+) -> Summary:
+    """Runs them all; ends the program where a process dies."""
+    from highwater.simulation.seed_processes import WorkerDied
+    from highwater.simulation.seeds import run_seeds
+    from highwater.simulation.steering import Steering, run_steered
+
+    try:
+        if steer and coverage is not None:
+            progress = partial(_progress, options, None, None)
+            return run_steered(chosen, options, Steering(coverage), progress=progress, **common)
+        progress = partial(_progress, options, kept, coverage)
+        done = kept.done if kept is not None else ()
+        return run_seeds(chosen, options, progress=progress, done=done, **common)
+    except WorkerDied as died:
+        complain(str(died))
+        sys.exit(2)
+
+
+def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError:
-        raise click.UsageError(f"--only {text}: name positions, as in --only 0,3") from None
+        raise click.UsageError(f"{option} {text}: name numbers, as in {option} 0,3") from None
 
 
 def _scenarios(name: str, *, trace: bool) -> int:
@@ -292,13 +342,22 @@ def _progress(
 
 
 def _tell_broken(outcome: Outcome, options: Options) -> None:
-    from highwater.simulation.seeds import replay_command
-
     click.echo(f"seed {outcome.seed}: {outcome.violation}")
     if options.trace is None:
         for line in outcome.last_events:
             click.echo(f"  {line}")
-    click.echo(f"replay: {replay_command(outcome.seed, options)}")
+    click.echo(f"replay: {outcome.replay}")
+
+
+def _tell_coverage(coverage: Coverage, file: Path) -> None:
+    coverage.write(file)
+    click.echo(coverage.table())
+    if coverage.kept:
+        varied = sum(bool(kept.vary) for kept in coverage.kept)
+        click.echo(
+            f"  {len(coverage.kept)} runs reached something first, {varied} of them variations"
+        )
+    click.echo(f"  each thing, and what was never reached: {file}")
 
 
 def _tell(summary: Summary, json_file: Path | None) -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from highwater.simulation.faults.random_faults import WEIGHTS
+from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
-from highwater.simulation.seed_run import Options
 from highwater.simulation.seeds import Summary, as_arguments
 
 _ROOT = Path(__file__).resolve().parents[2]

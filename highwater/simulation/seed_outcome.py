@@ -17,6 +17,8 @@ class Outcome:
 
     seed: int
     replay: str = ""
+    vary: tuple[int, ...] = ()
+    """The variations of its schedule (`variations`)."""
     digest: str = ""
     violation: Violation | None = None
     last_events: list[str] = field(default_factory=list)

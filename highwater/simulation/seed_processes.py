@@ -9,16 +9,17 @@ for the lost seed for ever.  An exception that leaves a seed ends the run as wel
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from highwater.simulation.seed_outcome import Outcome
 
+T = TypeVar("T")
 SEEDS_A_TURN = 200
 """Of each process."""
 
@@ -26,7 +27,7 @@ SEEDS_A_TURN = 200
 class WorkerDied(Exception):
     """A worker process ended amid a seed."""
 
-    def __init__(self, seeds: list[int]) -> None:
+    def __init__(self, seeds: Sequence[object]) -> None:
         super().__init__(
             f"a process that ran one of the seeds {', '.join(map(str, seeds))} died: the system "
             "may have killed it for want of memory (try fewer --jobs); with --log FILE the same "
@@ -50,7 +51,28 @@ def in_processes(
                 yield _outcome(future, futures, jobs)
 
 
-def _outcome(future: Future[Outcome], futures: dict[Future[Outcome], int], jobs: int) -> Outcome:
+def in_generations(
+    work: Callable[[T], Outcome],
+    choose: Callable[[], list[T]],
+    jobs: int,
+    prepare: Callable[[], None] | None = None,
+) -> Generator[list[tuple[T, Outcome]]]:
+    """The outcomes of what `choose` gives, in its order, generation after generation, until it
+    gives nothing: it is asked when the generation before has been taken.  Else as `in_processes`.
+    """
+    while chosen := choose():
+        with _executor(jobs, prepare) as executor:
+            done = 0
+            while chosen:
+                futures = {executor.submit(work, one): one for one in chosen}
+                yield [(one, _outcome(future, futures, jobs)) for future, one in futures.items()]
+                done += len(chosen)
+                if done >= SEEDS_A_TURN * jobs:
+                    break
+                chosen = choose()
+
+
+def _outcome(future: Future[Outcome], futures: Mapping[Future[Outcome], T], jobs: int) -> Outcome:
     try:
         return future.result()
     except BrokenProcessPool:

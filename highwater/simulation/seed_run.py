@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -20,10 +20,11 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, listening
-from highwater.simulation.faults.directory_faults import SPARE, directory_faults
-from highwater.simulation.faults.joints import joints
-from highwater.simulation.faults.random_faults import Faults, schedule, stalls
+from highwater.simulation.faults.directory_faults import SPARE
+from highwater.simulation.faults.random_faults import Faults
+from highwater.simulation.faults.variations import plan
 from highwater.simulation.last_events import TraceHandler
+from highwater.simulation.options import Options
 from highwater.simulation.rules import sim_checks, txn_indexes
 from highwater.simulation.rules.allowed_losses import GROUPS
 from highwater.simulation.rules.cluster_rules import Violation
@@ -52,54 +53,6 @@ READ_S, KNOWN_S = 120.0, 10.0
 SAFE, LOSSY = "safe", "acks1"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a run, beside its seed."""
-
-    seconds: float = 30.0
-    pace: float = 1.0
-    """The clients' load: 1 is some 85 operations a virtual second, and most of the cost."""
-    faults: bool = True
-    power_loss: bool = False
-    """More of the faults are power losses."""
-    flush: bool = False
-    """log.flush.interval.messages=1 in every seed, and more power losses."""
-    compacted: bool = False
-    """A compacted topic as well, cleaned on every replica (`compacted`)."""
-    trimmed: bool = False
-    """A topic whose beginning is deleted, and requests of several partitions (`trimmed`)."""
-    retained: bool = False
-    """Topics with retention by size and by time, and lookups by time (`retained`)."""
-    admin: bool = False
-    """Administrators at work, and a topic made again under its name (`administrators`)."""
-    transactions: bool = False
-    """Transactional producers, hijacked now and then, and a read_committed consumer."""
-    groups: bool = False
-    """A consumer group whose members come and go."""
-    unclean: bool = False
-    """The topic that may lose records allows unclean elections."""
-    cold_reads: bool = False
-    """A third of the bytes that readers ask for is only on the disk."""
-    stalls: bool = False
-    """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
-    joints: bool = False
-    """Events that are staged to meet (`joints`)."""
-    static_members: bool = False
-    """A group of static members; offsets and groups that are deleted (`static_members`,
-    `filing`)."""
-    log_dirs: bool = False
-    """Two log directories a broker: replicas move, and one fails (`directory_faults`)."""
-    disk_errors: bool = False
-    """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
-    sql: bool = True
-    """Judge the history by the SQL of the checks, too."""
-    only: tuple[int, ...] | None = None
-    """Only the faults at these positions of the schedule (left by shrinking)."""
-    coverage: bool = False
-    """Note what the seed reaches of the product (`coverage`)."""
-    trace: Callable[[str], None] | None = None
-
-
 def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
@@ -124,7 +77,7 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
 
 class _Run:
     def __init__(self, seed: int, options: Options) -> None:
-        self.outcome = Outcome(seed)
+        self.outcome = Outcome(seed, vary=options.vary)
         self._options = options
         self._cluster: SimCluster | None = None
         self._history = History()
@@ -442,18 +395,7 @@ class _Run:
         self._faults = Faults(cluster, admin, targets, random)
         if self.collector is not None:
             self.collector.faults = self._faults.under_way
-        often = options.power_loss or options.flush
-        planned = schedule(random, options.seconds, often, options.disk_errors)
-        if options.stalls:
-            planned += stalls(cluster.kernel.random("stalls"), options.seconds)
-        if options.log_dirs:
-            planned += directory_faults(cluster.kernel.random("log dirs"), options.seconds)
-        if options.joints:
-            planned += joints(cluster.kernel.random("joints"), options.seconds)
-        planned.sort(key=lambda fault: fault.at)
-        if options.only is not None:
-            planned = [planned[n] for n in options.only if n < len(planned)]
-        self.outcome.schedule = planned
+        planned = self.outcome.schedule = plan(cluster.kernel.seed, options, random)
         for fault in planned:
             cluster.trace.add("faults", f"planned: {fault}")
         end = trio.current_time() + options.seconds

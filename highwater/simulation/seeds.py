@@ -13,9 +13,10 @@ from typing import Any
 
 from highwater.simulation.coverage import branches
 from highwater.simulation.faults.random_faults import WEIGHTS
+from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_processes import in_processes
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 
 SEEN = (
     "controller_moves",
@@ -150,6 +151,8 @@ def as_arguments(options: Options) -> list[str]:
     words += [f"--{name.replace('_', '-')}" for name in SWITCHES if getattr(options, name)]
     if not options.faults:
         words.append("--no-faults")
+    if options.vary:
+        words.append(f"--vary {','.join(map(str, options.vary))}")
     if options.only is not None:
         words.append(f"--only {','.join(map(str, options.only))}")
     return words

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 
 Tell = Callable[[str], None]
 

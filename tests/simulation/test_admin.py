@@ -11,10 +11,11 @@ import trio
 from highwater.kafka import znodes
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import TopicPartition
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.rules.zookeeper_rules import ZooKeeperRules
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.administrators import (
     FIRST_VALUE,
     GOVERNED,

@@ -12,7 +12,8 @@ import pytest
 from highwater.broker.handlers import fetch
 from highwater.broker.log import segment
 from highwater.kafka.wire.fetch import FetchPartition
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 
 
 @pytest.mark.timeout(240)

@@ -9,9 +9,10 @@ from math import inf
 import pytest
 
 from highwater.simulation.cluster import SimCluster
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.compacted import TP, CompactedTopic, Deletion
 
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from highwater.cli.sim import sim
 from highwater.simulation.coverage.branches import MACHINES, all_arms, marked
 from highwater.simulation.coverage.reached import KINDS, Coverage, ReachedProblem, there_is
+from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import run_seeds
 
 SEED = 3
@@ -105,8 +106,8 @@ def test_seeds_are_added_up_and_kept(tmp_path: Path) -> None:
     again.merge(Coverage.read(file))
     again.merge(Coverage.read(file))
     assert again.seeds == 4
-    assert again.found["errors"]["Fetch: OFFSET_OUT_OF_RANGE"] == [4, 2]
-    assert again.found["errors"]["Fetch: NONE"] == [2, 2]
+    assert again.found["errors"]["Fetch: OFFSET_OUT_OF_RANGE"] == (4, 2)
+    assert again.found["errors"]["Fetch: NONE"] == (2, 2)
     assert "Fetch: NONE" not in again.never("errors")
     assert "Fetch: TOPIC_AUTHORIZATION_FAILED" in again.never("errors")
     assert "coverage of 4 seeds at abc" in again.table()

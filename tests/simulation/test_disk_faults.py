@@ -17,7 +17,8 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 from highwater.simulation.cluster import DATA, PORT, Shape, SimCluster
 from highwater.simulation.faults.disk_faults import WEIGHTS
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 from highwater.world.sim import Kernel, run_simulation
 from highwater.world.sim.disk import SimDisk

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -12,8 +12,9 @@ import trio
 from highwater.simulation.cluster import Shape
 from highwater.simulation.faults.joints import JOINTS, Joints
 from highwater.simulation.faults.staged_faults import Fault, StagedFaults
+from highwater.simulation.options import Options
 from highwater.simulation.scenarios.script import TP, Scenario, Stage, play
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.simulation.workloads.plain_client import Failed
 

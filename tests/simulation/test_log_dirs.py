@@ -21,7 +21,8 @@ from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import DATA, Shape, SimCluster
 from highwater.simulation.faults.directory_faults import FAIL, MOVE, SPARE
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.world.sim import Kernel, run_simulation
 from highwater.world.sim.disk import SimDisk

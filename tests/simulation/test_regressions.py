@@ -17,10 +17,11 @@ from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from highwater.simulation.cluster import DATA, Shape
 from highwater.simulation.last_events import Trace
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.scenarios.script import Scenario, Stage, play
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.transaction_workload import Transactions
 from highwater.world.api import World
 from highwater.world.sim import Kernel, Simulation, run_simulation

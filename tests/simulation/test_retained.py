@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from highwater.kafka.wire.record_codec import Record
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.rules.mirror import Batch
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.retained import (
     RETENTION_BYTES,
     RETENTION_MS,

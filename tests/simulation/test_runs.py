@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from highwater.cli.sim import sim
 from highwater.simulation import run_log, shrink
 from highwater.simulation.faults.staged_faults import Fault
+from highwater.simulation.options import Options
 from highwater.simulation.rules.findings import Violation
 from highwater.simulation.run_log import LogProblem, RunLog
 from highwater.simulation.seed_outcome import Outcome
-from highwater.simulation.seed_run import Options
 from highwater.simulation.seeds import Summary
 
 

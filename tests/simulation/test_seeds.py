@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import run_seeds, usual_jobs
 
 SEEDS = (*range(20), 46, 47)
@@ -61,7 +62,8 @@ def test_workloads_with_power_losses(flags: dict[str, Any], counted: str, seed: 
 
 _ONE = """
 import json
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 print(json.dumps([(o.digest, o.steps) for o in
                   (simulate(seed, Options(seconds=6.0)) for seed in (3, 11))]))
 """

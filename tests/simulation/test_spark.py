@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from highwater.simulation import run_log
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import as_arguments
 from highwater.verdict.by_spark import spark_submit
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 
 STALLED = Options(seconds=15.0, pace=0.3, groups=True, transactions=True, stalls=True)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.simulation.options import Options
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.simulation.workloads.filing import (
     DEFAULTS,

@@ -10,10 +10,11 @@ import pytest
 
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import CONTROL, TRANSACTIONAL
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.mirror import Batch
 from highwater.simulation.rules.stable_offsets import StableOffsets
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.trimmed import TPS, TrimmedTopic
 
 TP = TPS[0]

@@ -11,7 +11,8 @@ from highwater.controller.rules import effects, replicas
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import Pause
 from highwater.controller.shell.term import Runtime
-from highwater.simulation.seed_run import Options, simulate
+from highwater.simulation.options import Options
+from highwater.simulation.seed_run import simulate
 
 
 @pytest.mark.timeout(240)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -68,21 +69,51 @@ class ReachedProblem(Exception):
     """A kept file cannot be added to; the message says why, and what to do."""
 
 
+@dataclass(slots=True)
+class Kept:
+    """A run that reached something which none before it had, to be varied (`steering`)."""
+
+    seed: int
+    vary: tuple[int, ...]
+    new: int
+    """The things that it reached first."""
+    tries: int = 0
+    """Its variations that were run."""
+    fruits: int = 0
+    """Those that were kept."""
+
+
+Name = int | str
+"""A seed, or a seed and its variations: `17 --vary 31,40`."""
+
+
+def _earlier(one: Name, other: Name) -> Name:
+    """The smaller seed; a run without variations counts as earlier than one with them."""
+    if isinstance(one, int) and isinstance(other, int):
+        return min(one, other)
+    return other if isinstance(one, str) and isinstance(other, int) else one
+
+
 class Coverage:
     """By kind and thing: how many seeds reached it, and the first that did."""
 
     def __init__(self, commit: str) -> None:
         self.commit = commit
         self.seeds = 0
-        self.found: dict[str, dict[str, list[int]]] = {kind: {} for kind in KINDS}
+        self.found: dict[str, dict[str, tuple[int, Name]]] = {kind: {} for kind in KINDS}
+        self.kept: list[Kept] = []
 
-    def add(self, seed: int, reached: Reached) -> None:
+    def add(self, name: Name, reached: Reached) -> int:
+        """Gives the number of things that no seed had reached."""
         self.seeds += 1
+        new = 0
         for kind, things in reached.items():
             known = self.found.setdefault(kind, {})
             for thing in things:
-                times, first = known.get(thing, (0, seed))
-                known[thing] = [times + 1, min(first, seed)]
+                new += thing not in known
+                times, first = known.get(thing, (0, name))
+                known[thing] = (times + 1, _earlier(first, name))
+        return new
 
     def merge(self, other: Coverage) -> None:
         """Adds other seeds; raises ReachedProblem."""
@@ -91,11 +122,12 @@ class Coverage:
                 f"made at {other.commit}, and this is {self.commit}: name another file"
             )
         self.seeds += other.seeds
+        self.kept += other.kept
         for kind, things in other.found.items():
             known = self.found.setdefault(kind, {})
             for thing, (times, first) in things.items():
                 before, earliest = known.get(thing, (0, first))
-                known[thing] = [before + times, min(earliest, first)]
+                known[thing] = (before + times, _earlier(earliest, first))
 
     # -- as a file ------------------------------------------------------------------------------
 
@@ -106,6 +138,8 @@ class Coverage:
             "reached": {kind: dict(sorted(things.items())) for kind, things in self.found.items()},
             "never": {kind: self.never(kind) for kind in KINDS},
         }
+        if self.kept:
+            data["kept"] = [asdict(kept) for kept in self.kept]
         path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -114,7 +148,14 @@ class Coverage:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             made = cls(data["commit"])
-            made.seeds, made.found = int(data["seeds"]), data["reached"]
+            made.seeds = int(data["seeds"])
+            made.found = {
+                kind: {thing: (times, first) for thing, (times, first) in things.items()}
+                for kind, things in data["reached"].items()
+            }
+            made.kept = [
+                Kept(**(one | {"vary": tuple(one["vary"])})) for one in data.get("kept", [])
+            ]
         except (ValueError, KeyError, TypeError) as error:
             raise ReachedProblem("it is no coverage of seeds: name another file") from error
         return made

@@ -51,6 +51,11 @@ CARELESS_ONE_IN = 8
 expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
 
 
+def random_length(random: Random) -> float:
+    """Seconds: mostly shorter than a session, sometimes longer."""
+    return round(random.choice((0.2, 1.0, 3.0, 9.0)) * random.uniform(0.5, 1.5), 3)
+
+
 def schedule(
     random: Random, seconds: float, power_loss: bool, disk_errors: bool = False
 ) -> list[Fault]:
@@ -66,7 +71,7 @@ def schedule(
             round(random.uniform(0, seconds * 0.9), 3),
             random.choices(kinds, chances)[0],
             random.choice(TARGETS),
-            round(random.choice((0.2, 1.0, 3.0, 9.0)) * random.uniform(0.5, 1.5), 3),
+            random_length(random),
         )
         for _ in range(random.randint(3, 3 + int(seconds / 4)))
     ]

@@ -107,7 +107,8 @@ def _tell(**line: Any) -> None:
 
 def _one(run: dict[str, Any]) -> dict[str, Any]:
     """One run: the outcome that the simulation gives, or the error that it ends with."""
-    from highwater.simulation.seed_run import Options, simulate
+    from highwater.simulation.options import Options
+    from highwater.simulation.seed_run import simulate
     from highwater.simulation.seeds import replay_command
 
     options = Options(**run["options"])

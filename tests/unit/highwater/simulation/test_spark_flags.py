@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from highwater.cli.sim import sim
-from highwater.simulation.seed_run import Options
+from highwater.simulation.options import Options
 from highwater.simulation.seeds import SWITCHES, as_arguments
 
 NOT_OF_A_SEED = {"faults", "sql", "coverage"}

@@ -1,0 +1,133 @@
+"""The schedule of a run: drawn from its seed and its flags, and varied where it is asked to be.
+
+A variation is a number, and changes a schedule in the same way wherever that schedule comes from
+the same seed.  Variations follow one another, so a seed and a few numbers are a test case, as a
+seed alone is (`highwater sim --replay 17 --vary 31,40`).  Until the first fault that differs, the
+run takes the course of its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from highwater.simulation.faults.directory_faults import directory_faults
+from highwater.simulation.faults.joints import JOINTS, joints
+from highwater.simulation.faults.random_faults import TARGETS, random_length, schedule, stalls
+from highwater.simulation.faults.staged_faults import Fault
+from highwater.world.chance import Random, seeded
+
+if TYPE_CHECKING:
+    from highwater.simulation.options import Options
+
+MOST = 100
+"""A schedule has no more faults, however often it is varied."""
+END = 0.9
+"""Of the run's time: no fault begins later."""
+
+Stream = Callable[[str], Random]
+"""A generator for each use."""
+
+
+def plan(seed: int, options: Options, random: Random) -> list[Fault]:
+    """The schedule of a seed; `random` goes on to serve the faults themselves."""
+    streams: Stream = lambda name: random if name == "faults" else seeded(seed, name)  # noqa: E731
+    planned = _drawn(options, streams)
+    for number in options.vary:
+        planned = varied(planned, options, number)
+    if options.only is not None:
+        planned = [planned[n] for n in options.only if n < len(planned)]
+    return planned
+
+
+def _drawn(options: Options, streams: Stream) -> list[Fault]:
+    often, seconds = options.power_loss or options.flush, options.seconds
+    planned = schedule(streams("faults"), seconds, often, options.disk_errors)
+    if options.stalls:
+        planned += stalls(streams("stalls"), seconds)
+    if options.log_dirs:
+        planned += directory_faults(streams("log dirs"), seconds)
+    if options.joints:
+        planned += joints(streams("joints"), seconds)
+    return sorted(planned, key=lambda fault: fault.at)
+
+
+def varied(planned: list[Fault], options: Options, number: int) -> list[Fault]:
+    """The schedule with one to three changes; joints stay where they are, as they come one after
+    the other."""
+    work = _Variation(planned, options, number)
+    for _ in range(work.random.choice((1, 1, 2, 3))):
+        work.random.choice(work.changes)()
+    return sorted(work.faults, key=lambda fault: fault.at)[:MOST]
+
+
+class _Variation:
+    def __init__(self, planned: list[Fault], options: Options, number: int) -> None:
+        self.faults = list(planned)
+        self.random = seeded("vary", number)
+        self._last = options.seconds * END
+        self._other = [
+            fault
+            for fault in _drawn(options, lambda name: seeded("vary", number, name))
+            if fault.kind not in JOINTS
+        ]
+        """Faults that another seed might have."""
+        self.changes: tuple[Callable[[], None], ...] = (
+            self._move, self._meet, self._last_longer, self._aim, self._exchange, self._add,
+            self._double, self._drop, self._graft,
+        )  # fmt: skip
+
+    def _one(self) -> int | None:
+        """The position of a fault that may change."""
+        free = [n for n, fault in enumerate(self.faults) if fault.kind not in JOINTS]
+        return self.random.choice(free) if free else None
+
+    def _put(self, position: int | None, **fields: float | str) -> None:
+        if position is not None:
+            self.faults[position] = replace(self.faults[position], **fields)  # type: ignore[arg-type]
+
+    def _time(self, at: float) -> float:
+        return round(min(max(at, 0.0), self._last), 3)
+
+    def _move(self) -> None:
+        if (one := self._one()) is not None:
+            self._put(one, at=self._time(self.faults[one].at + self.random.uniform(-3, 3)))
+
+    def _meet(self) -> None:
+        """One fault begins a moment after another."""
+        if (one := self._one()) is not None:
+            other = self.random.choice(self.faults)
+            self._put(one, at=self._time(other.at + self.random.choice((0.0, 0.05, 0.5))))
+
+    def _last_longer(self) -> None:
+        self._put(self._one(), seconds=random_length(self.random))
+
+    def _aim(self) -> None:
+        self._put(self._one(), target=self.random.choice(TARGETS))
+
+    def _exchange(self) -> None:
+        if (one := self._one()) is not None and self._other:
+            other = self.random.choice(self._other)
+            self.faults[one] = replace(other, at=self.faults[one].at)
+
+    def _add(self) -> None:
+        if self._other:
+            self.faults.append(self.random.choice(self._other))
+
+    def _double(self) -> None:
+        if (one := self._one()) is not None:
+            again = self.faults[one]
+            self.faults.append(
+                replace(again, at=self._time(again.at + self.random.uniform(0.05, 3)))
+            )
+
+    def _drop(self) -> None:
+        if len(self.faults) > 1 and (one := self._one()) is not None:
+            del self.faults[one]
+
+    def _graft(self) -> None:
+        """Goes on with another seed's faults."""
+        cut = self.random.uniform(0, self._last)
+        kept = [f for f in self.faults if f.at < cut or f.kind in JOINTS]
+        self.faults = (kept + [f for f in self._other if f.at >= cut]) or self.faults
