@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from highwater.simulation.rules import sim_checks
 from highwater.simulation.rules.rule_list import RULES, Rule
 from highwater.verdict import catalog
 from highwater.verdict.contracts.tables import ASKS, rules_folder
@@ -72,7 +73,8 @@ def mutants_of(rule: str) -> list[int]:
 def simulated_ids() -> set[str]:
     """Every rule that the simulation can report as broken."""
     text = "\n".join(path.read_text() for path in sorted(SIMULATED.rglob("*.py")))
-    return set(re.findall(r'(?:broken|hold|Violation)\(\s*(?:[^()"]*,\s*)?"([CTGLR]\d+)"', text))
+    named = re.findall(r'(?:broken|hold|Violation)\(\s*(?:[^()"]*,\s*)?"([CTGLR]\d+)"', text)
+    return {*named, *sim_checks.CHECKS, *sim_checks.OF_TRANSACTIONS}
 
 
 def modules_of(rule: str) -> list[str]:

@@ -221,6 +221,8 @@ class _Run:
         self._judge_checker(cluster)
         if self._options.sql and cluster.rules.violation is None:
             self._judge_by_sql(cluster)
+            if self._options.transactions:
+                transactions.judge_circles()
 
     def _judge_checker(self, cluster: SimCluster) -> None:
         rules = cluster.rules

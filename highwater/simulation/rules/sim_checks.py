@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 atexit.register(gc.unfreeze)
 
 CHECKS = ("C1", "C2", "C3", "C4", "C7", "C8", "C9", "C10", "C11", "C12", "C13", "C14", "C15")
+OF_TRANSACTIONS = ("T8", "T9")
 
 
 class Finding(NamedTuple):
@@ -46,8 +47,8 @@ class Topic(NamedTuple):
 
 
 @cache
-def _checks() -> list[Any]:
-    return [c for c in catalog.checks() if c.id in CHECKS]
+def _checks(ids: tuple[str, ...]) -> list[Any]:
+    return [c for c in catalog.checks() if c.id in ids]
 
 
 @cache
@@ -63,7 +64,16 @@ def judge(
     """The checks that found violations; raises ValueError where they had nothing to look at."""
     db = _database()
     _load(db, lines, topics, witnessed)
-    return _judge(db)
+    return [finding for kind, finding in _judge(db, CHECKS) if kind == "violation"]
+
+
+def judge_transactions(topic: str, lines: Sequence[dict[str, Any]]) -> tuple[list[Finding], int]:
+    """The circles of reads (T9), and the number of circles of writes (T8), which are allowed."""
+    db = _database()
+    _load(db, lines, [Topic(topic, False, False)], ())
+    found = _judge(db, OF_TRANSACTIONS)
+    broken = [finding for kind, finding in found if kind == "violation"]
+    return broken, sum(finding.found for kind, finding in found if kind != "violation")
 
 
 @cache
@@ -74,10 +84,11 @@ def _database() -> duckdb.DuckDBPyConnection:
     return db
 
 
-def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
+def _judge(db: duckdb.DuckDBPyConnection, ids: tuple[str, ...]) -> list[tuple[str, Finding]]:
+    """With the kind of each finding."""
     for name, query in _views():
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
-    selected = _checks()
+    selected = _checks(ids)
     examined = dict(db.execute(catalog.examined_query(selected)).fetchall())
     idle = [c.id for c in selected if c.required and not examined.get(c.id)]
     if idle:
@@ -87,10 +98,10 @@ def _judge(db: duckdb.DuckDBPyConnection) -> list[Finding]:
     findings = []
     for row in cursor.fetchall():
         one = dict(zip(names, row, strict=True))
-        if one["kind"] == "violation":
-            place = f"{one['topic']}-{one['partition']}@{one['offset']}"
-            value = f" {one['value']!r}" if one["value"] is not None else ""
-            findings.append(Finding(one["id"], one["found"], f"{place}{value}: {one['detail']}"))
+        place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+        value = f" {one['value']!r}" if one["value"] is not None else ""
+        finding = Finding(one["id"], one["found"], f"{place}{value}: {one['detail']}")
+        findings.append((one["kind"], finding))
     return findings
 
 

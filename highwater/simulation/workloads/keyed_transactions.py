@@ -43,7 +43,8 @@ from highwater.simulation.rules.allowed_losses import (
 )
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
-from highwater.simulation.workloads.transaction_workload import TIMEOUT_MS, Fate
+from highwater.simulation.workloads.transaction_ledger import Fate
+from highwater.simulation.workloads.transaction_workload import TIMEOUT_MS
 from highwater.simulation.workloads.transactions_client import (
     READ_COMMITTED,
     TRANSACTION,

@@ -12,6 +12,8 @@ where an answer was lost.
   order.
 * T4: no transaction of a producer that was fenced before it asked can be committed.
 * T5: the group's offset is that of the last committed transaction.
+* T8, T9: no circle of reads, and circles of writes are counted, by the SQL that judges real runs
+  (`transaction_lines`).
 * T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
   An answer's LSO is that of the committed log below its HW.
 
@@ -28,8 +30,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -37,6 +37,7 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
+from highwater.simulation.rules import sim_checks
 from highwater.simulation.rules.allowed_losses import (
     DECISIONS,
     GROUPS,
@@ -46,8 +47,10 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.rules.stable_offsets import StableOffsets
+from highwater.simulation.workloads import transaction_lines
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
+from highwater.simulation.workloads.transaction_ledger import Fate, Ledger, Told
 from highwater.simulation.workloads.transactions_client import (
     GROUP,
     READ_COMMITTED,
@@ -67,48 +70,6 @@ STABLE_S = 60.0
 """The time after the faults for time-outs, their detection, and markers, of all partitions."""
 LOOK_S = 10.0
 """The least time for one partition's offsets."""
-
-
-class Fate(Enum):
-    OPEN = "open"
-    """No commit was requested."""
-    COMMITTED = "committed"
-    NEVER = "never"
-    UNKNOWN = "unknown"
-
-
-@dataclass(slots=True)
-class Told:
-    """One transaction, as its producer knows it."""
-
-    name: str
-    transactional_id: str
-    number: int
-    fate: Fate = Fate.OPEN
-    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
-    """Acknowledged values, in the order of sending."""
-    offset: int | None = None
-    """The group's offset, if acknowledged."""
-    places: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """The place at which each value was acknowledged, if the answer told."""
-    begun: dict[str, Moment] = field(default_factory=dict)
-    """The state of the coordinators' logs before it was let in."""
-    let_in: Moment | None = None
-    """The state of the groups' log at that time: the previous transaction is over."""
-    decided: Moment | None = None
-    """The state of the decisions' log when its end was answered."""
-
-
-@dataclass(slots=True)
-class Ledger:
-    """Everything that the clients know."""
-
-    told: dict[bytes, Told] = field(default_factory=dict)
-    transactions: list[Told] = field(default_factory=list)
-    newest: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The last (producer id, epoch) given out, by transactional id."""
-    given: dict[str, tuple[Moment, Moment]] = field(default_factory=dict)
-    """The moments of the decisions' log between which that happened."""
 
 
 class Fenced(Exception):
@@ -190,6 +151,21 @@ class Transactions:
                 self.rules.broken("T7", f"{tp}@{offset} was read, and the LSO is {lso}")
 
     # -- the verdict ----------------------------------------------------------------------------
+
+    def judge_circles(self) -> None:
+        """T8 and T9, where nothing was lost that would leave a transaction's fate open."""
+        transactions = self.ledger.transactions
+        partitions = self.rules.partitions
+        given_up = any(tp in partitions and partitions[tp].given_up for tp in TPS)
+        if given_up or any(self._decision_lost(told) for told in transactions):
+            self.count["txn circles not judged"] += 1
+            return
+        broken, counted = sim_checks.judge_transactions(
+            TOPIC, transaction_lines.lines(transactions)
+        )
+        self.count["txn write circles"] += counted
+        for check, found, example in broken:
+            self.rules.broken(check, f"{found} times, for instance {example}")
 
     async def judge(self, client: TxnClient) -> None:
         """Judges after the faults: LSO, a full read, offsets."""
@@ -441,6 +417,8 @@ class _Producer:
                 self.client.forget(tp)
                 continue
             self.all.seen(tp, found, lso)
+            told.read += [(tp, offset, value) for offset, value in found]
+            self.all.count["txn reads inside"] += len(found)
             own = [value for _, value in found if self.all.ledger.told.get(value) is told]
             if own:
                 self.all.rules.broken("T1", f"{told.name} reads {own} before its commit")
