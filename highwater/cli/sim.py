@@ -172,8 +172,8 @@ def sim(
     options = Options(
         seconds=seconds,
         pace=pace,
-        only=_numbers("--only", only),
-        vary=_numbers("--vary", vary) or (),
+        only=_numbers(only),
+        vary=_variations(vary),
         trace=click.echo if trace else None,
         coverage=coverage_file is not None,
         **switched,
@@ -259,7 +259,9 @@ def _run(
     try:
         if steer and coverage is not None:
             progress = partial(_progress, options, None, None)
-            return run_steered(chosen, options, Steering(coverage), progress=progress, **common)
+            return run_steered(
+                chosen, options, Steering(coverage, options), progress=progress, **common
+            )
         progress = partial(_progress, options, kept, coverage)
         done = kept.done if kept is not None else ()
         return run_seeds(chosen, options, progress=progress, done=done, **common)
@@ -268,13 +270,25 @@ def _run(
         sys.exit(2)
 
 
-def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
+def _variations(text: str | None) -> tuple[str, ...]:
+    from highwater.simulation.faults.variations import check
+
+    variations = tuple(part.strip() for part in (text or "").split(",") if part)
+    for variation in variations:
+        try:
+            check(variation)
+        except ValueError as error:
+            raise click.UsageError(f"--vary: {error}") from None
+    return variations
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError:
-        raise click.UsageError(f"{option} {text}: name numbers, as in {option} 0,3") from None
+        raise click.UsageError(f"--only {text}: name positions, as in --only 0,3") from None
 
 
 def _scenarios(name: str, *, trace: bool) -> int:

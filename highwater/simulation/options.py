@@ -47,7 +47,7 @@ class Options:
     """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
-    vary: tuple[int, ...] = ()
+    vary: tuple[str, ...] = ()
     """Variations of the schedule, one after the other (`variations`)."""
     only: tuple[int, ...] | None = None
     """Only the faults at these positions of the schedule (left by shrinking)."""

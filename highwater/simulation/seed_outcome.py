@@ -17,7 +17,7 @@ class Outcome:
 
     seed: int
     replay: str = ""
-    vary: tuple[int, ...] = ()
+    vary: tuple[str, ...] = ()
     """The variations of its schedule (`variations`)."""
     digest: str = ""
     violation: Violation | None = None
@@ -40,6 +40,8 @@ class Outcome:
     checks: int = 0
     reached: Reached = field(default_factory=dict)
     """By kind, with coverage; a run's log does not have it."""
+    moments: dict[str, list[float]] = field(default_factory=dict)
+    """With coverage, some times of each event of a partition, in seconds of the schedule."""
 
     @property
     def ok(self) -> bool:

@@ -71,6 +71,7 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
             run.stuck(str(stuck))
         if run.collector is not None:
             run.outcome.reached = run.collector.reached()
+            run.outcome.moments = run.collector.moments
     run.outcome.real_seconds = time.process_time() - started
     return run.outcome
 
@@ -397,6 +398,8 @@ class _Run:
         self._faults = Faults(cluster, admin, targets, random)
         if self.collector is not None:
             self.collector.faults = self._faults.under_way
+            began = trio.current_time()
+            self.collector.clock = lambda: trio.current_time() - began
         planned = self.outcome.schedule = plan(cluster.kernel.seed, options, random)
         for fault in planned:
             cluster.trace.add("faults", f"planned: {fault}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -152,7 +153,7 @@ def as_arguments(options: Options) -> list[str]:
     if not options.faults:
         words.append("--no-faults")
     if options.vary:
-        words.append(f"--vary {','.join(map(str, options.vary))}")
+        words.append(f"--vary {shlex.quote(','.join(options.vary))}")
     if options.only is not None:
         words.append(f"--only {','.join(map(str, options.only))}")
     return words

@@ -1,9 +1,15 @@
 """Seeds that are steered to what was not reached.
 
-A trial is a fresh seed, or a variation (`faults.variations`) of a run that is kept: one that
-reached something which none before it had.  Of those the choice falls rather on the fruitful, and
-on those that were not tried often.  Trials come in generations: each is chosen by what all earlier
-generations found, so the search is the same with any number of processes.
+A trial is one of three things:
+
+* a fresh seed;
+* a variation (`faults.variations`) of a run that is kept, as it reached something which none before
+  it had.  The choice falls rather on the fruitful, and on those that were not tried often;
+* aimed at a pair that was never reached, an event during a fault: a run in which the event came
+  about has that fault added, around the time of the event.
+
+Trials come in generations: each is chosen by what all earlier generations found, so the search is
+the same with any number of processes.
 
 What is known and what is kept stands in the file of `--coverage`, so a search goes on with the next
 numbers where it stopped.
@@ -11,6 +17,8 @@ numbers where it stopped.
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,22 +28,31 @@ from typing import TYPE_CHECKING
 
 from highwater.simulation.coverage import branches
 from highwater.simulation.coverage.reached import Kept
+from highwater.simulation.faults import disk_faults
+from highwater.simulation.faults.random_faults import TARGETS, WEIGHTS
+from highwater.simulation.faults.staged_faults import Fault
+from highwater.simulation.faults.variations import as_variation
 from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_processes import in_generations
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import Summary, replay_command
-from highwater.world.chance import seeded
+from highwater.world.chance import Random, seeded
 
 if TYPE_CHECKING:
     from highwater.simulation.coverage.reached import Coverage
 
 GENERATION = 16
 """Trials that are chosen at once."""
-FRESH = 0.3
-"""The share of fresh seeds, once something is kept."""
+FRESH, AIMED = 0.3, 0.35
+"""The shares of fresh seeds and of aimed trials; the others vary a kept run."""
 LONGEST = 12
 """A run with so many variations is not varied again."""
+AIMS = 3
+"""So often it is tried to reach one thing."""
+REMEMBERED = 8
+"""The latest runs in which an event came about."""
+_EARLIER_S, _LASTING_S = (0.1, 1.0), (1.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +60,69 @@ class Trial:
     """One run of a search."""
 
     seed: int
-    vary: tuple[int, ...] = ()
+    vary: tuple[str, ...] = ()
     parent: Kept | None = None
 
     def __str__(self) -> str:
-        return label(self.seed, self.vary)
-
-
-def label(seed: int, vary: tuple[int, ...]) -> str:
-    """The arguments that name a run beside its flags."""
-    return f"{seed} --vary {','.join(map(str, vary))}" if vary else str(seed)
+        return (
+            f"{self.seed} --vary {shlex.quote(','.join(self.vary))}"
+            if self.vary
+            else str(self.seed)
+        )
 
 
 class Steering:
     """Chooses trials, and learns from them."""
 
-    def __init__(self, coverage: Coverage) -> None:
+    def __init__(self, coverage: Coverage, options: Options) -> None:
         self.coverage = coverage
+        self._kinds = set(WEIGHTS) | (set(disk_faults.WEIGHTS) if options.disk_errors else set())
+        self._moments: dict[str, deque[tuple[Trial, float]]] = {}
+        """By event of a partition: the latest runs with it, and its times there."""
+        self._aims: Counter[str] = Counter()
 
     def trial(self, number: int) -> Trial:
         """The trial of this number: a fresh seed has the same."""
         random = seeded("steer", number)
         open_ones = [kept for kept in self.coverage.kept if len(kept.vary) < LONGEST]
-        if not open_ones or random.random() < FRESH:
+        chance = random.random()
+        if not open_ones or chance < FRESH:
             return Trial(number)
+        if chance < FRESH + AIMED and (aimed := self._aimed(random)) is not None:
+            return aimed
         weights = [(1 + kept.fruits) / (1 + kept.tries) for kept in open_ones]
         parent = random.choices(open_ones, weights)[0]
         parent.tries += 1
-        return Trial(parent.seed, (*parent.vary, number), parent)
+        return Trial(parent.seed, (*parent.vary, str(number)), parent)
+
+    def _aimed(self, random: Random) -> Trial | None:
+        """A run with an event, and a fault around it during which no run had that event."""
+        aims = []
+        for pair in self.coverage.never("pairs"):
+            fault, _, event = pair.removeprefix("during ").partition(": ")
+            if fault in self._kinds and event in self._moments and self._aims[pair] < AIMS:
+                aims.append((pair, fault, event))
+        if not aims:
+            return None
+        pair, kind, event = random.choice(aims)
+        self._aims[pair] += 1
+        run, at = random.choice(self._moments[event])
+        begin = round(max(0.0, at - random.uniform(*_EARLIER_S)), 2)
+        lasting = round(random.uniform(*_LASTING_S), 1)
+        added = as_variation(Fault(begin, kind, random.choice(TARGETS), lasting))
+        return Trial(run.seed, (*run.vary, added))
 
     def learn(self, trial: Trial, outcome: Outcome) -> int:
         """Gives the number of things that this run reached first, and keeps the run if any."""
-        name: int | str = str(trial) if trial.vary else trial.seed
-        new = self.coverage.add(name, outcome.reached)
+        new = self.coverage.add(str(trial) if trial.vary else trial.seed, outcome.reached)
         if new:
             self.coverage.kept.append(Kept(trial.seed, trial.vary, new))
             if trial.parent is not None:
                 trial.parent.fruits += 1
+        if len(trial.vary) < LONGEST:
+            for event, times in outcome.moments.items():
+                latest = self._moments.setdefault(event, deque(maxlen=REMEMBERED))
+                latest.extend((trial, at) for at in times[-2:])
         return new
 
 

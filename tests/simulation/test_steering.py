@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +13,37 @@ import pytest
 from click.testing import CliRunner
 
 from highwater.cli.sim import sim
-from highwater.simulation.coverage.reached import Coverage, Kept
+from highwater.simulation.coverage.reached import AT_ONCE, EVENTS, Coverage, Kept
 from highwater.simulation.faults.joints import JOINTS
-from highwater.simulation.faults.variations import END, MOST, plan, varied
+from highwater.simulation.faults.random_faults import WEIGHTS
+from highwater.simulation.faults.staged_faults import Fault
+from highwater.simulation.faults.variations import (
+    END,
+    MOST,
+    as_variation,
+    check,
+    plan,
+    varied,
+)
 from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_run import simulate
-from highwater.simulation.steering import GENERATION, LONGEST, Steering, run_steered
+from highwater.simulation.steering import (
+    AIMS,
+    GENERATION,
+    LONGEST,
+    Steering,
+    Trial,
+    run_steered,
+)
 from highwater.world.chance import seeded
 
 SHORT = Options(seconds=2, coverage=True)
 EVERYTHING = Options(stalls=True, joints=True, log_dirs=True, disk_errors=True)
 
 
-def planned(seed: int, options: Options, *vary: int) -> list[Any]:
-    return plan(seed, replace(options, vary=vary), seeded(seed, "faults"))
+def planned(seed: int, options: Options, *vary: object) -> list[Any]:
+    return plan(seed, replace(options, vary=tuple(map(str, vary))), seeded(seed, "faults"))
 
 
 @pytest.mark.parametrize("options", [Options(), EVERYTHING])
@@ -34,7 +51,7 @@ def test_a_variation_is_a_schedule_and_always_the_same(options: Options) -> None
     faults = planned(1, options)
     unchanged = 0
     for number in range(300):
-        found = varied(faults, options, number)
+        found = varied(faults, options, str(number))
         assert found == planned(1, options, number) == sorted(found, key=lambda fault: fault.at)
         assert 1 <= len(found) <= MOST
         assert all(0 <= fault.at <= options.seconds * END for fault in found)
@@ -48,22 +65,36 @@ def test_variations_change_times_lengths_targets_kinds_and_numbers() -> None:
     faults = planned(1, options)
     seen: Counter[str] = Counter()
     for number in range(300):
-        found = varied(faults, options, number)
+        found = varied(faults, options, str(number))
         seen["more"] += len(found) > len(faults)
         seen["fewer"] += len(found) < len(faults)
         for name in ("at", "kind", "target", "seconds"):
             before = Counter(getattr(fault, name) for fault in faults)
             seen[name] += Counter(getattr(fault, name) for fault in found) != before
     assert min(seen[name] for name in ("more", "fewer", "at", "kind", "target", "seconds")) > 20
-    assert planned(1, options, 7, 8) == varied(planned(1, options, 7), options, 8)
+    assert planned(1, options, 7, 8) == varied(planned(1, options, 7), options, "8")
 
 
 def test_many_variations_stay_in_bounds() -> None:
     assert 1 <= len(planned(1, EVERYTHING, *range(200))) <= MOST
 
 
+def test_a_variation_can_be_a_fault() -> None:
+    added = Fault(12.3, "slow links", "leader", 2.0)
+    assert as_variation(added) == "slow links of leader@12.3+2"
+    check(as_variation(added))
+    found = planned(1, Options(), 5, as_variation(added))
+    assert [fault for fault in found if fault == added] == [added]
+    assert found == sorted([*planned(1, Options(), 5), added], key=lambda fault: fault.at)
+    late = planned(1, Options(), as_variation(replace(added, at=1000.0)))
+    assert late[-1] == replace(added, at=Options().seconds * END)
+    for bad in ("", "-1", "slow links", "slow lynx of leader@1+2", "kill of me@1+2", "1.5"):
+        with pytest.raises(ValueError, match="is no variation: name a number, or a fault"):
+            check(bad)
+
+
 def a_steering(*kept: Kept) -> Steering:
-    steering = Steering(Coverage("here"))
+    steering = Steering(Coverage("here"), Options())
     steering.coverage.kept += kept
     return steering
 
@@ -74,8 +105,8 @@ def test_without_a_kept_run_all_are_fresh_seeds() -> None:
 
 
 def test_most_trials_vary_what_is_kept_and_rather_what_bears_fruit() -> None:
-    barren, fruitful = Kept(3, (), 5, tries=0), Kept(4, (9,), 1, fruits=200)
-    full = Kept(5, tuple(range(LONGEST)), 1)
+    barren, fruitful = Kept(3, (), 5, tries=0), Kept(4, ("9",), 1, fruits=200)
+    full = Kept(5, tuple(map(str, range(LONGEST))), 1)
     steering = a_steering(barren, fruitful, full)
     trials = [steering.trial(number) for number in range(100, 400)]
     fresh = [trial for trial in trials if not trial.vary]
@@ -85,7 +116,7 @@ def test_most_trials_vary_what_is_kept_and_rather_what_bears_fruit() -> None:
     assert 5 not in parents
     assert (barren.tries, fruitful.tries) == (parents[3], parents[4])
     one = next(trial for trial in trials if trial.seed == 4)
-    assert one.vary[0] == 9
+    assert one.vary[0] == "9"
     assert str(one) == f"4 --vary 9,{one.vary[1]}"
 
 
@@ -105,11 +136,30 @@ def test_a_run_is_kept_for_what_it_reaches_first() -> None:
     assert steering.coverage.found["errors"]["a"] == (4, 20)
 
 
+def test_a_fault_is_aimed_at_an_event_that_never_met_it() -> None:
+    steering = a_steering(Kept(3, (), 1))
+    seen = [f"during slow links: {event}" for event in EVENTS if event != "a move ends"]
+    moments = {"a move ends": [1.0, 7.5, 20.25], "an election": [0.05]}
+    steering.learn(Trial(8, ("5",)), Outcome(8, reached={"pairs": seen}, moments=moments))
+    trials = [steering.trial(number) for number in range(2000)]
+    aimed = [trial for trial in trials if trial.vary and not trial.vary[-1].isdecimal()]
+    assert {trial.seed for trial in aimed} == {8}
+    assert {trial.vary[0] for trial in aimed} == {"5"}
+    faults = [planned(8, Options(), trial.vary[-1]) for trial in aimed]
+    assert all(len(found) == len(planned(8, Options())) + 1 for found in faults)
+    slow = [trial.vary[-1] for trial in aimed if trial.vary[-1].startswith("slow links")]
+    assert len(slow) == AIMS, "at the one event that it never met, and not without end"
+    begins = [float(text.partition("@")[2].partition("+")[0]) for text in slow]
+    assert all(6.4 < at < 7.5 or 19.2 < at < 20.25 for at in begins), "of the latest two times"
+    lasting = sum(kind not in AT_ONCE for kind in WEIGHTS)
+    assert len(aimed) == AIMS * (2 * lasting - 1)
+
+
 @pytest.mark.timeout(240)
 def test_a_search_is_the_same_on_two_processes_and_its_runs_can_be_replayed() -> None:
     found: list[list[tuple[str, str]]] = []
     for jobs in (1, 2):
-        steering, outcomes = Steering(Coverage("here")), list[Outcome]()
+        steering, outcomes = Steering(Coverage("here"), SHORT), list[Outcome]()
         run_steered(
             range(GENERATION + 8), SHORT, steering, jobs=jobs,
             progress=lambda _, outcome: outcomes.append(outcome),  # noqa: B023
@@ -118,7 +168,7 @@ def test_a_search_is_the_same_on_two_processes_and_its_runs_can_be_replayed() ->
         found.append([(outcome.replay, outcome.digest) for outcome in outcomes])
     assert found[0] == found[1]
     one = next(outcome for outcome in outcomes if outcome.vary)
-    assert f"--vary {','.join(map(str, one.vary))}" in one.replay
+    assert f"--vary {shlex.quote(','.join(one.vary))}" in one.replay
     again = simulate(one.seed, replace(SHORT, coverage=False, vary=one.vary))
     assert again.digest == one.digest
     assert simulate(one.seed, replace(SHORT, coverage=False)).digest != one.digest
@@ -146,7 +196,7 @@ def test_a_search_goes_on_in_its_file(tmp_path: Path) -> None:
         (["--steer", "--coverage", "it.json", "--log", "it.jsonl"], "leave out --log"),
         (["--steer", "--coverage", "it.json", "--replay", "3"], "leave out --replay"),
         (["--vary", "3"], "--vary goes with --replay SEED"),
-        (["--replay", "3", "--vary", "x"], "--vary x: name numbers, as in --vary 0,3"),
+        (["--replay", "3", "--vary", "x"], "'x' is no variation: name a number, or a fault"),
     ],
 )
 def test_what_cannot_be_is_told(

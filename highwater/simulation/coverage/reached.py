@@ -58,7 +58,7 @@ _STEPS: dict[str, dict[str, tuple[str, ...]]] = {
 """The steps of the machines that have no table of their own."""
 
 
-_AT_ONCE = (
+AT_ONCE = (
     "bounce", "expire session", "drop zookeeper connections", "reset connections", "reset clients",
     "jump clock", "stale request", "full channel",
 )  # fmt: skip
@@ -74,7 +74,7 @@ class Kept:
     """A run that reached something which none before it had, to be varied (`steering`)."""
 
     seed: int
-    vary: tuple[int, ...]
+    vary: tuple[str, ...]
     new: int
     """The things that it reached first."""
     tries: int = 0
@@ -84,7 +84,7 @@ class Kept:
 
 
 Name = int | str
-"""A seed, or a seed and its variations: `17 --vary 31,40`."""
+"""A seed, or a seed and its variations, as arguments: `17 --vary 31,40`."""
 
 
 def _earlier(one: Name, other: Name) -> Name:
@@ -210,7 +210,7 @@ def _transitions() -> list[str]:
 
 def _pairs() -> list[str]:
     found = [f"{a}, then {b}" for a, b in product(EVENTS, repeat=2)]
-    lasting = [fault for fault in WEIGHTS if fault not in _AT_ONCE]
+    lasting = [fault for fault in WEIGHTS if fault not in AT_ONCE]
     return found + [f"during {fault}: {event}" for fault, event in product(lasting, EVENTS)]
 
 

@@ -25,6 +25,8 @@ Reached = dict[str, list[str]]
 """By kind, the things that one seed reached."""
 
 GONE = "NonExistent"
+MOMENTS = 5
+"""So many times of an event are noted in a seed."""
 
 
 class Collector:
@@ -36,6 +38,10 @@ class Collector:
         self.metrics: list[Metrics] = []
         self.faults: Callable[[], list[str]] = list
         """The kinds of faults under way."""
+        self.clock: Callable[[], float] | None = None
+        """Seconds since the schedule began, once it has begun."""
+        self.moments: dict[str, list[float]] = {}
+        """The first few times of each event of a partition."""
         self._last: dict[TopicPartition, str] = {}
 
     def moved(self, machine: str, before: str, after: str) -> None:
@@ -43,6 +49,10 @@ class Collector:
 
     def happened(self, what: str, tp: TopicPartition) -> None:
         """An event of a partition: a pair with the one before it there, and with each fault."""
+        if self.clock is not None:
+            times = self.moments.setdefault(what, [])
+            if len(times) < MOMENTS:
+                times.append(round(self.clock(), 2))
         before = self._last.get(tp)
         self._last[tp] = what
         if before is not None:

@@ -1,20 +1,28 @@
 """The schedule of a run: drawn from its seed and its flags, and varied where it is asked to be.
 
-A variation is a number, and changes a schedule in the same way wherever that schedule comes from
-the same seed.  Variations follow one another, so a seed and a few numbers are a test case, as a
-seed alone is (`highwater sim --replay 17 --vary 31,40`).  Until the first fault that differs, the
-run takes the course of its parent.
+A variation is a number, which stands for one to three changes, or a fault that is added ("slow
+links of leader@12.3+2").  It changes a schedule always in the same way, and variations follow one
+another: a seed and a few of them are a test case, as a seed alone is (`highwater sim --replay 17
+--vary 31,40`).  Until the first fault that differs, the run takes the course of its parent.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.directory_faults import directory_faults
 from highwater.simulation.faults.joints import JOINTS, joints
-from highwater.simulation.faults.random_faults import TARGETS, random_length, schedule, stalls
+from highwater.simulation.faults.random_faults import (
+    TARGETS,
+    WEIGHTS,
+    random_length,
+    schedule,
+    stalls,
+)
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.world.chance import Random, seeded
 
@@ -26,6 +34,12 @@ MOST = 100
 END = 0.9
 """Of the run's time: no fault begins later."""
 
+KINDS = frozenset((*WEIGHTS, *disk_faults.WEIGHTS))
+"""The faults that can be added."""
+_ADDED = re.compile(
+    rf"(?P<kind>[a-z ]+) of (?P<target>{'|'.join(TARGETS)})@(?P<at>[\d.]+)\+(?P<seconds>[\d.]+)"
+)
+
 Stream = Callable[[str], Random]
 """A generator for each use."""
 
@@ -34,8 +48,8 @@ def plan(seed: int, options: Options, random: Random) -> list[Fault]:
     """The schedule of a seed; `random` goes on to serve the faults themselves."""
     streams: Stream = lambda name: random if name == "faults" else seeded(seed, name)  # noqa: E731
     planned = _drawn(options, streams)
-    for number in options.vary:
-        planned = varied(planned, options, number)
+    for variation in options.vary:
+        planned = varied(planned, options, variation)
     if options.only is not None:
         planned = [planned[n] for n in options.only if n < len(planned)]
     return planned
@@ -53,10 +67,29 @@ def _drawn(options: Options, streams: Stream) -> list[Fault]:
     return sorted(planned, key=lambda fault: fault.at)
 
 
-def varied(planned: list[Fault], options: Options, number: int) -> list[Fault]:
-    """The schedule with one to three changes; joints stay where they are, as they come one after
-    the other."""
-    work = _Variation(planned, options, number)
+def as_variation(fault: Fault) -> str:
+    """The variation that adds this fault."""
+    return f"{fault.kind} of {fault.target}@{fault.at:g}+{fault.seconds:g}"
+
+
+def check(variation: str) -> None:
+    """Raises ValueError where it is none."""
+    added = _ADDED.fullmatch(variation)
+    if not variation.isdecimal() and (added is None or added["kind"] not in KINDS):
+        raise ValueError(
+            f"{variation!r} is no variation: name a number, or a fault, as in "
+            "'slow links of leader@12.3+2'"
+        )
+
+
+def varied(planned: list[Fault], options: Options, variation: str) -> list[Fault]:
+    """The schedule with its changes; joints stay where they are, as they come one after the
+    other."""
+    if (added := _ADDED.fullmatch(variation)) is not None:
+        at, seconds = min(float(added["at"]), options.seconds * END), float(added["seconds"])
+        fault = Fault(round(at, 3), added["kind"], added["target"], seconds)
+        return sorted([*planned, fault], key=lambda fault: fault.at)[:MOST]
+    work = _Variation(planned, options, int(variation))
     for _ in range(work.random.choice((1, 1, 2, 3))):
         work.random.choice(work.changes)()
     return sorted(work.faults, key=lambda fault: fault.at)[:MOST]
