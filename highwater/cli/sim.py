@@ -259,9 +259,7 @@ def _run(
     try:
         if steer and coverage is not None:
             progress = partial(_progress, options, None, None)
-            return run_steered(
-                chosen, options, Steering(coverage, options), progress=progress, **common
-            )
+            return run_steered(chosen, options, Steering(coverage), progress=progress, **common)
         progress = partial(_progress, options, kept, coverage)
         done = kept.done if kept is not None else ()
         return run_seeds(chosen, options, progress=progress, done=done, **common)

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 from highwater.simulation.coverage import branches
 from highwater.simulation.coverage.reached import Kept
-from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.random_faults import TARGETS, WEIGHTS
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.faults.variations import as_variation
@@ -64,19 +63,15 @@ class Trial:
     parent: Kept | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.seed} --vary {shlex.quote(','.join(self.vary))}"
-            if self.vary
-            else str(self.seed)
-        )
+        varied = f" --vary {shlex.quote(','.join(self.vary))}" if self.vary else ""
+        return f"{self.seed}{varied}"
 
 
 class Steering:
     """Chooses trials, and learns from them."""
 
-    def __init__(self, coverage: Coverage, options: Options) -> None:
+    def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
-        self._kinds = set(WEIGHTS) | (set(disk_faults.WEIGHTS) if options.disk_errors else set())
         self._moments: dict[str, deque[tuple[Trial, float]]] = {}
         """By event of a partition: the latest runs with it, and its times there."""
         self._aims: Counter[str] = Counter()
@@ -100,7 +95,7 @@ class Steering:
         aims = []
         for pair in self.coverage.never("pairs"):
             fault, _, event = pair.removeprefix("during ").partition(": ")
-            if fault in self._kinds and event in self._moments and self._aims[pair] < AIMS:
+            if fault in WEIGHTS and event in self._moments and self._aims[pair] < AIMS:
                 aims.append((pair, fault, event))
         if not aims:
             return None

@@ -94,7 +94,7 @@ def test_a_variation_can_be_a_fault() -> None:
 
 
 def a_steering(*kept: Kept) -> Steering:
-    steering = Steering(Coverage("here"), Options())
+    steering = Steering(Coverage("here"))
     steering.coverage.kept += kept
     return steering
 
@@ -159,7 +159,7 @@ def test_a_fault_is_aimed_at_an_event_that_never_met_it() -> None:
 def test_a_search_is_the_same_on_two_processes_and_its_runs_can_be_replayed() -> None:
     found: list[list[tuple[str, str]]] = []
     for jobs in (1, 2):
-        steering, outcomes = Steering(Coverage("here"), SHORT), list[Outcome]()
+        steering, outcomes = Steering(Coverage("here")), list[Outcome]()
         run_steered(
             range(GENERATION + 8), SHORT, steering, jobs=jobs,
             progress=lambda _, outcome: outcomes.append(outcome),  # noqa: B023
