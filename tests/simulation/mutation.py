@@ -215,6 +215,8 @@ def table(rows: list[dict[str, Any]], seeds: str) -> str:
     for row in rows:
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "**not found**")
         where = f"{row['found']} of {row['seeds']} seeds" if row["seeds"] else ""
+        if row["found"] == 1 and (begun := row["first"] - row["median_seeds"] + 1) > 0:
+            where += f", from {begun} on"
         if row.get("scenario"):
             where += f"; scenario {row['scenario']}"
         cells = [row["id"], row["what"], found, where]
