@@ -33,7 +33,6 @@ from highwater.broker.replica.fetch_state import (
     nothing_is_proved,
     truncation_step,
 )
-from highwater.broker.replica.follower_session import FollowerSession
 from highwater.broker.replica.leader_offsets import EARLIEST, LATEST, list_offsets
 from highwater.kafka.client.connection import ClientConnection, RequestTimedOut
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -45,6 +44,7 @@ from highwater.kafka.wire.fetch import (
     build_fetch,
     parse_fetch_answer,
 )
+from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
 from highwater.kafka.wire.messages import OffsetForLeaderEpochRequest
 from highwater.kafka.wire.records import validate_fetched
 
@@ -87,7 +87,7 @@ class ReplicaFetcher:
         self._max_bytes = 0
         """replica.fetch.max.bytes, as the session knows it."""
         self.fetches = SampledRate(RATE_SAMPLES, RATE_WINDOW_MS)
-        self._session = FollowerSession()
+        self._session = FetchSessionHandler()
         self._added = trio.Event()
         self._adds = 0
         self._poll: trio.CancelScope | None = None

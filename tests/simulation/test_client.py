@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 
+from highwater.broker.replica.fetch_sessions import FetchSession
 from highwater.kafka.client.consumer import Consumer
 from highwater.kafka.client.metadata import Cluster
 from highwater.kafka.client.producer import Delivery, Outcome, Producer
@@ -189,6 +191,147 @@ def test_acks_0_and_1_and_what_the_partitioner_chooses() -> None:
         tps = [TopicPartition("t", p) for p in range(4)]
         read = await read_all(Consumer(clients.cluster("consumer"), read_committed=True), tps)
         assert sum(map(len, read.values())) == 40
+
+    simulate(scenario)
+
+
+def sessions_of_consumers(cluster: SimCluster) -> list[tuple[int, FetchSession]]:
+    """With the brokers that have them."""
+    return [
+        (node.id, session)
+        for node in cluster.nodes.values()
+        if node.services is not None
+        for session in node.services.replicas.sessions._sessions.values()
+        if not session.privileged
+    ]
+
+
+class Reading:
+    """A consumer of four partitions, and a producer that writes where it is told to."""
+
+    def __init__(self, clients: Clients, producer: Producer, tps: list[TopicPartition]) -> None:
+        self.consumer = Consumer(clients.cluster("consumer"), max_wait_ms=100)
+        self.consumer.assign(dict.fromkeys(tps, 0))
+        self.found: dict[TopicPartition, list[bytes]] = {tp: [] for tp in tps}
+        self.named: Counter[TopicPartition] = Counter()
+        """How often an answer had a partition."""
+        self._producer = producer
+        self._sent = dict.fromkeys(tps, 0)
+
+    async def write(self, *tps: TopicPartition) -> None:
+        for tp in tps:
+            value = b"%d" % self._sent[tp]
+            sent = await self._producer.send(tp.topic, value, partition=tp.partition)
+            assert (await sent.wait()).outcome is Outcome.ACKED
+            self._sent[tp] += 1
+
+    async def read(self) -> None:
+        """Everything that was written, in order and once."""
+        with trio.fail_after(30):
+            while any(len(self.found[tp]) < n for tp, n in self._sent.items()):
+                await self.poll()
+        for tp, n in self._sent.items():
+            assert self.found[tp] == [b"%d" % number for number in range(n)]
+
+    async def poll(self) -> None:
+        for fetch in await self.consumer.poll(1):
+            self.named[fetch.tp] += 1
+            self.found[fetch.tp] += [record.value or b"" for record in fetch.records]
+
+
+async def reads(cluster: SimCluster, clients: Clients, work: Callable[[Reading], Any]) -> None:
+    await clients.admin().create_topic("t", 4, 3)
+    await whole(cluster)
+    producer = Producer(clients.cluster("producer"), request_timeout_s=3.0)
+    async with trio.open_nursery() as running:
+        await running.start(producer.run)
+        await work(Reading(clients, producer, [TopicPartition("t", p) for p in range(4)]))
+        running.cancel_scope.cancel()
+
+
+def test_a_consumer_has_a_fetch_session_with_each_leader() -> None:
+    async def scenario(cluster: SimCluster, clients: Clients) -> None:
+        async def work(reading: Reading) -> None:
+            tps = list(reading.found)
+            await reading.write(*tps, *tps)
+            await reading.read()
+            leaders = Counter(cluster.leader_of(tp) for tp in tps)
+            sessions = sessions_of_consumers(cluster)
+            assert {broker: len(s.partitions) for broker, s in sessions} == leaders
+            for _ in range(5):  # until all their HWs have been told
+                await reading.poll()
+            reading.named.clear()
+            before = {session.id: session.epoch for _, session in sessions}
+            for _ in range(20):
+                await reading.write(tps[0])
+                await reading.read()
+            assert set(reading.named) == {tps[0]}, "nothing else has changed"
+            after = {session.id: session.epoch for _, session in sessions_of_consumers(cluster)}
+            assert set(after) == set(before)
+            assert all(after[number] > before[number] for number in after)
+
+        await reads(cluster, clients, work)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("how", ["dropped", "killed", "swapped"])
+def test_a_session_that_is_over_begins_again(how: str) -> None:
+    async def scenario(cluster: SimCluster, clients: Clients) -> None:
+        async def work(reading: Reading) -> None:
+            tps = list(reading.found)
+            for _ in range(3):
+                await reading.write(*tps)
+                await reading.read()
+                before = {session.id for _, session in sessions_of_consumers(cluster)}
+                assert before
+                victim = cluster.leader_of(tps[0])
+                assert victim is not None
+                if how == "dropped":
+                    for broker, session in sessions_of_consumers(cluster):
+                        services = cluster.nodes[broker].services
+                        assert services is not None
+                        services.replicas.sessions.close(session)
+                elif how == "killed":
+                    cluster.kill(victim)
+                    await trio.sleep(0.1)
+                    cluster.start(victim)
+                else:
+                    admin = clients.admin()
+                    others = [n for n in cluster.nodes if n != victim]
+                    await admin.reassign(tps[0], [*others, victim])
+                    await admin.elect_preferred(tps[0])
+                await whole(cluster)
+                await reading.write(*reversed(tps))
+                await reading.read()
+                after = {session.id for _, session in sessions_of_consumers(cluster)}
+                assert after
+                assert how == "swapped" or not before <= after
+
+        await reads(cluster, clients, work)
+
+    simulate(scenario)
+
+
+def test_an_assignment_in_the_middle_of_a_fetch_loses_nothing() -> None:
+    async def scenario(cluster: SimCluster, clients: Clients) -> None:
+        async def work(reading: Reading) -> None:
+            tps = list(reading.found)
+            await reading.write(*tps)
+            await reading.read()
+            for turn in range(5):
+                assert not await reading.consumer.poll(0.03), "a fetch is in flight"
+                position = reading.consumer.position(tps[0])
+                reading.consumer.assign({tps[0]: position})
+                await reading.write(*[tps[0]] * 2)
+                while len(reading.found[tps[0]]) < 3 + 4 * turn:
+                    await reading.poll()
+                everything = {tp: len(reading.found[tp]) for tp in tps}
+                reading.consumer.assign(everything)
+                await reading.write(*tps, tps[0])
+                await reading.read()
+
+        await reads(cluster, clients, work)
 
     simulate(scenario)
 

@@ -4,6 +4,10 @@ It has no group and no task of its own: `poll` sends one Fetch to every leader t
 flight, and gives the answers that have come.  A fetch that is still waiting at the broker when
 `poll` returns is kept for the next call.  A partition is read up to the HW, or under read_committed
 up to the LSO; the brokers enforce both.
+
+Each leader is asked in a fetch session (KIP-227): after the first request, partitions are named
+only where something changed, and so they are in answers.  A session begins again, with a request
+that names them all, after any failure and wherever its broker has dropped it.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from highwater.kafka.client.metadata import Cluster
 from highwater.kafka.client.retries import RETRIABLE, STALE_METADATA, code_of
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
-from highwater.kafka.wire.messages import FetchRequest, ListOffsetsRequest
+from highwater.kafka.wire.codec import BadMessage, decode_response
+from highwater.kafka.wire.fetch import FetchPartition, build_fetch
+from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
+from highwater.kafka.wire.messages import ListOffsetsRequest
 
 __all__ = ["EARLIEST", "LATEST", "ConsumedRecord", "Consumer", "PartitionFetch"]
 
@@ -29,6 +35,8 @@ FETCH_VERSION = 11
 LIST_OFFSETS_VERSION = 5
 EARLIEST = -2
 LATEST = -1
+SESSION_OVER = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+"""The broker has dropped the session, or another request of it: the next one names everything."""
 
 
 class _Fetch:
@@ -78,6 +86,8 @@ class Consumer:
         self.verify = verify
         self._positions: dict[TopicPartition, int | None] = {}
         self._fetches: dict[int, _Fetch] = {}
+        self._sessions: dict[int, FetchSessionHandler] = {}
+        """By broker."""
         self._later: dict[TopicPartition, float] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
@@ -85,6 +95,7 @@ class Consumer:
         self._positions = dict(positions)
         self._later.clear()
         for fetch in self._fetches.values():
+            self._sessions[fetch.node].reset()  # nobody knows what the broker has seen of it
             fetch.pending.abandon()
             fetch.connection.close()  # the broker may sit on it for max_wait_ms
         self._fetches.clear()
@@ -103,8 +114,8 @@ class Consumer:
     async def poll(self, timeout_s: float) -> list[PartitionFetch]:
         """The answers so far, one entry for each partition of each; empty at the time-out.
 
-        Empty partitions are among them: their HW and LSO are news too.  Passing errors are in
-        `PartitionFetch.error`, and the next poll tries again.
+        Partitions without records are among them where their HW, LSO or log start is news.  Passing
+        errors are in `PartitionFetch.error`, and the next poll tries again.
         """
         deadline = trio.current_time() + timeout_s
         while True:
@@ -114,7 +125,8 @@ class Consumer:
                 found = await self._collect()
                 if found:
                     return found
-                await trio.sleep(min(self._cluster.retry_backoff_s, 0.05))
+                if found is None:
+                    await trio.sleep(min(self._cluster.retry_backoff_s, 0.05))
             if trio.current_time() >= deadline:
                 return []
 
@@ -239,54 +251,49 @@ class Consumer:
     async def _begin(self, node: int, asked: dict[TopicPartition, tuple[int, int]]) -> None:
         cluster = self._cluster
         connection = await cluster.connection(node)
-        topic_class = FetchRequest.FetchTopic
-        topics: dict[str, list[Any]] = {}
-        for tp, (offset, epoch) in asked.items():
-            partition = topic_class.FetchPartition(
-                partition=tp.partition,
-                current_leader_epoch=epoch,
-                fetch_offset=offset,
-                log_start_offset=-1,
-                partition_max_bytes=self.max_partition_bytes,
-            )
-            topics.setdefault(tp.topic, []).append(partition)
-        request = FetchRequest(
+        session = self._sessions.setdefault(node, FetchSessionHandler())
+        request = session.request(
+            {
+                tp: FetchPartition(tp, epoch, offset, -1, -1, self.max_partition_bytes)
+                for tp, (offset, epoch) in asked.items()
+            },
             replica_id=-1,
             max_wait_ms=self.max_wait_ms,
             min_bytes=self.min_bytes,
             max_bytes=self.max_bytes,
             isolation_level=int(self.read_committed),
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic_class(topic=name, partitions=ps) for name, ps in topics.items()],
-            forgotten_topics_data=[],
-            rack_id="",
         )
-        body = encode_request(request, FETCH_VERSION)
+        body = build_fetch(request, FETCH_VERSION)
         timeout_s = cluster.request_timeout_s
-        pending = await connection.begin(FETCH, FETCH_VERSION, [body], timeout_s)
+        try:
+            pending = await connection.begin(FETCH, FETCH_VERSION, [body], timeout_s)
+        except BaseException:  # a poll whose time is over leaves here, too
+            session.reset()
+            raise
         deadline = trio.current_time() + timeout_s + self.max_wait_ms / 1000
         self._fetches[node] = _Fetch(node, connection, pending, asked, deadline)
 
-    async def _collect(self) -> list[PartitionFetch]:
-        """Waits until one answer is there (or failed), and takes all that are."""
+    async def _collect(self) -> list[PartitionFetch] | None:
+        """Waits until one answer is there (or failed), and takes all that are; None where no answer
+        came."""
         fetches = list(self._fetches.values())
-        if not fetches:
-            return []
         async with trio.open_nursery() as nursery:
             for fetch in fetches:
                 nursery.start_soon(_wait, fetch, nursery.cancel_scope)
         found: list[PartitionFetch] = []
+        answered = False
         for fetch in fetches:
             if fetch.error is not None:
                 del self._fetches[fetch.node]
+                self._sessions[fetch.node].reset()
                 fetch.connection.close()
                 self._cluster.mark_stale()
                 self._put_off(fetch.asked)
             elif fetch.answer is not None:
                 del self._fetches[fetch.node]
                 found += self._take(fetch, fetch.answer)
-        return found
+                answered = True
+        return found if answered else None
 
     def _put_off(self, tps: Iterable[TopicPartition]) -> None:
         at = trio.current_time() + self._cluster.retry_backoff_s
@@ -297,9 +304,13 @@ class Consumer:
         try:
             answer = decode_response(FETCH, FETCH_VERSION, body)
         except BadMessage:
+            self._sessions[fetch.node].reset()
             fetch.connection.close()
             self._put_off(fetch.asked)
             return []
+        self._sessions[fetch.node].told(answer.error_code, answer.session_id)
+        if answer.error_code and code_of(answer.error_code) not in SESSION_OVER:
+            self._put_off(fetch.asked)
         found = []
         for topic in answer.responses:
             for p in topic.partitions:

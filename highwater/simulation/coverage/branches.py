@@ -27,13 +27,13 @@ MACHINES = (
     "highwater.broker.coordinator.transaction.transaction",
     "highwater.broker.replica.fetch_sessions",
     "highwater.broker.replica.fetch_state",
-    "highwater.broker.replica.follower_session",
     "highwater.broker.replica.isr",
     "highwater.broker.replica.partition",
     "highwater.broker.log.epochs",
     "highwater.broker.log.producers",
     "highwater.broker.log.retention",
     "highwater.broker.log.timestamps",
+    "highwater.kafka.wire.fetch_session_handler",
 )
 """Modules, and packages whole."""
 

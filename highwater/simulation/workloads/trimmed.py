@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from highwater.broker.replica.follower_session import FollowerSession
 from highwater.kafka.client.produce_codec import parse_produce_response, produce_request
 from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
 from highwater.kafka.wire.records import batches, records_of
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
 from highwater.simulation.workloads.plain_client import (
@@ -108,7 +108,7 @@ class ManyClient(SimClient):
     async def fetch_in(
         self,
         address: tuple[str, int],
-        session: FollowerSession,
+        session: FetchSessionHandler,
         positions: dict[TopicPartition, int],
     ) -> FetchAnswer:
         """The next Fetch of the session, for all partitions; after any failure it begins again."""
@@ -255,11 +255,11 @@ class TrimmedTopic:
 
     async def consume(self, client: ManyClient) -> None:
         """Reads until cancelled."""
-        sessions: dict[int, FollowerSession] = {}
+        sessions: dict[int, FetchSessionHandler] = {}
         while True:
             heard: set[TopicPartition] = set()
             for node, address in client.brokers():
-                session = sessions.setdefault(node, FollowerSession())
+                session = sessions.setdefault(node, FetchSessionHandler())
                 losses = {tp: losses_of(self.rules, tp) for tp in TPS}
                 try:
                     answer = await client.fetch_in(address, session, self.positions)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.broker.replica.fetch_sessions import EVICT_AFTER_MS, FetchSessions
-from highwater.broker.replica.follower_session import FollowerSession
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest
+from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
 
 TPS = [TopicPartition("t", i) for i in range(4)]
 
@@ -26,7 +26,7 @@ def wanted(offsets: dict[int, int]) -> dict[TopicPartition, FetchPartition]:
     return {TPS[i]: FetchPartition(TPS[i], 0, o, -1, 0, 1000) for i, o in offsets.items()}
 
 
-def ask(client: FollowerSession, offsets: dict[int, int]) -> FetchRequest:
+def ask(client: FetchSessionHandler, offsets: dict[int, int]) -> FetchRequest:
     return client.request(wanted(offsets), replica_id=1, max_wait_ms=1, min_bytes=1, max_bytes=1000)
 
 
@@ -39,7 +39,7 @@ def hw(i: int, high_watermark: int, size: int = 0) -> FetchedPartition:
 def test_the_leader_always_reads_exactly_what_the_follower_wants(
     rounds: list[dict[int, int]],
 ) -> None:
-    cache, client = sessions(), FollowerSession()
+    cache, client = sessions(), FetchSessionHandler()
     for offsets in rounds:
         session, asked, _ = cache.enter(ask(client, offsets), 0)
         assert session is not None
@@ -48,7 +48,7 @@ def test_the_leader_always_reads_exactly_what_the_follower_wants(
 
 
 def test_only_news_is_answered() -> None:
-    cache, client = sessions(), FollowerSession()
+    cache, client = sessions(), FetchSessionHandler()
     session, _, full = cache.enter(ask(client, {0: 0, 1: 0}), 0)
     assert session is not None
     assert full
@@ -61,7 +61,7 @@ def test_only_news_is_answered() -> None:
 
 
 def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
-    cache, client = sessions(), FollowerSession()
+    cache, client = sessions(), FetchSessionHandler()
     session, _, _ = cache.enter(ask(client, {0: 0, 1: 0, 2: 0}), 0)
     assert session is not None
     session.select([hw(0, 5, size=3), hw(1, 5), hw(2, 5)])
@@ -71,7 +71,7 @@ def test_partitions_with_records_go_to_the_end_of_the_order() -> None:
 
 
 def test_wrong_ids_and_epochs_are_refused() -> None:
-    cache, client = sessions(), FollowerSession()
+    cache, client = sessions(), FetchSessionHandler()
     session, _, _ = cache.enter(ask(client, {0: 0}), 0)
     assert session is not None
     client.answered(FetchAnswer(0, session.id, []))
@@ -85,7 +85,7 @@ def test_wrong_ids_and_epochs_are_refused() -> None:
 
 
 def test_an_error_makes_the_follower_start_over_with_everything() -> None:
-    client = FollowerSession()
+    client = FetchSessionHandler()
     ask(client, {0: 0, 1: 0})
     client.answered(FetchAnswer(0, 5, []))
     assert ask(client, {0: 0, 1: 0}).partitions == []
@@ -97,14 +97,14 @@ def test_an_error_makes_the_follower_start_over_with_everything() -> None:
 
 def test_a_full_cache_serves_without_session_and_evicts_the_idle() -> None:
     cache = sessions(slots=1)
-    consumer = ask(FollowerSession(), {0: 0})._replace(replica_id=-1)
+    consumer = ask(FetchSessionHandler(), {0: 0})._replace(replica_id=-1)
     first, _, _ = cache.enter(consumer, 0)
     assert first is not None
     second, asked, full = cache.enter(consumer, 1000)
     assert second is None
     assert full
     assert len(asked) == 1
-    follower, _, _ = cache.enter(ask(FollowerSession(), {0: 0}), 1000)
+    follower, _, _ = cache.enter(ask(FetchSessionHandler(), {0: 0}), 1000)
     assert follower is not None, "a follower takes a client's place"
     third, _, _ = cache.enter(consumer, 1001)
     assert third is None

@@ -1,8 +1,10 @@
-"""The follower's side of an incremental fetch session (KIP-227).  Pure.
+"""The asking side of an incremental fetch session, a follower's or a consumer's (KIP-227).  Pure.
 
 The first request names every partition.  The leader answers with a session id, and from then on
 only changes are sent, in either direction.  After any error, or an id of 0, the session starts over
 with all partitions.
+
+Source: org.apache.kafka.clients.FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF
 
 
-class FollowerSession:
+class FetchSessionHandler:
     def __init__(self) -> None:
         self._id = 0
         self._epoch = INITIAL_EPOCH
@@ -46,6 +48,7 @@ class FollowerSession:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        isolation_level: int = 0,
     ) -> FetchRequest:
         """The next request of the session, asking for exactly `wanted`."""
         changes: dict[TopicPartition, FetchPartition | None] = dict(wanted)
@@ -56,6 +59,7 @@ class FollowerSession:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
+            isolation_level=isolation_level,
         )
 
     def change(
@@ -66,6 +70,7 @@ class FollowerSession:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        isolation_level: int = 0,
     ) -> FetchRequest:
         """The next request of the session: for these again, without those that are None, and for
         all others as before.
@@ -87,7 +92,7 @@ class FollowerSession:
             max_wait_ms,
             min_bytes,
             max_bytes,
-            0,
+            isolation_level,
             self._id,
             self._epoch,
             send,
@@ -96,8 +101,12 @@ class FollowerSession:
         )
 
     def answered(self, answer: FetchAnswer) -> None:
-        if answer.error or answer.session_id == 0:
+        self.told(answer.error, answer.session_id)
+
+    def told(self, error: int, session_id: int) -> None:
+        """Takes the error and the session id of an answer."""
+        if error or session_id == 0:
             self.reset()
             return
-        self._id = answer.session_id
+        self._id = session_id
         self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
