@@ -55,7 +55,7 @@ async def load(
     Raises LoadError, OSError or ApiError.  `decode` returns None for a record to pass over, and
     raises ValueError for one that cannot be read.
     """
-    reader = _Reader(source.tp.topic, decode, replay)
+    reader = BatchReplay(source.tp.topic, decode, replay)
     offset = source.log_start_offset
     while offset < end:
         piece = source.read(offset, SLICE_BYTES, end)
@@ -82,7 +82,7 @@ def _read(piece: LogSlice) -> bytes:
     return piece.file.read(piece.position, piece.size)
 
 
-class _Reader(Generic[R]):
+class BatchReplay(Generic[R]):
     """Takes records out of batches, transactional ones at their marker."""
 
     def __init__(self, topic: str, decode: Decode[R], replay: Replay[R]) -> None:

@@ -19,6 +19,7 @@ from highwater.broker.log.checkpoints import (
     decode_epochs,
 )
 from highwater.kafka.types import TopicPartition
+from highwater.simulation.rules.replayed_state import forgetful
 from highwater.world.sim.inode import Inode
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def unrest(
             tuple(services.logs.offline_dirs),
             broker.config.log_segment_delete_delay_ms,
         ),
+        forgetful(broker, disk, truths),
     )
     return next(found, None)
 

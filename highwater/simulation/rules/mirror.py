@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from highwater.world.sim.disk import Folder, SimDisk
     from highwater.world.sim.inode import Inode
 
-_HEAD = Struct(">qiibIhi8xqq")
+_HEAD = Struct(">qiibIhi8xqqhi")
 _RECORDS_AT = 61
 _TIME_ENTRY = Struct(">qi")
 NEWER = "newer-than-offline-copies"
@@ -43,6 +43,12 @@ class Batch(NamedTuple):
     attributes: int = 0
     producer_id: int = -1
     max_timestamp: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
 
     @property
     def transactional(self) -> bool:
@@ -75,12 +81,15 @@ def parse(data: bytes | bytearray, position: int = 0) -> tuple[list[Batch], int]
     found: list[Batch] = []
     while position + _RECORDS_AT <= len(data):
         head = _HEAD.unpack_from(data, position)
-        base, length, epoch, _, crc, attributes, delta, newest, producer = head
+        base, length, epoch, _, crc, attributes, delta, newest, *producer = head
         end = position + 12 + length
         if length < _RECORDS_AT - 12 or end > len(data):
             break
         records = bytes(data[position + _RECORDS_AT : end])
-        found.append(Batch(base, base + delta, epoch, crc, records, attributes, producer, newest))
+        id_, *sequence = producer
+        found.append(
+            Batch(base, base + delta, epoch, crc, records, attributes, id_, newest, *sequence)
+        )
         position = end
     return found, position
 

@@ -139,7 +139,9 @@ RULES = (
         "full ISR, every broker's metadata agrees with ZooKeeper, and nothing is left in hand: no "
         "request waits for what is not to come, no file that is gone stays open, none is left that "
         "nobody is going to delete or that retention is due for; the high watermarks are "
-        "written down, and the largest timestamp of every segment is known. "
+        "written down, and the largest timestamp of every segment is known. Producers and open "
+        "transactions, groups' offsets and the states of transactions are in memory as a replay of "
+        "their logs makes them. "
         "No deleted segment was closed before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
     ),

@@ -1,0 +1,156 @@
+"""What brokers keep in memory, beside a replay of the logs that it comes from.
+
+A broker changes its memory step by step, and reads a log again only when it starts, cuts it, or
+takes over: what goes wrong in a step shows itself then, or never in a short run.  So at rest, when
+every high watermark is at its log's end, the state is made anew and compared: producers and open
+transactions of every replica, by a reader of this package; offsets of groups and states of
+transactions, as a broker that takes over would load them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from highwater.broker.coordinator.partition_loading import BatchReplay
+from highwater.broker.coordinator.transaction.records import NO_EPOCH, NO_ID
+from highwater.kafka.wire.records import batches
+from highwater.world.sim.inode import Inode
+
+if TYPE_CHECKING:
+    from highwater.broker.coordinator.runtime import Coordinator
+    from highwater.broker.coordinator.shard import Shard
+    from highwater.broker.coordinator.transaction.records import StoredTransaction
+    from highwater.broker.coordinator.transaction.transaction import Transaction
+    from highwater.broker.log.log import Log
+    from highwater.broker.server import Broker
+    from highwater.kafka.types import TopicPartition
+    from highwater.simulation.rules.agreed_log import PartitionTruth
+    from highwater.simulation.rules.mirror import Batch
+    from highwater.world.sim.disk import SimDisk
+
+_SEQUENCES = 1 << 31
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer id in one partition, as the log has it."""
+
+    epoch: int = -1
+    sequence: int = -1
+    """Of its last record in this epoch; -1 where a marker began the epoch."""
+    open: int = -1
+    """The first offset of its open transaction."""
+    last_offset: int = -1
+    timestamp: int = -1
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, sequence {self.sequence}, open from {self.open}"
+
+
+def producers(log: Iterable[Batch]) -> dict[int, Producer]:
+    """The state of each producer id after these batches."""
+    found: dict[int, Producer] = {}
+    for batch in log:
+        if batch.producer_id < 0:
+            continue
+        one = found.setdefault(batch.producer_id, Producer())
+        if batch.control:
+            if not batch.records:
+                continue  # emptied by compaction
+            one.open = -1
+            if batch.producer_epoch != one.epoch:
+                one.sequence = -1
+        else:
+            if batch.transactional and one.open < 0:
+                one.open = batch.base
+            one.sequence = (batch.base_sequence + batch.last - batch.base) % _SEQUENCES
+        one.epoch, one.last_offset = batch.producer_epoch, batch.last
+        one.timestamp = batch.max_timestamp
+    return found
+
+
+def forgetful(
+    broker: Broker, disk: SimDisk, truths: Mapping[TopicPartition, PartitionTruth]
+) -> Iterator[str]:
+    """What this broker's memory has otherwise than its logs."""
+    services = broker.services
+    now = services.world.clock.wall_ms()
+    for tp, log in services.logs.logs.items():
+        truth = truths.get(tp)
+        replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
+        if replica is not None:
+            for wrong in differing(log, producers(replica.mirror.batches), now):
+                yield f"{wrong} ({tp})"
+    yield from _groups(broker, disk)
+    yield from _transactions(broker, disk)
+
+
+def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterator[str]:
+    """What a log's memory of its producers has otherwise than a replay."""
+    states, whole = log.producers, not log.log_start_offset and not log.config.compacts
+    for producer_id, wanted in replayed.items():
+        if wanted.last_offset < log.log_start_offset:
+            continue
+        entry = states.get(producer_id)
+        if entry is None:
+            if now_ms - wanted.timestamp < states.expiration_ms:
+                yield f"knows nothing of producer {producer_id}, of {wanted}"
+            continue
+        known, must = Producer(entry.epoch, entry.last_sequence, entry.txn_first_offset), wanted
+        if log.config.compacts:  # which may have removed what came last
+            must = replace(wanted, epoch=known.epoch, sequence=known.sequence)
+        elif not whole and min(known.open, wanted.open) >= 0:
+            must = replace(wanted, open=known.open)  # its first records may be gone
+        if str(known) != str(must):
+            yield f"knows producer {producer_id} by {known}, and the log has {wanted}"
+    if whole and (
+        others := [e.producer_id for e in states.entries if e.producer_id not in replayed]
+    ):
+        yield f"knows producer {others[0]}, which the log does not have"
+
+
+def _replayed(coordinator: Coordinator[Any, Any], shard: Shard[Any, Any], disk: SimDisk) -> Any:
+    """The shard as a broker that takes over would have it."""
+    fresh = coordinator.new_shard(shard.partition)
+    replay: BatchReplay[Any] = BatchReplay(coordinator.topic, coordinator.decode, fresh.replay)
+    for segment in shard.partition.leader_log().segments:
+        file = disk.find(segment.file.path)
+        data = bytes(file.data) if isinstance(file, Inode) else b""
+        for header in batches(data):
+            replay.batch(data, header)
+    fresh.undecided(replay.loaded)
+    return fresh
+
+
+def _groups(broker: Broker, disk: SimDisk) -> Iterator[str]:
+    groups = broker.services.groups
+    for number, shard in groups.shards.items():
+        if not (shard.loaded and shard.leads):
+            continue
+        fresh = _replayed(groups, shard, disk)
+        for name in sorted({*shard.groups, *fresh.groups}):
+            known, wanted = (
+                dict(of.groups[name].offsets) if name in of.groups else {} for of in (shard, fresh)
+            )
+            if known != wanted:
+                yield f"has the offsets {known} of group {name}, and {wanted} in the log ({number})"
+
+
+def _transactions(broker: Broker, disk: SimDisk) -> Iterator[str]:
+    transactions = broker.services.transactions
+    for number, shard in transactions.shards.items():
+        if not (shard.loaded and shard.leads):
+            continue
+        fresh = _replayed(transactions, shard, disk)
+        for name in sorted({*shard.transactions, *fresh.transactions}):
+            known, wanted = (_stored(of.transactions.get(name)) for of in (shard, fresh))
+            if known != wanted:
+                yield f"has transaction {name} as {known}, and {wanted} in the log ({number})"
+
+
+def _stored(transaction: Transaction | None) -> StoredTransaction | None:
+    """Without the former producer id, which is remembered for a retry and is not in the log."""
+    stored = transaction.stored if transaction is not None else None
+    return stored and replace(stored, last_producer_id=NO_ID, last_epoch=NO_EPOCH)
