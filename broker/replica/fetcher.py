@@ -44,7 +44,7 @@ from highwater.kafka.wire.fetch import (
     build_fetch,
     parse_fetch_answer,
 )
-from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
+from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.messages import OffsetForLeaderEpochRequest
 from highwater.kafka.wire.records import validate_fetched
 
@@ -65,10 +65,6 @@ BYTES_AT_ONCE = 1 << 20
 """Bytes of an answer that are appended before other tasks run: a few milliseconds."""
 RATE_SAMPLES, RATE_WINDOW_MS = 7, 10_000
 """The window of the fetch rate in the metrics: about a minute."""
-SESSION_ERRORS = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-)
 
 Address = tuple[str, int]
 

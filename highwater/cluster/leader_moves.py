@@ -6,7 +6,7 @@ preferred leader, and a preferred election follows.  Both go to the controller, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
@@ -52,34 +52,38 @@ async def move_leader(
     timeout_s: float = PATIENCE_S,
 ) -> None:
     """Asks until the controller agrees; else raises ClusterError with its last answer."""
-    last = "no answer"
-    with trio.move_on_after(timeout_s):
-        while True:
-            try:
-                address = await controller_address(cluster)
-                last = await _reorder(address, tp, wanted) or await _elect(address, tp) or ""
-            except (OSError, ClusterError) as error:
-                last = str(error)
-            if not last:
-                return
-            await trio.sleep(0.3)
-    raise ClusterError(f"the leader of {tp} could not be moved to broker-{wanted}: {last}")
+
+    async def move(controller: tuple[str, int]) -> str | None:
+        return await _reorder(controller, tp, wanted) or await _elect(controller, tp)
+
+    problem = await _until_agreed(cluster, move, timeout_s)
+    if problem:
+        raise ClusterError(f"the leader of {tp} could not be moved to broker-{wanted}: {problem}")
 
 
 async def elect_preferred(cluster: Cluster, timeout_s: float = PATIENCE_S) -> None:
     """Makes the first replica of every partition its leader, where it is in sync; raises
     ClusterError with the controller's last answer."""
+    problem = await _until_agreed(cluster, _elect, timeout_s)
+    if problem:
+        raise ClusterError(f"the first replicas could not be made leaders: {problem}")
+
+
+async def _until_agreed(
+    cluster: Cluster, request: Callable[[tuple[str, int]], Awaitable[str | None]], timeout_s: float
+) -> str | None:
+    """Asks the controller until it has no error; gives its last one if that takes too long."""
     last = "no answer"
     with trio.move_on_after(timeout_s):
         while True:
             try:
-                last = await _elect(await controller_address(cluster)) or ""
+                last = await request(await controller_address(cluster)) or ""
             except (OSError, ClusterError) as error:
                 last = str(error)
             if not last:
-                return
+                return None
             await trio.sleep(0.3)
-    raise ClusterError(f"the first replicas could not be made leaders: {last}")
+    return last
 
 
 async def _reorder(address: tuple[str, int], tp: TopicPartition, wanted: int) -> str | None:

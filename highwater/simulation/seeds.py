@@ -89,6 +89,12 @@ class Summary:
         ]
         return [name for name, count in expected if not count]
 
+    def is_enough(self, finds: int | None, minutes: float | None) -> bool:
+        """Whether so many seeds broke a rule, or so many real minutes are over; None: never."""
+        if finds is not None and len(self.broken) >= finds:
+            return True
+        return minutes is not None and self.real_seconds > minutes * 60
+
     @property
     def real_seconds(self) -> float:
         return time.perf_counter() - self.started
@@ -197,9 +203,7 @@ def run_seeds(
             outcome.replay = replay_command(outcome.seed, options)
             summary.add(outcome)
             progress(summary, outcome)
-            if finds is not None and len(summary.broken) >= finds:
-                break
-            if minutes is not None and summary.real_seconds > minutes * 60:
+            if summary.is_enough(finds, minutes):
                 break
     return summary
 

@@ -150,8 +150,6 @@ def run_steered(
                 outcome.replay = replay_command(trial.seed, replace(options, vary=trial.vary))
                 summary.add(outcome)
                 progress(summary, outcome)
-            if finds is not None and len(summary.broken) >= finds:
-                break
-            if minutes is not None and summary.real_seconds > minutes * 60:
+            if summary.is_enough(finds, minutes):
                 break
     return summary

@@ -101,8 +101,9 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
     and dies.
 
-    Nothing is lost where the leadership moved just before the cut (a preferred election), or where
-    a busy machine let the followers' sessions run out.  Then it is tried again.
+    Nothing is lost where the leadership moved just before the cut (a preferred election), where a
+    busy machine let the followers' sessions run out, or where nothing was acknowledged in time.
+    Then it is tried again, and the effect says at which attempt it came about.
     """
     tp = TopicPartition(stage.lossy.name, 0)
     for attempt in range(1, ATTEMPTS + 1):

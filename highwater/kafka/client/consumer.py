@@ -25,7 +25,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage, decode_response
 from highwater.kafka.wire.fetch import FetchPartition, build_fetch
-from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
+from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.messages import ListOffsetsRequest
 
 __all__ = ["EARLIEST", "LATEST", "ConsumedRecord", "Consumer", "PartitionFetch"]
@@ -35,8 +35,6 @@ FETCH_VERSION = 11
 LIST_OFFSETS_VERSION = 5
 EARLIEST = -2
 LATEST = -1
-SESSION_OVER = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-"""The broker has dropped the session, or another request of it: the next one names everything."""
 
 
 class _Fetch:
@@ -309,7 +307,7 @@ class Consumer:
             self._put_off(fetch.asked)
             return []
         self._sessions[fetch.node].told(answer.error_code, answer.session_id)
-        if answer.error_code and code_of(answer.error_code) not in SESSION_OVER:
+        if answer.error_code and code_of(answer.error_code) not in SESSION_ERRORS:
             self._put_off(fetch.asked)
         found = []
         for topic in answer.responses:

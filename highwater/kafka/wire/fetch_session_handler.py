@@ -11,11 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, FetchRequest
 
 INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
+"""The broker has dropped the session, or has seen another request of it: the next one names every
+partition."""
 
 
 class FetchSessionHandler:

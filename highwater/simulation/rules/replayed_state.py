@@ -20,7 +20,6 @@ from highwater.world.sim.inode import Inode
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.runtime import Coordinator
-    from highwater.broker.coordinator.shard import Shard
     from highwater.broker.coordinator.transaction.records import StoredTransaction
     from highwater.broker.coordinator.transaction.transaction import Transaction
     from highwater.broker.log.log import Log
@@ -111,39 +110,34 @@ def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterat
         yield f"knows producer {others[0]}, which the log does not have"
 
 
-def _replayed(coordinator: Coordinator[Any, Any], shard: Shard[Any, Any], disk: SimDisk) -> Any:
-    """The shard as a broker that takes over would have it."""
-    fresh = coordinator.new_shard(shard.partition)
-    replay: BatchReplay[Any] = BatchReplay(coordinator.topic, coordinator.decode, fresh.replay)
-    for segment in shard.partition.leader_log().segments:
-        file = disk.find(segment.file.path)
-        data = bytes(file.data) if isinstance(file, Inode) else b""
-        for header in batches(data):
-            replay.batch(data, header)
-    fresh.undecided(replay.loaded)
-    return fresh
+def _shards(coordinator: Coordinator[Any, Any], disk: SimDisk) -> Iterator[tuple[int, Any, Any]]:
+    """The partition, its shard, and the shard as a broker that takes over would have it."""
+    for number, shard in coordinator.shards.items():
+        if not (shard.loaded and shard.leads):
+            continue
+        fresh = coordinator.new_shard(shard.partition)
+        replay: BatchReplay[Any] = BatchReplay(coordinator.topic, coordinator.decode, fresh.replay)
+        for segment in shard.partition.leader_log().segments:
+            file = disk.find(segment.file.path)
+            data = bytes(file.data) if isinstance(file, Inode) else b""
+            for header in batches(data):
+                replay.batch(data, header)
+        fresh.undecided(replay.loaded)
+        yield number, shard, fresh
 
 
 def _groups(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    groups = broker.services.groups
-    for number, shard in groups.shards.items():
-        if not (shard.loaded and shard.leads):
-            continue
-        fresh = _replayed(groups, shard, disk)
+    for number, shard, fresh in _shards(broker.services.groups, disk):
         for name in sorted({*shard.groups, *fresh.groups}):
             known, wanted = (
-                dict(of.groups[name].offsets) if name in of.groups else {} for of in (shard, fresh)
+                of.groups[name].offsets if name in of.groups else {} for of in (shard, fresh)
             )
             if known != wanted:
                 yield f"has the offsets {known} of group {name}, and {wanted} in the log ({number})"
 
 
 def _transactions(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    transactions = broker.services.transactions
-    for number, shard in transactions.shards.items():
-        if not (shard.loaded and shard.leads):
-            continue
-        fresh = _replayed(transactions, shard, disk)
+    for number, shard, fresh in _shards(broker.services.transactions, disk):
         for name in sorted({*shard.transactions, *fresh.transactions}):
             known, wanted = (_stored(of.transactions.get(name)) for of in (shard, fresh))
             if known != wanted:

@@ -34,7 +34,7 @@ from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, build_fetch, parse_fetch_answer
-from highwater.kafka.wire.fetch_session_handler import FetchSessionHandler
+from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.records import batches, records_of
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
 from highwater.simulation.workloads.plain_client import (
@@ -56,10 +56,6 @@ if TYPE_CHECKING:
 TRIMMED = "trimmed"
 PARTITIONS = 4
 TPS = [TopicPartition(TRIMMED, n) for n in range(PARTITIONS)]
-SESSION_ERRORS = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-)
 _LATEST, _EARLIEST = -1, -2
 
 
