@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.reading import lowest_start
@@ -101,9 +102,10 @@ class DelayedDeleteRecords(DelayedOperation):
             topics.setdefault(tp.topic, []).append(
                 _Partition(partition_index=tp.partition, low_watermark=low, error_code=int(code))
             )
-        return Response(
-            DeleteRecordsResponse(topics=[_Topic(name=n, partitions=p) for n, p in topics.items()])
+        answer = DeleteRecordsResponse(
+            topics=[_Topic(name=n, partitions=p) for n, p in topics.items()]
         )
+        return Response(answer, error_names=error_names(code for code, _ in self.results.values()))
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

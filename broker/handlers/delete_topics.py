@@ -107,7 +107,7 @@ def _answer(
         for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
     results += [_Result(name=None, topic_id=i, error_code=int(code_of_ids)) for i in ids]
-    errors = error_names(code for code, _ in outcomes.values())
+    errors = error_names([*(code for code, _ in outcomes.values()), *(code_of_ids for _ in ids)])
     return Response(DeleteTopicsResponse(responses=results), error_names=errors)
 
 

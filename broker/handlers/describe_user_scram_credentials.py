@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
 from highwater.broker.settings.scram_credentials import describe, users
@@ -41,7 +42,9 @@ async def handle(ctx: Context, request: Any) -> Reply:
         results.append(
             _Result(user=name, error_code=int(code), error_message=message, credential_infos=infos)
         )
-    return Response(DescribeUserScramCredentialsResponse(error_code=0, results=results))
+    answer = DescribeUserScramCredentialsResponse(error_code=0, results=results)
+    names = error_names(ErrorCode(result.error_code) for result in results)
+    return Response(answer, error_names=names)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

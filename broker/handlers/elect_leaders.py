@@ -79,6 +79,6 @@ def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
         for t in request.topic_partitions or ()
         for p in t.partitions
     }
-    response = _answer(outcomes)
-    response.message.error_code = int(code)
-    return response
+    answer = _answer(outcomes).message
+    answer.error_code = int(code)
+    return Response(answer, error_names=(code.name,))

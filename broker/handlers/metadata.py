@@ -23,8 +23,8 @@ from highwater.broker.metadata.metadata_encoding import (
     EncodedTopics,
     encode_answer,
     encode_topic,
-    operations_of_topic,
     unknown_topic_id,
+    with_operations,
 )
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
@@ -58,7 +58,7 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
 def _answer(ctx: Context, request: Any, names: tuple[str, ...] | None) -> Response:
     if ctx.services.authorizer is not None:
         return _assembled(ctx, request, names, [], {})
-    body = ctx.services.metadata.answer(
+    answer = ctx.services.metadata.answer(
         ctx.version,
         ctx.listener,
         names,
@@ -66,7 +66,7 @@ def _answer(ctx: Context, request: Any, names: tuple[str, ...] | None) -> Respon
         cluster_operations=_of_cluster(ctx, request),
         now_ms=ctx.now_ms,
     )
-    return Response(parts=(body,))
+    return Response(parts=(answer.data,), error_names=answer.errors)
 
 
 class MetadataWait(DelayedOperation):
@@ -191,15 +191,15 @@ def _assembled(
         code = created.get(name, ErrorCode.NONE) if _may_describe(ctx, name) else denied
         if code is denied:
             if names is not None:
-                parts.append(encode_topic(version, name, code, ()) + operations_of_topic(version))
+                parts.append(with_operations(version, encode_topic(version, name, code, ())))
             continue
         operations = _of_topic(ctx, request, name)
         if known or code is ErrorCode.NONE:
             parts.append(encoder.part(name, known or None, cache.brokers(), operations))
         else:
             error = encode_topic(version, name, code, ())
-            parts.append(error + operations_of_topic(version, operations))
-    body = encode_answer(
+            parts.append(with_operations(version, error, operations))
+    answer = encode_answer(
         version,
         cache.named(),
         ctx.listener,
@@ -208,7 +208,7 @@ def _assembled(
         parts,
         _of_cluster(ctx, request),
     )
-    return Response(parts=(body,))
+    return Response(parts=(answer.data,), error_names=answer.errors)
 
 
 def _may_describe(ctx: Context, name: str) -> bool:
@@ -222,13 +222,12 @@ def _may_create(ctx: Context, name: str) -> bool:
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     """The error at every named topic."""
-    operations = operations_of_topic(ctx.version)
     parts = [
-        encode_topic(ctx.version, topic.name or "", code, ()) + operations
+        with_operations(ctx.version, encode_topic(ctx.version, topic.name or "", code, ()))
         for topic in request.topics or ()
     ]
     cache = ctx.services.metadata
-    body = encode_answer(
+    answer = encode_answer(
         ctx.version, cache.named(), ctx.listener, cache.cluster_id, cache.controller_id, parts
     )
-    return Response(parts=(body,), error_names=(code.name,))
+    return Response(parts=(answer.data,), error_names=(code.name,))

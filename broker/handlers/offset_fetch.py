@@ -97,11 +97,18 @@ def _answer(ctx: Context, request: Any, *, timed_out: bool) -> Response:
     stable = bool(request.require_stable)
     if ctx.version >= FIRST_WITH_GROUPS:
         groups = [_group(ctx, group, stable, timed_out) for group in request.groups]
-        names = tuple(ErrorCode(g.error_code).name for g in groups if g.error_code)
+        of_groups = tuple(ErrorCode(g.error_code).name for g in groups if g.error_code)
+        names = of_groups + tuple(name for group in groups for name in _errors(group.topics))
         return Response(OffsetFetchResponse(groups=groups), error_names=names)
     found = _fetch(ctx, request, stable, timed_out)
     topics = _topics(found, _Topic, _Partition)
-    return Response(OffsetFetchResponse(topics=topics, error_code=0))
+    answer = OffsetFetchResponse(topics=topics, error_code=0)
+    return Response(answer, error_names=tuple(_errors(topics)))
+
+
+def _errors(topics: list[Any]) -> Iterator[str]:
+    partitions = (partition for topic in topics for partition in topic.partitions)
+    return (ErrorCode(p.error_code).name for p in partitions if p.error_code)
 
 
 def _group(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Any:

@@ -36,7 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 
-from highwater.broker.metadata.metadata_encoding import NOT_ASKED, EncodedTopics, encode_answer
+from highwater.broker.metadata.metadata_encoding import (
+    NOT_ASKED,
+    Encoded,
+    EncodedTopics,
+    encode_answer,
+)
 from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.kafka.types import NO_BROKER, BrokerId, BrokerInfo, Endpoint, TopicPartition
@@ -76,7 +81,7 @@ class MetadataCache:
         self._expected: dict[str, dict[int, tuple[int, int]]] = {}
         """By topic and partition: a leader epoch that is to come, and since when it is awaited."""
         self._encoded: dict[tuple[int, str], EncodedTopics] = {}
-        self._answers: dict[tuple[object, ...], bytes] = {}
+        self._answers: dict[tuple[object, ...], Encoded] = {}
 
     # ---- reading
 
@@ -239,8 +244,8 @@ class MetadataCache:
         topic_operations: int = NOT_ASKED,
         cluster_operations: int = NOT_ASKED,
         now_ms: int = 0,
-    ) -> bytes:
-        """The body of a Metadata answer; `topics` None means all of them.
+    ) -> Encoded:
+        """The body of a Metadata answer, and its errors; `topics` None means all of them.
 
         Unknown names are answered with the error for them; a caller that wants them created does
         that first.
@@ -267,7 +272,7 @@ class MetadataCache:
 
     def _topic_parts(
         self, version: int, listener: str, topics: tuple[str, ...] | None, operations: int
-    ) -> list[bytes]:
+    ) -> list[Encoded]:
         encoded = self._encoded.get((version, listener))
         if encoded is None:
             encoded = EncodedTopics(version, listener)

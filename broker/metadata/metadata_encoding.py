@@ -12,9 +12,9 @@ in v0 alone REPLICA_NOT_AVAILABLE if a replica is down, which v0 then leaves out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import pack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.topic_names import INTERNAL_TOPICS, is_valid_name
@@ -30,6 +30,13 @@ NOT_ASKED = -(1 << 31)
 """In place of the operations that a client may do, which are Kafka's AclOperation codes as bits."""
 
 
+class Encoded(NamedTuple):
+    """Bytes of an answer, and the names of the errors in them."""
+
+    data: bytes
+    errors: tuple[str, ...] = ()
+
+
 class EncodedTopics:
     """The parts of answers that each describe one topic, for one version and one listener."""
 
@@ -38,7 +45,7 @@ class EncodedTopics:
     def __init__(self, version: int, listener: str) -> None:
         self._version = version
         self._listener = listener
-        self._parts: dict[str, bytes] = {}
+        self._parts: dict[str, Encoded] = {}
 
     def forget(self, topic: str) -> None:
         self._parts.pop(topic, None)
@@ -49,7 +56,7 @@ class EncodedTopics:
         partitions: Mapping[int, PartitionMetadata] | None,
         brokers: Mapping[BrokerId, BrokerInfo],
         operations: int = NOT_ASKED,
-    ) -> bytes:
+    ) -> Encoded:
         """One topic; None for its partitions means that it is not known."""
         if partitions is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -62,14 +69,14 @@ class EncodedTopics:
                 found = self._encode(topic, partitions, brokers)
                 self._parts[topic] = found
             part = found
-        return part + operations_of_topic(self._version, operations)
+        return with_operations(self._version, part, operations)
 
     def _encode(
         self,
         topic: str,
         partitions: Mapping[int, PartitionMetadata],
         brokers: Mapping[BrokerId, BrokerInfo],
-    ) -> bytes:
+    ) -> Encoded:
         reachable = {
             i: any(e.listener == self._listener for e in b.endpoints) for i, b in brokers.items()
         }
@@ -80,17 +87,17 @@ class EncodedTopics:
         return encode_topic(self._version, topic, ErrorCode.NONE, encoded)
 
 
-def operations_of_topic(version: int, operations: int = NOT_ASKED) -> bytes:
-    """The end of a topic's part; the operations that its client may do as bits."""
+def with_operations(version: int, topic: Encoded, operations: int = NOT_ASKED) -> Encoded:
+    """A topic's part with its end; the operations that its client may do as bits."""
     if version < 8:
-        return b""
-    end = pack(">i", operations)
-    return end + b"\0" if version >= FLEXIBLE else end
+        return topic
+    end = pack(">i", operations) + (b"\0" if version >= FLEXIBLE else b"")
+    return Encoded(topic.data + end, topic.errors)
 
 
 def encode_topic(
-    version: int, topic: str | None, code: ErrorCode, partitions: Sequence[bytes]
-) -> bytes:
+    version: int, topic: str | None, code: ErrorCode, partitions: Sequence[Encoded]
+) -> Encoded:
     """A topic without its authorized operations."""
     parts = [pack(">h", code), string(version, topic)]
     if version >= 10:
@@ -98,8 +105,16 @@ def encode_topic(
     if version >= 1:
         parts.append(b"\1" if topic in INTERNAL_TOPICS else b"\0")
     parts.append(count(version, len(partitions)))
-    parts.extend(partitions)
-    return b"".join(parts)
+    parts.extend(partition.data for partition in partitions)
+    return Encoded(b"".join(parts), (*_names(code), *_errors(partitions)))
+
+
+def _names(code: ErrorCode) -> tuple[str, ...]:
+    return (code.name,) if code else ()
+
+
+def _errors(parts: Iterable[Encoded]) -> Iterator[str]:
+    return (name for part in parts for name in part.errors)
 
 
 def encode_answer(
@@ -108,9 +123,9 @@ def encode_answer(
     listener: str,
     cluster_id: str | None,
     controller_id: int,
-    topics: Sequence[bytes],
+    topics: Sequence[Encoded],
     cluster_operations: int = NOT_ASKED,
-) -> bytes:
+) -> Encoded:
     """The body of an answer; brokers without that listener are left out."""
     nodes = [
         _node(version, b, e.host, e.port)
@@ -126,12 +141,12 @@ def encode_answer(
     if version >= 1:
         parts.append(pack(">i", controller_id))
     parts.append(count(version, len(topics)))
-    parts.extend(topics)
+    parts.extend(topic.data for topic in topics)
     if 8 <= version <= 10:
         parts.append(pack(">i", cluster_operations))
     if version >= FLEXIBLE:
         parts.append(b"\0")
-    return b"".join(parts)
+    return Encoded(b"".join(parts), tuple(_errors(topics)))
 
 
 def _node(version: int, broker: BrokerInfo, host: str, port: int) -> bytes:
@@ -145,7 +160,7 @@ def _node(version: int, broker: BrokerInfo, host: str, port: int) -> bytes:
 
 def _partition(
     version: int, index: int, state: PartitionMetadata, reachable: Mapping[BrokerId, bool]
-) -> bytes:
+) -> Encoded:
     code, leader = ErrorCode.NONE, state.leader
     replicas, isr = state.replicas, state.isr
     if version == 0:
@@ -165,7 +180,7 @@ def _partition(
     body = head + _ids(version, replicas) + _ids(version, isr)
     if version >= 5:
         body += _ids(version, state.offline)
-    return body + b"\0" if version >= FLEXIBLE else body
+    return Encoded(body + b"\0" if version >= FLEXIBLE else body, _names(code))
 
 
 def _ids(version: int, ids: Sequence[int]) -> bytes:
@@ -186,7 +201,8 @@ def string(version: int, text: str | None) -> bytes:
     return pack(">h", len(data)) + data
 
 
-def unknown_topic_id(version: int, topic_id: bytes) -> bytes:
+def unknown_topic_id(version: int, topic_id: bytes) -> Encoded:
     """The answer (v12) to an unknown topic id: null name, the id, no partitions."""
-    head = pack(">h", ErrorCode.UNKNOWN_TOPIC_ID) + string(version, None) + topic_id
-    return head + b"\0" + count(version, 0) + operations_of_topic(version)
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+    head = pack(">h", code) + string(version, None) + topic_id
+    return with_operations(version, Encoded(head + b"\0" + count(version, 0), _names(code)))

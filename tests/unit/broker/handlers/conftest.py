@@ -169,7 +169,10 @@ class Asker:
             body = b"".join(reply.parts)  # type: ignore[arg-type]
         else:
             body = bytes(encode_response(reply.message, version))
-        return decode_response(key, version, body)
+        answer = decode_response(key, version, body)
+        untold = errors_in(answer.to_dict()) - set(reply.error_names)
+        assert not untold, f"{module.__name__}: the metric of errors does not hear of {untold}"
+        return answer
 
     async def _wait(self, reply: Delayed, request: Any) -> Response:
         answers: list[Response] = []
@@ -306,3 +309,14 @@ def run_in_broker(body: Body, **config: Any) -> None:
 
 
 in_broker = running_in(run_in_broker)
+
+
+def errors_in(answer: Any) -> set[str]:
+    """The names of the errors in an answer (`to_dict` of a message), wherever they stand."""
+    if isinstance(answer, list):
+        return {name for part in answer for name in errors_in(part)}
+    if not isinstance(answer, dict):
+        return set()
+    code = answer.get("error_code")
+    own = {ErrorCode(code).name} if code else set()
+    return own | {name for value in answer.values() for name in errors_in(value)}

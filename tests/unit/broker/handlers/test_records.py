@@ -172,6 +172,17 @@ async def test_deleted_records_are_answered_once_the_followers_know(b: Any) -> N
 
 
 @in_broker()
+async def test_no_record_above_the_hw_is_deleted(b: Any) -> None:
+    await lead(b, 1)
+    topic_class = DeleteRecordsRequest.DeleteRecordsTopic
+    places = [topic_class.DeleteRecordsPartition(partition_index=p, offset=2) for p in (0, 1)]
+    topics = [topic_class(name="t", partitions=places)]
+    answer = await b.ask(delete_records, 2, DeleteRecordsRequest(topics=topics, timeout_ms=1000))
+    names = [ErrorCode(place.error_code).name for place in answer.topics[0].partitions]
+    assert sorted(names) == ["OFFSET_OUT_OF_RANGE", "UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+@in_broker()
 async def test_followers_tell_of_producers_too(b: Any) -> None:
     partition = await lead(b, 2)
     records = batch(producer_id=5, producer_epoch=1, base_sequence=0)

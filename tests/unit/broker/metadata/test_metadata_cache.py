@@ -89,7 +89,7 @@ def cache() -> MetadataCache:
 def answer(
     cache: MetadataCache, version: int, topics: tuple[str, ...] | None, listener: str = "PLAINTEXT"
 ) -> Any:
-    body = cache.answer(version, listener, topics)
+    body = cache.answer(version, listener, topics).data
     message = decode_response(METADATA, version, body)
     message._header = None  # which a decoded message lacks
     assert bytes(message.encode(version=version)) == body, "another encoder makes the same bytes"
@@ -173,12 +173,12 @@ def test_offline_replicas_and_racks(cache: MetadataCache) -> None:
 @pytest.mark.parametrize("version", range(8, 13))
 def test_authorized_operations(cache: MetadataCache, version: int) -> None:
     body = cache.answer(version, "PLAINTEXT", ("t",), topic_operations=0xDF8,
-                        cluster_operations=0x1FA0)  # fmt: skip
+                        cluster_operations=0x1FA0).data  # fmt: skip
     topic = (0xDF8).to_bytes(4, "big")
     cluster = (0x1FA0).to_bytes(4, "big")
     assert topic in body
     assert (cluster in body) == (version <= 10)
-    plain = cache.answer(version, "PLAINTEXT", ("t",))
+    plain = cache.answer(version, "PLAINTEXT", ("t",)).data
     assert (NOT_ASKED & 0xFFFFFFFF).to_bytes(4, "big") in plain
     assert topic not in plain
 
@@ -284,7 +284,7 @@ def test_a_broker_that_goes_is_named_a_little_longer(cache: MetadataCache) -> No
     apply(cache, update({"t": [state(1, 3, [3])]}, [broker(1), broker(3)]), 1000)
 
     def named(now_ms: int) -> list[int]:
-        body = cache.answer(12, "PLAINTEXT", ("t",), now_ms=now_ms)
+        body = cache.answer(12, "PLAINTEXT", ("t",), now_ms=now_ms).data
         return sorted(b.node_id for b in decode_response(3, 12, body).brokers)
 
     assert named(1000) == named(1000 + GONE_NAMED_MS - 1) == [1, 2, 3]
