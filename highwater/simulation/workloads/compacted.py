@@ -42,6 +42,7 @@ from highwater.simulation.workloads.plain_client import FETCH_VERSION, TIMEOUT_S
 if TYPE_CHECKING:
     from highwater.simulation.cluster import SimCluster
     from highwater.simulation.rules.findings import Book
+    from highwater.world.sim.disk import SimDisk
 
 COMPACTED = "compacted"
 TP = TopicPartition(COMPACTED, 0)
@@ -235,14 +236,17 @@ class CompactedTopic:
         """Compares replicas by surviving records (R5), below the end of the shortest log: a record
         whose sender was ended with the run may still be on its way."""
         logs: dict[int, bytes] = {}
-        for broker, node in sorted(cluster.nodes.items()):
-            folder = node.host.disk.find(f"/data/{TP}")
+        for broker, replica in sorted(self.book.partitions[TP].replicas.items()):
+            disk, path = cluster.nodes[broker].host.disk, replica.mirror.path
+            folder = disk.find(path)
             if not isinstance(folder, dict):
                 continue
             files = [folder[name] for name in sorted(folder) if name.endswith(".log")]
             logs[broker] = b"".join(bytes(file.data) for file in files)  # type: ignore[union-attr]
-            if _cleaned_to(cluster, broker) > 0:
+            if _cleaned_to(disk, path.rpartition("/")[0]) > 0:
                 self.book.seen["compacted_replicas"] += 1
+        if len(logs) < min(2, len(cluster.nodes)):
+            self.book.broken("L4", f"{TP}: the logs of {sorted(logs)} alone could be compared")
         end = min((max((h.last_offset for h in batches(d)), default=-1) for d in logs.values()),
                   default=-1) + 1  # fmt: skip
         said = {broker: _alive(data, end) for broker, data in logs.items()}
@@ -296,9 +300,9 @@ def _last(found: Found) -> dict[bytes, tuple[int, bytes | None]]:
     return {key: (offset, value) for offset, (key, value) in sorted(found.items())}
 
 
-def _cleaned_to(cluster: SimCluster, broker: int) -> int:
+def _cleaned_to(disk: SimDisk, directory: str) -> int:
     try:
-        data = bytes(cluster.nodes[broker].host.disk.file(f"/data/{CLEANER_OFFSETS}").data)
+        data = bytes(disk.file(f"{directory}/{CLEANER_OFFSETS}").data)
         return decode_offsets(data).get(TP, 0)
     except (OSError, MalformedFileError):
         return 0
