@@ -26,12 +26,13 @@ from highwater.simulation.faults.variations import plan
 from highwater.simulation.last_events import TraceHandler
 from highwater.simulation.options import Options
 from highwater.simulation.rules import sim_checks, txn_indexes
-from highwater.simulation.rules.allowed_losses import GROUPS
+from highwater.simulation.rules.allowed_losses import DECISIONS, GROUPS
 from highwater.simulation.rules.cluster_rules import Violation
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
 from highwater.simulation.workloads import last_transactions
+from highwater.simulation.workloads.administrators import Mover
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
 from highwater.simulation.workloads.group_workload import TOPIC as GROUPED
@@ -387,11 +388,19 @@ class _Run:
         start("consumer-2", lambda c: consume(c, [*safe, *lossy], pace))
         start("prober", lambda c: Prober(workload, c).run(safe))
 
+    def _targets_in_rooms(self) -> list[TopicPartition]:
+        """Partitions of the parts that have a flag."""
+        topics = {TRIMMED: self._options.trimmed, COMPACTED: self._options.compacted}
+        found = [TopicPartition(topic, 0) for topic, wanted in topics.items() if wanted]
+        decisions = [TopicPartition(DECISIONS, 0)] if self._options.transactions else []
+        return found + self._rooms.tps() + decisions
+
     async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:
         options = self._options
         random = cluster.kernel.random("faults")
-        admin = self._client(cluster, "admin")
-        targets = [tp for tp in tps if tp.topic != GROUPED]
+        admin = Mover(*self._place(cluster, "admin"))
+        self._rooms.moved_by_faults(admin.moved)
+        targets = [tp for tp in tps if tp.topic != GROUPED] + self._targets_in_rooms()
         if options.groups or options.static_members:
             # half of the faults aimed at a leader hit a group's coordinator
             targets += [TopicPartition(GROUPS, 0)] * len(targets)

@@ -39,9 +39,10 @@ from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed,
 from highwater.simulation.workloads.workload import make_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from highwater.simulation.rules.cluster_rules import Rules
+    from highwater.world.sim import SimWorld
 
 GOVERNED, REBORN = "governed", "reborn"
 MOST_PARTITIONS = 5
@@ -102,6 +103,18 @@ class AdminClient(SimClient):
         await self._call(address, *self.random.choice(requests))
 
 
+class Mover(SimClient):
+    """A client that notes the replicas that it gives to partitions."""
+
+    def __init__(self, world: SimWorld, name: str, bootstrap: list[tuple[str, int]]) -> None:
+        super().__init__(world, name, bootstrap)
+        self.moved: dict[TopicPartition, set[tuple[int, ...]]] = {}
+
+    async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:
+        self.moved.setdefault(tp, set()).add(tuple(replicas))
+        await super().reassign(tp, replicas)
+
+
 @dataclass
 class Administrators:
     """The administrators, and what they know."""
@@ -118,6 +131,7 @@ class Administrators:
     """Its values of unknown outcome: they may come late."""
     values: int = FIRST_VALUE
     targets: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
+    moved_by_others: Mapping[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
     cancelled: set[TopicPartition] = field(default_factory=set)
     """Partitions of which a move may have been cancelled."""
     written: set[bytes] = field(default_factory=set)
@@ -272,13 +286,15 @@ class Administrators:
             await client.pause(0.1, 0.3)
         if left:
             self.rules.broken("L2", f"{DONE_S:g} s after all is well, moves are under way: {left}")
-        for tp, targets in sorted(self.targets.items()):
-            truth = self.rules.partitions.get(tp)
+        for tp, mine in sorted(self.targets.items()):
+            truth, others = self.rules.partitions.get(tp), self.moved_by_others.get(tp, set())
+            targets = mine | others
             if truth is None or truth.assigned in targets:
                 continue
             # a move puts the target's replicas first, and its cancellation takes the others away
             # and leaves that order (ReplicaAssignment.originReplicas)
-            anyhow = {frozenset(one) for one in targets} if tp in self.cancelled else set()
+            replaced = tp in self.cancelled or bool(others)
+            anyhow = {frozenset(one) for one in targets} if replaced else set()
             if frozenset(truth.assigned) not in anyhow:
                 self.rules.broken("L2", f"{tp} is on {truth.assigned}, and nobody asked for that")
 

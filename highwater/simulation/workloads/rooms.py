@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from highwater.kafka.types import TopicPartition
 from highwater.simulation.workloads.administrators import (
     GOVERNED,
     REBORN,
@@ -88,6 +89,21 @@ class Rooms:
         if self._shift is not None:
             calls[SHIFTED] = partial(admin.create_topic, SHIFTED, PARTITIONS, replicas)
         return calls
+
+    def tps(self) -> list[TopicPartition]:
+        """The partitions at which faults may be aimed, too."""
+        topics = [
+            *(TOPICS if self._retained is not None else ()),
+            *((GOVERNED, REBORN) if self._admin is not None else ()),
+            *((ACCOUNTS,) if self._keyed is not None else ()),
+            *((SHIFTED,) if self._shift is not None else ()),
+        ]
+        return [TopicPartition(topic, 0) for topic in topics]
+
+    def moved_by_faults(self, moved: Mapping[TopicPartition, set[tuple[int, ...]]]) -> None:
+        """Replicas that faults give to partitions; filled as they do."""
+        if self._admin is not None:
+            self._admin.moved_by_others = moved
 
     def _client(self, kind: type[C], name: str) -> C:
         return kind(*self._place(self._cluster, name))
