@@ -160,6 +160,7 @@ class SimCluster:
             min_isr=shape.min_isr,
         )
         self.rules.more_folders = shape.more_log_dirs
+        self.rules.wall_ms = lambda broker: self.nodes[broker].host.clock.wall_ms()
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []

@@ -13,6 +13,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules import control_rules
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica, View
 from highwater.simulation.rules.mirror import Batch, ReplicaMirror
+from highwater.simulation.rules.replayed_state import differing, producers
 
 if TYPE_CHECKING:
     from highwater.broker.replica.partition import Partition
@@ -122,7 +123,7 @@ class BrokerRules:
     def _check_epochs(
         self, who: str, truth: PartitionTruth, replica: Replica, partition: Partition
     ) -> None:
-        """R8: the epoch cache, and the largest timestamp of the last segment."""
+        """R8: the epoch cache, producers, and the largest timestamp of the last segment."""
         log: Any = partition.log
         replica.was_cut = False
         if log is None:
@@ -139,6 +140,9 @@ class BrokerRules:
             self._book.broken(
                 "R8", f"{who} leads in epoch {partition.leader_epoch} without an entry: {entries}"
             )
+        now_ms = self._book.wall_ms(replica.broker)
+        for otherwise in differing(log, producers(replica.mirror.batches), now_ms):
+            self._book.broken("R8", f"{who} {otherwise}")
         if not truth.compacted:
             self._compare_epochs(who, replica.mirror, entries, log.log_start_offset)
             # a lookup by time passes over a segment whose largest timestamp is said to be less

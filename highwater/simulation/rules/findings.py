@@ -58,6 +58,8 @@ class Book:
         """Told of each replica whose log has lost these batches at its beginning."""
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
+        self.wall_ms: Callable[[int], int] = lambda broker: 0
+        """A broker's wall clock."""
         self.compacted: frozenset[str] = frozenset()
         """Topics whose replicas need not hold the same batches (`compacted`)."""
         self.unclean: frozenset[str] = frozenset()

@@ -1,10 +1,10 @@
 """What brokers keep in memory, beside a replay of the logs that it comes from.
 
 A broker changes its memory step by step, and reads a log again only when it starts, cuts it, or
-takes over: what goes wrong in a step shows itself then, or never in a short run.  So at rest, when
-every high watermark is at its log's end, the state is made anew and compared: producers and open
-transactions of every replica, by a reader of this package; offsets of groups and states of
-transactions, as a broker that takes over would load them.
+takes over: what goes wrong in a step shows itself then, or never in a short run.  So the state is
+made anew and compared: producers and open transactions of every replica, by a reader of this
+package, at each new term, after each cut, and at rest; at rest, when every high watermark is at its
+log's end, also the LSO, and groups and transactions, as a broker that takes over would load them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from highwater.broker.coordinator.group.group import Group, State
 from highwater.broker.coordinator.partition_loading import BatchReplay
 from highwater.broker.coordinator.transaction.records import NO_EPOCH, NO_ID
 from highwater.kafka.wire.records import batches
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from highwater.world.sim.disk import SimDisk
 
 _SEQUENCES = 1 << 31
+SETTLED = (State.EMPTY, State.STABLE)
+"""A group that rebalances is ahead of its log."""
 
 
 @dataclass(slots=True)
@@ -80,10 +83,20 @@ def forgetful(
         truth = truths.get(tp)
         replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
         if replica is not None:
-            for wrong in differing(log, producers(replica.mirror.batches), now):
+            replayed = producers(replica.mirror.batches)
+            for wrong in differing(log, replayed, now):
                 yield f"{wrong} ({tp})"
+            partition = services.replicas.partitions.get(tp)
+            known = partition.last_stable_offset if partition is not None else -1
+            if not log.log_start_offset and known not in (-1, end := stable_end(log, replayed)):
+                yield f"has the LSO {known} of {tp}, and by the log it is {end}"
     yield from _groups(broker, disk)
     yield from _transactions(broker, disk)
+
+
+def stable_end(log: Log, replayed: Mapping[int, Producer]) -> int:
+    """The LSO of a log all of which is committed."""
+    return min((one.open for one in replayed.values() if one.open >= 0), default=log.log_end_offset)
 
 
 def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterator[str]:
@@ -128,12 +141,20 @@ def _shards(coordinator: Coordinator[Any, Any], disk: SimDisk) -> Iterator[tuple
 
 def _groups(broker: Broker, disk: SimDisk) -> Iterator[str]:
     for number, shard, fresh in _shards(broker.services.groups, disk):
+        if shard.held != fresh.held:
+            yield f"holds the offsets {shard.held}, and {fresh.held} by the log ({number})"
         for name in sorted({*shard.groups, *fresh.groups}):
-            known, wanted = (
-                of.groups[name].offsets if name in of.groups else {} for of in (shard, fresh)
-            )
-            if known != wanted:
-                yield f"has the offsets {known} of group {name}, and {wanted} in the log ({number})"
+            mine, logged = (of.groups.get(name) or Group(name) for of in (shard, fresh))
+            for known, wanted in zip(_told(mine), _told(logged), strict=True):
+                if known != wanted and (mine.state in SETTLED or isinstance(known, dict)):
+                    yield f"has {known} of group {name}, and {wanted} in the log ({number})"
+
+
+def _told(group: Group) -> tuple[Any, ...]:
+    """Offsets, and those of open transactions; then the generation, where the group is settled."""
+    members = sorted((member.member_id, member.instance_id) for member in group.members.values())
+    generation = (group.generation, group.protocol_type, group.protocol, group.leader, members)
+    return group.offsets, group.open_offsets, generation
 
 
 def _transactions(broker: Broker, disk: SimDisk) -> Iterator[str]:

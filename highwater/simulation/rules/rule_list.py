@@ -73,11 +73,12 @@ RULES = (
     ),
     Rule(
         "R8",
-        "epoch cache and timestamps",
+        "epoch cache, producers and timestamps",
         "Entries rise in epoch and in offset; each stands where the log has the first batch "
         "of its epoch; a leader writes its own before its first append. Where a log was cut or "
-        "a term began, the largest timestamp of its last segment is known, too.",
-        "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo",
+        "a term began, the largest timestamp of its last segment is known, too, and of each "
+        "producer the epoch, the last sequence and the open transaction, as the log has them.",
+        "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo, ProducerStateManager",
     ),
     Rule(
         "R9",
