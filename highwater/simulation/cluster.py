@@ -47,6 +47,8 @@ class Shape:
     control_plane: bool = True
     flush_every_batch: bool = False
     cleaner_backoff_ms: int = 15_000
+    internal_segment_bytes: int | None = None
+    """Of the coordinators' topics; small ones are rolled and cleaned within a seed."""
     more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
     retention_check_ms: int = 300_000
@@ -93,6 +95,13 @@ class Shape:
             group_min_session_timeout_ms=1000,
             offsets_topic_replication_factor=min(3, self.brokers),
         )
+        if (size := self.internal_segment_bytes) is not None:
+            config = replace(
+                config,
+                offsets_topic_segment_bytes=size,
+                transaction_state_log_segment_bytes=size,
+                log_cleaner_min_cleanable_ratio=0.1,
+            )
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)
         return config

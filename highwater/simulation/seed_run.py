@@ -16,6 +16,7 @@ from functools import partial
 
 import trio
 
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
@@ -98,7 +99,8 @@ class _Run:
         if self._options.log_dirs:
             shape = replace(shape, more_log_dirs=(SPARE,))
         if self._options.compacted:
-            shape = replace(shape, cleaner_backoff_ms=700)
+            size = kernel.random("internal segments").choice((None, 2000))
+            shape = replace(shape, cleaner_backoff_ms=700, internal_segment_bytes=size)
         if self._options.retained:
             shape = replace(shape, retention_check_ms=1000)
         if self._options.cold_reads:
@@ -117,6 +119,8 @@ class _Run:
                     cluster.rules.happened = self.collector.happened
                 if self._options.compacted:
                     cluster.rules.compacted |= {COMPACTED}
+                    if shape.internal_segment_bytes is not None:
+                        cluster.rules.compacted |= INTERNAL_TOPICS
                 if self._options.unclean:
                     cluster.rules.unclean |= {LOSSY}
                 if self._options.cold_reads:

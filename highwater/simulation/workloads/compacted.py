@@ -31,6 +31,7 @@ import trio
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.kafka.client.connection import RequestTimedOut
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
 from highwater.kafka.wire.messages import CreateTopicsRequest
@@ -243,8 +244,7 @@ class CompactedTopic:
                 continue
             files = [folder[name] for name in sorted(folder) if name.endswith(".log")]
             logs[broker] = b"".join(bytes(file.data) for file in files)  # type: ignore[union-attr]
-            if _cleaned_to(disk, path.rpartition("/")[0]) > 0:
-                self.book.seen["compacted_replicas"] += 1
+        self._count_cleaned(cluster)
         if len(logs) < min(2, len(cluster.nodes)):
             self.book.broken("L4", f"{TP}: the logs of {sorted(logs)} alone could be compared")
         end = min((max((h.last_offset for h in batches(d)), default=-1) for d in logs.values()),
@@ -260,6 +260,17 @@ class CompactedTopic:
                     what = f"brokers {first} and {broker} differ in {key!r}: {other} and {mine}"
                     self.book.broken("R5", f"{TP}: {what}")
                     break
+
+    def _count_cleaned(self, cluster: SimCluster) -> None:
+        """Counts the replicas that were cleaned: of this topic, and of the coordinators' topics."""
+        for tp, truth in self.book.partitions.items():
+            if not truth.compacted:
+                continue
+            kind = "internal" if tp.topic in INTERNAL_TOPICS else "compacted"
+            for broker, replica in truth.replicas.items():
+                directory = replica.mirror.path.rpartition("/")[0]
+                cleaned = _cleaned_to(cluster.nodes[broker].host.disk, directory).get(tp, 0)
+                self.book.seen[f"{kind}_replicas"] += cleaned > 0
 
     def _excused(self, key: bytes, last: dict[int, tuple[int, bytes | None] | None]) -> bool:
         """Whether one replica alone has a value, and missed the tombstone after it."""
@@ -300,9 +311,8 @@ def _last(found: Found) -> dict[bytes, tuple[int, bytes | None]]:
     return {key: (offset, value) for offset, (key, value) in sorted(found.items())}
 
 
-def _cleaned_to(disk: SimDisk, directory: str) -> int:
+def _cleaned_to(disk: SimDisk, directory: str) -> dict[TopicPartition, int]:
     try:
-        data = bytes(disk.file(f"{directory}/{CLEANER_OFFSETS}").data)
-        return decode_offsets(data).get(TP, 0)
+        return decode_offsets(bytes(disk.file(f"{directory}/{CLEANER_OFFSETS}").data))
     except (OSError, MalformedFileError):
-        return 0
+        return {}
