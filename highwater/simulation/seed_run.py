@@ -28,6 +28,7 @@ from highwater.simulation.last_events import TraceHandler
 from highwater.simulation.options import Options
 from highwater.simulation.rules import sim_checks, txn_indexes
 from highwater.simulation.rules.allowed_losses import DECISIONS, GROUPS
+from highwater.simulation.rules.answers import Answers
 from highwater.simulation.rules.cluster_rules import Violation
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.self_test import blind_spot
@@ -234,6 +235,8 @@ class _Run:
         rules = cluster.rules
         if rules.violation is None and not rules.compared:
             rules.broken("L4", "no batch was ever compared")
+        if rules.violation is None and not rules.seen["answers: of one term"]:
+            rules.broken("L4", "no answer's offsets were ever compared with what its leader knew")
         if rules.violation is None and (blind := blind_spot(rules)) is not None:
             rules.broken("L4", blind)
 
@@ -307,10 +310,13 @@ class _Run:
         reader = self._txn_client(cluster, "committed")
         nursery.start_soon(reader.run, partial(transactions.consume, reader))
 
-    def _place(self, cluster: SimCluster, name: str) -> tuple[SimWorld, str, list[tuple[str, int]]]:
+    def _place(
+        self, cluster: SimCluster, name: str
+    ) -> tuple[SimWorld, str, list[tuple[str, int]], Answers]:
         host = cluster.simulation.add_host(name)
         world = cluster.simulation.start(host)
-        return world, name, [(node.name, PORT) for node in cluster.nodes.values()]
+        bootstrap = [(node.name, PORT) for node in cluster.nodes.values()]
+        return world, name, bootstrap, cluster.rules.answers
 
     def _make_rooms(self, cluster: SimCluster) -> Rooms:
         history, options = self._history, self._options

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules.agreed_log import View
+from highwater.simulation.rules.answers import Answers
 from highwater.simulation.rules.broker_rules import BrokerRules
 from highwater.simulation.rules.change_hooks import WatchedPartitions
 from highwater.simulation.rules.findings import Book, Violation
@@ -65,17 +66,21 @@ class Rules(Book):
         super().__init__(now, trace, disks, data_folder)
         self.zookeeper_changed = ZooKeeperRules(self, ensemble).changed
         self._broker_rules = BrokerRules(self, min_isr)
+        self.answers = Answers(self)
+        """Told of what brokers answer to clients."""
 
     # -- a broker's lives -----------------------------------------------------------------------
 
     def broker_started(self, broker: int, checkpoint: dict[TopicPartition, int]) -> None:
         """Called before a broker's life begins, with the HW checkpoint on its disk."""
         self._broker_rules.checkpoints[broker] = checkpoint
+        self.tables.pop(broker, None)
         for truth in self.partitions.values():
             if broker in truth.replicas:
                 truth.replicas[broker].view = None
 
     def broker_stopped(self, broker: int) -> None:
+        self.tables.pop(broker, None)
         for truth in self.partitions.values():
             replica = truth.replicas.get(broker)
             if replica is not None:
@@ -107,6 +112,7 @@ class Rules(Book):
         assert not replicas.partitions, "the broker has begun already"
         news = self.news[broker] = {}
         partitions = replicas.partitions = WatchedPartitions(news)
+        self.tables[broker] = partitions
         disk = self._disks[broker]
 
         def step() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
@@ -12,6 +12,7 @@ from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
 from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 
 if TYPE_CHECKING:
+    from highwater.broker.replica.partition import Partition
     from highwater.simulation.last_events import Trace
     from highwater.simulation.rules.change_hooks import News
     from highwater.world.sim.disk import SimDisk
@@ -50,6 +51,8 @@ class Book:
         self.partitions: dict[TopicPartition, PartitionTruth] = {}
         self.news: dict[int, News] = {broker: {} for broker in disks}
         """Broker -> partitions of which its view may have changed since the last look."""
+        self.tables: dict[int, Mapping[TopicPartition, Partition]] = {}
+        """Broker -> its own table of partitions, while it runs."""
         self.violation: Violation | None = None
         self.on_violation: Callable[[], None] = lambda: None
         self.happened: Callable[[str, TopicPartition], None] = lambda *_: None

@@ -39,8 +39,10 @@ RULES = (
         "valid high watermark",
         "A high watermark is at least the log start offset of its own log, and at most the log end "
         "offset there, and on every member of the maximal ISR: the members there are, and those "
-        "that a pending change would add.",
-        "KIP-497",
+        "that a pending change would add. The high watermark and the log start that an answer of "
+        "Fetch or ListOffsets bears, or that a fetch session leaves out as known, are those that "
+        "the leader had while it was asked, and never above what was committed.",
+        "KIP-497, KIP-207, KIP-227",
     ),
     Rule(
         "R4",

@@ -1,53 +1,49 @@
-"""T7 in the answers to read_committed readers: their LSO, against the committed log.
+"""The LSOs of a log, by its batches alone.
 
-An answer bears the HW and the LSO of one moment.  The committed log below that HW says which
-transactions are open there: those that have records and no marker yet.
+The log below a HW says which transactions are open there: those that have records and no marker
+yet.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from highwater.kafka.types import TopicPartition
-    from highwater.simulation.rules.findings import Book
     from highwater.simulation.rules.mirror import Batch
 
 
-def first_open(committed: Iterable[Batch], hw: int) -> int:
-    """The LSO of a log with this HW: a transaction is open until its marker is below the HW."""
-    open_: dict[int, int] = {}
-    for batch in committed:
-        if batch.base >= hw:
-            break
-        if batch.marker:
-            open_.pop(batch.producer_id, None)
-        elif batch.transactional:
-            open_.setdefault(batch.producer_id, batch.base)
-    return min(open_.values(), default=hw)
-
-
 class StableOffsets:
-    """Compares the answers of one run."""
+    """The LSO of a log by its HW.  `batches` may grow between two questions, and nothing else."""
 
-    def __init__(self, book: Book, count: Counter[str]) -> None:
-        self._book = book
-        self._count = count
-        self._last: dict[TopicPartition, tuple[int, int]] = {}
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+        self._bases: list[int] = []
+        self._first: list[int] = []
+        """For each batch the first offset of the transactions open after it; -1 for none."""
+        self._open: dict[int, int] = {}
 
-    def told(self, tp: TopicPartition, hw: int, lso: int) -> None:
-        """An answer had these; excused is a log that lost records where loss is expected."""
-        truth = self._book.partitions[tp]
-        if hw > truth.end or truth.given_up or self._last.get(tp) == (hw, lso):
-            return
-        self._last[tp] = hw, lso
-        self._count["txn LSOs compared"] += 1
-        expected = first_open(truth.committed, hw)
-        if lso != expected:
-            self._book.broken(
-                "T7", f"{tp}: an answer has HW {hw} and LSO {lso}; by the committed log the LSO is "
-                f"{expected}"
-            )  # fmt: skip
+    def at(self, hw: int) -> int:
+        """A transaction is open until its marker is below the HW."""
+        self._read_on()
+        before = bisect_left(self._bases, hw) - 1
+        first = self._first[before] if before >= 0 else -1
+        return hw if first < 0 else first
+
+    def between(self, lowest: int, highest: int) -> list[int]:
+        """Each LSO that this log has had while its HW rose from one to the other."""
+        self._read_on()
+        some = slice(bisect_left(self._bases, lowest), bisect_left(self._bases, highest))
+        marks = [lowest, *self._bases[some], highest]
+        return sorted({self.at(hw) for hw in marks})
+
+    def _read_on(self) -> None:
+        for batch in self.batches[len(self._bases) :]:
+            if batch.marker:
+                self._open.pop(batch.producer_id, None)
+            elif batch.transactional:
+                self._open.setdefault(batch.producer_id, batch.base)
+            self._bases.append(batch.base)
+            self._first.append(min(self._open.values(), default=-1))

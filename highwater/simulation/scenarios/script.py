@@ -91,8 +91,8 @@ class Stage:
         return self.new_client_of(SimClient, name)
 
     def new_client_of(self, kind: type[C], name: str) -> C:
-        nodes = self.cluster.nodes.values()
-        return kind(self.new_world(name), name, [(node.name, PORT) for node in nodes])
+        bootstrap = [(node.name, PORT) for node in self.cluster.nodes.values()]
+        return kind(self.new_world(name), name, bootstrap, self.rules.answers)
 
     async def start(
         self,

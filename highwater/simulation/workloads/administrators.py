@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from highwater.simulation.rules.cluster_rules import Rules
-    from highwater.world.sim import SimWorld
 
 GOVERNED, REBORN = "governed", "reborn"
 MOST_PARTITIONS = 5
@@ -106,8 +105,8 @@ class AdminClient(SimClient):
 class Mover(SimClient):
     """A client that notes the replicas that it gives to partitions."""
 
-    def __init__(self, world: SimWorld, name: str, bootstrap: list[tuple[str, int]]) -> None:
-        super().__init__(world, name, bootstrap)
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
         self.moved: dict[TopicPartition, set[tuple[int, ...]]] = {}
 
     async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:

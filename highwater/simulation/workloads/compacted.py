@@ -120,6 +120,7 @@ class KeyedClient(SimClient):
         address, epoch = await self._leader(TP)
         asked = FetchPartition(TP, epoch, offset, -1, -1, 1 << 16)
         request = FetchRequest(-1, 300, 1, 1 << 20, 0, 0, -1, [asked], [], "")
+        question = self._question(address, TP)
         try:
             connection = await self._connection(address)
             body = await connection.call_raw(
@@ -134,6 +135,7 @@ class KeyedClient(SimClient):
         code = ErrorCode(answer.error if got is None else got.error)
         if got is None or code is not ErrorCode.NONE:
             raise Failed(code.name)
+        question.fetched(got)
         data = bytes(got.records)
         return _records(data), max([offset, *(h.last_offset + 1 for h in batches(data))])
 

@@ -33,10 +33,12 @@ from highwater.kafka.wire.messages import (
     MetadataRequest,
 )
 from highwater.kafka.wire.records import records_of
+from highwater.simulation.rules.answers import Question
 from highwater.simulation.rules.mirror import parse
 from highwater.world.sim import SimWorld
 
 if TYPE_CHECKING:
+    from highwater.simulation.rules.answers import Answers
     from highwater.simulation.wire_tap import Sent as ControlRequest
     from highwater.world.api import Buffer
 
@@ -44,6 +46,7 @@ TIMEOUT_S = 3.0
 STAMP_MS = 1_700_000_000_000
 """The time of every record that is sent by these clients."""
 FETCH, FETCH_VERSION = 1, 11
+LATEST = -1
 UNKNOWN_OUTCOME = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
 """Errors of calls that may have had their effect, or may have it yet."""
 
@@ -86,10 +89,17 @@ def _check(code: int) -> None:
 
 
 class SimClient:
-    """One client process."""
+    """One client process.  `answers` compares what its brokers tell it."""
 
-    def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        name: str,
+        bootstrap: Sequence[tuple[str, int]],
+        answers: Answers | None = None,
+    ) -> None:
         self.name = name
+        self._answers = answers
         self.random = world.random
         self._world = world
         self._bootstrap = list(bootstrap)
@@ -169,6 +179,12 @@ class SimClient:
             raise Failed("LEADER_NOT_AVAILABLE")
         return self._brokers[leader], epoch
 
+    def _question(self, address: tuple[str, int], *tps: TopicPartition) -> Question:
+        """Begins a request that asks this broker for offsets of these partitions."""
+        if self._answers is None:
+            return Question()
+        return self._answers.question(int(address[0].rpartition("-")[2]), tps)
+
     def known_term(self, tp: TopicPartition) -> tuple[int, int]:
         """The leader of the next request, and its epoch; -1 where metadata comes first."""
         leader, epoch = self._leaders.get(tp, (-1, -1))
@@ -237,13 +253,14 @@ class SimClient:
         address, epoch = await self._leader(tp)
         asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
         request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
-        asking = build_fetch(request, FETCH_VERSION)
+        asking, question = build_fetch(request, FETCH_VERSION), self._question(address, tp)
         body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
         assert body is not None
         answer = parse_fetch_answer(body, FETCH_VERSION)
         _check(answer.error)
         got = answer.partitions[0]
         _check(got.error)
+        question.fetched(got)
         if not got.size:
             return Polled(got.high_watermark, got.log_start_offset, offset, [])
         batches, _ = parse(bytes(got.records))
@@ -268,9 +285,11 @@ class SimClient:
             isolation_level=0,
             topics=[topic(name=tp.topic, partitions=[partition])],
         )
+        question = self._question(address, tp)
         answer = await self._call(address, request, 5)
         result = answer.topics[0].partitions[0]
         _check(result.error_code)
+        (question.latest if timestamp == LATEST else question.earliest)(tp, int(result.offset))
         return int(result.offset), int(result.leader_epoch)
 
     async def list_offset(self, tp: TopicPartition, timestamp: int) -> int:

@@ -81,10 +81,12 @@ class AskingClient(SimClient):
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[topic(name=tp.topic, partitions=[asked])]
         )
+        question = self._question(address, tp)
         answer = await self._call(address, request, 7)
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise Failed(ErrorCode(found.error_code).name)
+        question.dated(tp, int(found.offset))
         return int(found.timestamp), int(found.offset)
 
 

@@ -15,7 +15,7 @@ where an answer was lost.
 * T8, T9: no circle of reads, and circles of writes are counted, by the SQL that judges real runs
   (`transaction_lines`).
 * T7: read_committed gives nothing at or above the LSO, and after the faults the LSO reaches the HW.
-  An answer's LSO is that of the committed log below its HW.
+  An answer's LSO is that of the committed log below its HW (`rules/answers`).
 
 An EndTxn whose answer was lost may still be in flight when its retry is answered.  It would then
 end the producer's next transaction, because nothing in the request names its transaction.  So a
@@ -46,7 +46,6 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
-from highwater.simulation.rules.stable_offsets import StableOffsets
 from highwater.simulation.workloads import transaction_lines
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
@@ -121,7 +120,7 @@ class Transactions:
 
     async def consume(self, client: TxnClient) -> None:
         """Reads under read_committed, until cancelled."""
-        positions, stable = dict.fromkeys(TPS, 0), StableOffsets(self.rules, self.count)
+        positions = dict.fromkeys(TPS, 0)
         while True:
             for tp in TPS:
                 try:
@@ -132,7 +131,6 @@ class Transactions:
                     await client.pause()
                     continue
                 self.seen(tp, found, lso)
-                stable.told(tp, *client.bounds)
             await client.pause(0.02 / self.pace, 0.1 / self.pace)
 
     def seen(self, tp: TopicPartition, found: list[tuple[int, bytes]], lso: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from highwater.kafka.client.fetched import visible
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchedPartition
 from highwater.kafka.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -29,8 +30,6 @@ class TxnClient(SimClient):
     """`lose` forgets the known coordinators, after an error."""
 
     _coordinators: dict[tuple[int, str], tuple[str, int]]
-    bounds: tuple[int, int] = (0, 0)
-    """HW and LSO in the last answer to `read`."""
 
     async def coordinator(self, kind: int, key: str) -> tuple[str, int]:
         known = self.__dict__.setdefault("_coordinators", {})
@@ -181,15 +180,17 @@ class TxnClient(SimClient):
             forgotten_topics_data=[],
             rack_id="",
         )
+        question = self._question(address, tp)
         answer = await self._call(address, request, 11)
         _check(answer.error_code)
         p = answer.responses[0].partitions[0]
         _check(p.error_code)
-        self.bounds = int(p.high_watermark), int(p.last_stable_offset)
+        hw, lso = int(p.high_watermark), int(p.last_stable_offset)
+        question.fetched(FetchedPartition(tp, 0, hw, lso, int(p.log_start_offset), b"", 0))
         aborted = [(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()]
         data = memoryview(bytes(p.records or b""))
         records, position = visible(data, offset, aborted)
-        return [(r.offset, r.value or b"") for r in records], position, int(p.last_stable_offset)
+        return [(r.offset, r.value or b"") for r in records], position, lso
 
     async def end_offset(self, tp: TopicPartition, isolation: int) -> int:
         address, epoch = await self._leader(tp)
@@ -202,9 +203,11 @@ class TxnClient(SimClient):
             isolation_level=isolation,
             topics=[topic(name=tp.topic, partitions=[partition])],
         )
+        question = self._question(address, tp)
         answer = await self._call(address, request, 5)
         found = answer.topics[0].partitions[0]
         _check(found.error_code)
+        question.latest(tp, int(found.offset), committed=isolation == READ_COMMITTED)
         return int(found.offset)
 
 

@@ -16,7 +16,8 @@ R4 and R6 hear of each acknowledged and each read record at once.  The other che
 * C2, C4, C7: each acknowledged record that no client asked to delete is there in the end, once,
   where it was acknowledged, and nothing else is.
 * C15: a position that was read is out of range only where it was deleted, or lost.
-* R5: no replica's log begins above the offset that DeleteRecords asked for.
+* R5: no replica's log begins above the offset that DeleteRecords asked for, by its disk or by its
+  answers.
 * L1: once all is healed, the reader's sessions reach every partition's end.
 
 Careless power losses are excused by `allowed_losses.lost_since`.
@@ -33,7 +34,13 @@ from highwater.kafka.client.produce_codec import parse_produce_response, produce
 from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.fetch import FetchAnswer, FetchPartition, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.fetch import (
+    FetchAnswer,
+    FetchedPartition,
+    FetchPartition,
+    build_fetch,
+    parse_fetch_answer,
+)
 from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.records import batches, records_of
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
@@ -50,6 +57,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
+    from highwater.simulation.rules.answers import Answers, Question
     from highwater.simulation.rules.cluster_rules import Rules
     from highwater.world.sim import SimWorld
 
@@ -69,11 +77,19 @@ class Acked(NamedTuple):
 class ManyClient(SimClient):
     """A client whose requests name several partitions."""
 
-    def __init__(self, world: SimWorld, name: str, bootstrap: Sequence[tuple[str, int]]) -> None:
-        super().__init__(world, name, bootstrap)
+    def __init__(
+        self,
+        world: SimWorld,
+        name: str,
+        bootstrap: Sequence[tuple[str, int]],
+        answers: Answers | None = None,
+    ) -> None:
+        super().__init__(world, name, bootstrap, answers)
         self.fenced = self.random.random() < 0.5
         """Whether its fetches name leader epochs."""
         self._newest = dict.fromkeys(TPS, -1)
+        self._told: dict[tuple[str, int], dict[TopicPartition, FetchedPartition]] = {}
+        """Broker -> what its session told last, of partitions without an error."""
 
     async def leaders(self) -> dict[tuple[str, int], list[TopicPartition]]:
         """The partitions by leader, as in the last metadata."""
@@ -114,6 +130,9 @@ class ManyClient(SimClient):
             tp: FetchPartition(tp, self._newest[tp] if self.fenced else -1, offset, -1, -1, 1 << 14)
             for tp, offset in positions.items()
         }
+        if session.is_new:
+            self._told[address] = {}
+        question = self._question(address, *positions)
         request = session.request(
             asked, replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20
         )
@@ -127,7 +146,24 @@ class ManyClient(SimClient):
         assert body is not None
         answer = parse_fetch_answer(body, FETCH_VERSION)
         session.answered(answer)
+        if not answer.error:
+            self._compare(question, self._told[address], answer)
         return answer
+
+    def _compare(
+        self,
+        question: Question,
+        told: dict[TopicPartition, FetchedPartition],
+        answer: FetchAnswer,
+    ) -> None:
+        """Holds what this answer tells, and what it leaves out as nothing new, to the rules."""
+        for got in answer.partitions:
+            told.pop(got.tp, None)
+            if not got.error:
+                question.fetched(got)
+        for known in told.values():
+            question.left_out(known)
+        told.update({got.tp: got for got in answer.partitions if not got.error})
 
 
 @dataclass
@@ -276,12 +312,13 @@ class TrimmedTopic:
         """Checks the log starts of all replicas, by their disks."""
         for tp in TPS:
             for broker, replica in self.rules.partitions[tp].replicas.items():
-                if replica.mirror.start > self.deleted[tp]:
-                    self.rules.broken(
-                        "R5",
-                        f"{tp}: the log of broker {broker} begins at {replica.mirror.start}; "
-                        f"{self.deleted[tp]} was asked for",
-                    )
+                self._begins(tp, broker, replica.mirror.start)
+
+    def _begins(self, tp: TopicPartition, broker: int, start: int) -> None:
+        if start > (asked := self.deleted[tp]):
+            self.rules.broken(
+                "R5", f"{tp}: the log of broker {broker} begins at {start}; {asked} was asked for"
+            )
 
     def _session_over(self, error: int) -> None:
         if error not in SESSION_ERRORS:
@@ -311,6 +348,7 @@ class TrimmedTopic:
                 self.counts["sessions: partitions in error"] += 1
             else:
                 good.add(tp)
+                self._begins(tp, node, got.log_start_offset)
                 self._consumed(tp, bytes(got.records) if got.size else b"", losses[tp])
         return good
 
