@@ -36,6 +36,8 @@ from highwater.simulation.sim_history import History
 from highwater.simulation.workloads import last_transactions
 from highwater.simulation.workloads.administrators import Mover
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
+from highwater.simulation.workloads.exact_keys import NAMES as EXACT
+from highwater.simulation.workloads.exact_keys import ExactKeys
 from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
 from highwater.simulation.workloads.group_workload import TOPIC as GROUPED
 from highwater.simulation.workloads.pipelined import Pipelined
@@ -178,6 +180,7 @@ class _Run:
         told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
         transactions, groups = Transactions(*told), Groups(*told)
         trimmed = TrimmedTopic(*told)
+        exact: list[ExactKeys] = []
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:
@@ -187,6 +190,10 @@ class _Run:
             if self._options.compacted:
                 keyed = self._keyed_client(cluster, "producer-keyed")
                 clients.start_soon(keyed.run, partial(compacted.produce, keyed))
+                for name in EXACT:
+                    keyed = self._keyed_client(cluster, name)
+                    exact.append(ExactKeys(compacted, keyed, *told[1:]))
+                    clients.start_soon(keyed.run, exact[-1].run)
             if self._options.trimmed:
                 self._start_many(cluster, trimmed, clients)
             rooms.start(clients)
@@ -216,6 +223,8 @@ class _Run:
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
                 compacted.judge(found, cluster)
+                for producer in exact:
+                    producer.judge()
             if self._options.trimmed:
                 await trimmed.judge(self._many_client(cluster, "many-reader"))
             await rooms.judge()

@@ -101,7 +101,7 @@ def stable_end(log: Log, replayed: Mapping[int, Producer]) -> int:
 
 def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterator[str]:
     """What a log's memory of its producers has otherwise than a replay."""
-    states, whole = log.producers, not log.log_start_offset and not log.config.compacts
+    states, whole = log.producers, not log.log_start_offset
     for producer_id, wanted in replayed.items():
         if wanted.last_offset < log.log_start_offset:
             continue
@@ -111,9 +111,10 @@ def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterat
                 yield f"knows nothing of producer {producer_id}, of {wanted}"
             continue
         known, must = Producer(entry.epoch, entry.last_sequence, entry.txn_first_offset), wanted
-        if log.config.compacts:  # which may have removed what came last
+        if log.config.compacts and known.sequence < 0:
+            # it knows a marker alone, whose epoch goes with its record; a last batch stays
             must = replace(wanted, epoch=known.epoch, sequence=known.sequence)
-        elif not whole and min(known.open, wanted.open) >= 0:
+        elif not (whole and not log.config.compacts) and min(known.open, wanted.open) >= 0:
             must = replace(wanted, open=known.open)  # its first records may be gone
         if str(known) != str(must):
             yield f"knows producer {producer_id} by {known}, and the log has {wanted}"

@@ -3,7 +3,8 @@
 It has few keys, unique values, a tombstone now and then, and segments so small that the cleaners of
 all replicas are at work all the time, each at its own pace.  The batch-by-batch rules do not apply:
 replicas rightly hold different batches (R5: compacted topics are compared by surviving records).
-These checks run instead, after the last read:
+The producer here has no producer id; those of `exact_keys` have one.  These checks run instead,
+after the last read:
 
 * C4: each key has its last acknowledged record, or a later one.
 * C15: a key whose last acknowledged record is a tombstone does not come back with an older value.
@@ -41,6 +42,8 @@ from highwater.simulation.rules.allowed_losses import losses_of, lost_since
 from highwater.simulation.workloads.plain_client import FETCH_VERSION, TIMEOUT_S, Failed, SimClient
 
 if TYPE_CHECKING:
+    from random import Random
+
     from highwater.simulation.cluster import SimCluster
     from highwater.simulation.rules.findings import Book
     from highwater.world.sim.disk import SimDisk
@@ -157,17 +160,7 @@ class CompactedTopic:
         random = client.random
         while True:
             await trio.sleep(random.expovariate(rate))
-            items: list[tuple[bytes, bytes | None]] = []
-            for _ in range(random.randint(1, 3)):
-                self.count += 1
-                value = None if random.random() < 0.15 else b"%d.%s" % (self.count, b"x" * 20)
-                items.append((b"key-%d" % random.randrange(KEYS), value))
-            deleted: list[tuple[int, Deletion]] = []
-            for at, (key, value) in enumerate(items):
-                self.sent.setdefault(key, {})[value] = None
-                if value is None:
-                    deleted.append((at, Deletion(self.book.now())))
-                    self.deletions.setdefault(key, []).append(deleted[-1][1])
+            items, deleted = self.make(random, b"key", KEYS)
             batch = build_batch([Record(k, v, client.wall_ms()) for k, v in items])
             losses = losses_of(self.book, TP)
             try:
@@ -179,6 +172,23 @@ class CompactedTopic:
             self.acknowledged(base, items, losses)
             for at, deletion in deleted:
                 deletion.offset, deletion.acked_s = base + at, self.book.now()
+
+    def make(
+        self, random: Random, prefix: bytes, keys: int
+    ) -> tuple[list[tuple[bytes, bytes | None]], list[tuple[int, Deletion]]]:
+        """Records to be sent now, and the tombstones among them, by position."""
+        items: list[tuple[bytes, bytes | None]] = []
+        for _ in range(random.randint(1, 3)):
+            self.count += 1
+            value = None if random.random() < 0.15 else b"%d.%s" % (self.count, b"x" * 20)
+            items.append((b"%s-%d" % (prefix, random.randrange(keys)), value))
+        deleted: list[tuple[int, Deletion]] = []
+        for at, (key, value) in enumerate(items):
+            self.sent.setdefault(key, {})[value] = None
+            if value is None:
+                deleted.append((at, Deletion(self.book.now())))
+                self.deletions.setdefault(key, []).append(deleted[-1][1])
+        return items, deleted
 
     def acknowledged(
         self, base: int, items: list[tuple[bytes, bytes | None]], losses: int = 0
