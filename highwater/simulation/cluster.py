@@ -52,6 +52,8 @@ class Shape:
     more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
     retention_check_ms: int = 300_000
+    session_slots: int = 1000
+    """max.incremental.fetch.session.cache.slots"""
     small_bytes: int = 0
     """`world.api.Connection.small_bytes`: 0 sends all that is read of a log by sendfile."""
 
@@ -76,6 +78,7 @@ class Shape:
             log_segment_bytes=self.segment_bytes,
             log_index_interval_bytes=512,
             replica_lag_time_max_ms=self.lag_ms,
+            max_incremental_fetch_session_cache_slots=self.session_slots,
             replica_fetch_wait_max_ms=200,
             replica_fetch_backoff_ms=200,
             replica_socket_timeout_ms=3000,

@@ -106,6 +106,9 @@ class _Run:
             shape = replace(shape, cleaner_backoff_ms=700, internal_segment_bytes=size)
         if self._options.retained:
             shape = replace(shape, retention_check_ms=1000)
+        if self._options.trimmed:
+            slots = kernel.random("session slots").choice((1000, 1000, 2, 3))
+            shape = replace(shape, session_slots=slots)
         if self._options.cold_reads:
             shape = replace(shape, small_bytes=0)  # what is read at once waits for no disk
         handler: TraceHandler | None = None
@@ -155,6 +158,10 @@ class _Run:
         if self._options.cold_reads:
             loads = sum(node.host.disk.loads for node in cluster.nodes.values())
             outcome.operations["cold reads"] = loads
+        if self._options.trimmed:
+            brokers = (node.services for node in cluster.nodes.values())
+            evicted = sum(one.replicas.sessions.evictions for one in brokers if one is not None)
+            outcome.operations["sessions: evicted"] = evicted
         outcome.errors = self._history.errors
         outcome.steps = cluster.kernel.steps
         if self._faults is not None:
@@ -179,7 +186,8 @@ class _Run:
         compacted = CompactedTopic(cluster.rules)
         told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
         transactions, groups = Transactions(*told), Groups(*told)
-        trimmed = TrimmedTopic(*told)
+        ample = cluster.shape.session_slots > 1 + cluster.shape.brokers
+        trimmed = TrimmedTopic(*told, sessions_for_all=ample)
         exact: list[ExactKeys] = []
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)

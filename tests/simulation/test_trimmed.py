@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import FetchAnswer, FetchedPartition
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import build_batch
 from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
 from highwater.simulation.rules.findings import Book
@@ -25,6 +29,7 @@ def test_what_nobody_deleted_stays_and_sessions_come_to_the_end(seed: int) -> No
     assert done["many: partitions"] > done["many: requests"] > 50
     assert done["sessions: partitions in error"] > 50
     assert done["sessions: read"] > 100
+    assert done["sessions: forgotten"] > 1
     assert done["records: deletions"] > 1
 
 
@@ -107,6 +112,20 @@ def test_a_log_begins_no_higher_than_was_asked_for() -> None:
     mirror.start = 2
     made.look_at_starts()
     assert book.rules == ["R5"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rules"),
+    [({TP: 3}, []), ({TP: 5}, []), ({TP: 2}, ["C8"]), ({TP: 6}, ["C9"]), ({TPS[1]: 3}, ["C7"])],
+)
+def test_a_fetch_is_answered_from_the_position_on(
+    asked: dict[TopicPartition, int], rules: list[str]
+) -> None:
+    made, book = topic()
+    batch = build_batch([Record(None, b"v", 0)] * 3, base_offset=3)
+    got = FetchedPartition(TP, 0, 9, 9, 0, bytes(batch), len(batch))
+    made.answered(FetchAnswer(0, 1, [got]), asked)
+    assert book.rules == rules
 
 
 class _Client:

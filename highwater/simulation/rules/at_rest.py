@@ -49,6 +49,7 @@ def unrest(
     world: Any = services.world
     found = chain(
         _waiting(services),
+        _sessions(broker),
         _ignorance(services, truths),
         _unwritten(services, marks),
         _epochs(services, disk),
@@ -85,6 +86,13 @@ def _waiting(services: Services) -> Iterator[str]:
     for kind, (_, waiting) in services.purgatories.sizes().items():
         if waiting and kind != "Fetch":  # followers always wait
             yield f"has {waiting} delayed operations of {kind}"
+
+
+def _sessions(broker: Broker) -> Iterator[str]:
+    found = len(broker.services.replicas.sessions)
+    slots = broker.config.max_incremental_fetch_session_cache_slots
+    if found > slots:
+        yield f"remembers {found} fetch sessions, and may remember {slots}"
 
 
 def _ignorance(

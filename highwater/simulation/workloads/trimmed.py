@@ -3,10 +3,12 @@
 * The producer puts batches for several partitions into one Produce: some may be acknowledged, and
   others of the same request refused.
 * The reader has an incremental fetch session (KIP-227) with every broker, and asks each of them for
-  all partitions.  So most partitions of a session are in error most of the time, and recover
-  without being named again when that broker begins to lead them.  In half of the seeds it names
-  leader epochs (KIP-320), and never an older one than it knows; in the others a replaced leader
-  that does not know it may answer that the reader is out of range.
+  all partitions, but for one or two that it drops now and then, and takes up again.  So most
+  partitions of a session are in error most of the time, and recover without being named again when
+  that broker begins to lead them.  In half of the seeds it names leader epochs (KIP-320), and never
+  an older one than it knows; in the others a replaced leader that does not know it may answer that
+  the reader is out of range.  In half of the seeds brokers remember two or three sessions
+  (max.incremental.fetch.session.cache.slots), and followers' sessions evict the reader's.
 * DeleteRecords removes the beginning of a partition now and then, often every acknowledged record:
   a follower that is down or cut off may find that its leader's log begins above its own end.
 
@@ -15,6 +17,7 @@ R4 and R6 hear of each acknowledged and each read record at once.  The other che
 * C1, C12: an offset is read, and acknowledged, with one value.
 * C2, C4, C7: each acknowledged record that no client asked to delete is there in the end, once,
   where it was acknowledged, and nothing else is.
+* C7, C8, C9: a fetch is answered for partitions that it asks for, and from the position on.
 * C15: a position that was read is out of range only where it was deleted, or lost.
 * R5: no replica's log begins above the offset that DeleteRecords asked for, by its disk or by its
   answers.
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
 TRIMMED = "trimmed"
 PARTITIONS = 4
 TPS = [TopicPartition(TRIMMED, n) for n in range(PARTITIONS)]
+_DROP, _TAKE_UP, _DROPPED = 0.25, 0.4, 2
+"""Chances, at each fetch, to drop a partition and to take one up; how many may be dropped."""
 _LATEST, _EARLIEST = -1, -2
 
 
@@ -123,7 +128,7 @@ class ManyClient(SimClient):
         session: FetchSessionHandler,
         positions: dict[TopicPartition, int],
     ) -> FetchAnswer:
-        """The next Fetch of the session, for all partitions; after any failure it begins again."""
+        """The next Fetch of the session, for these partitions; it begins again after a failure."""
         for tp in TPS:
             self._newest[tp] = max(self._newest[tp], self.known_term(tp)[1])
         asked = {
@@ -186,6 +191,8 @@ class TrimmedTopic:
     """Records below may be gone: DeleteRecords was asked to delete them."""
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
     """The reader's positions."""
+    sessions_for_all: bool = True
+    """Brokers remember more sessions than there are readers and followers."""
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -288,13 +295,15 @@ class TrimmedTopic:
     async def consume(self, client: ManyClient) -> None:
         """Reads until cancelled."""
         sessions: dict[int, FetchSessionHandler] = {}
+        dropped: dict[int, list[TopicPartition]] = {}
         while True:
             heard: set[TopicPartition] = set()
             for node, address in client.brokers():
                 session = sessions.setdefault(node, FetchSessionHandler())
                 losses = {tp: losses_of(self.rules, tp) for tp in TPS}
+                asked = self._choose(client, dropped.setdefault(node, []), session)
                 try:
-                    answer = await client.fetch_in(address, session, self.positions)
+                    answer = await client.fetch_in(address, session, asked)
                 except Failed as failed:
                     self.errors[failed.name] += 1
                     continue
@@ -302,11 +311,40 @@ class TrimmedTopic:
                     self._session_over(answer.error)
                     continue
                 self.counts["sessions: given"] += not session.is_new
+                self.answered(answer, asked)
                 heard |= await self._take(client, node, answer, losses)
             self.look_at_starts()
             if len(heard) < PARTITIONS:
                 await self._look_for_leaders(client)
             await client.pause(0.1 / self.pace, 0.3 / self.pace)
+
+    def _choose(
+        self, client: ManyClient, dropped: list[TopicPartition], session: FetchSessionHandler
+    ) -> dict[TopicPartition, int]:
+        """The partitions to ask one broker for, with their positions; `dropped` are the others."""
+        random = client.random
+        if dropped and random.random() < _TAKE_UP:
+            dropped.remove(random.choice(dropped))
+            self.counts["sessions: taken up again"] += 1
+        if len(dropped) < _DROPPED and random.random() < _DROP:
+            dropped.append(random.choice([tp for tp in TPS if tp not in dropped]))
+        if not session.is_new:
+            forgotten = sum(session.asked(tp) is not None for tp in dropped)
+            self.counts["sessions: forgotten"] += forgotten
+        return {tp: at for tp, at in self.positions.items() if tp not in dropped}
+
+    def answered(self, answer: FetchAnswer, asked: dict[TopicPartition, int]) -> None:
+        """Compares an answer with the positions that were asked for."""
+        for got in answer.partitions:
+            if got.tp not in asked:
+                self.rules.broken("C7", f"a fetch is answered for {got.tp}, not asked for")
+                continue
+            first = next(batches(bytes(got.records)), None) if got.size else None
+            at = asked[got.tp]
+            if first is not None and first.base_offset > at:
+                self.rules.broken("C8", f"{got.tp}@{at} is answered from {first.base_offset} on")
+            if first is not None and first.last_offset < at:
+                self.rules.broken("C9", f"{got.tp}@{at} is answered from {first.base_offset} on")
 
     def look_at_starts(self) -> None:
         """Checks the log starts of all replicas, by their disks."""
@@ -324,6 +362,7 @@ class TrimmedTopic:
         if error not in SESSION_ERRORS:
             self.rules.broken("L1", f"a fetch of {TRIMMED} failed: {ErrorCode(error).name}")
         self.counts["sessions: over"] += 1
+        self.counts["sessions: not found"] += error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     async def _look_for_leaders(self, client: ManyClient) -> None:
         try:
@@ -396,7 +435,7 @@ class TrimmedTopic:
     async def judge(self, client: ManyClient) -> None:
         """Reads each partition and compares."""
         self.look_at_starts()
-        if not self.counts["sessions: given"]:
+        if self.sessions_for_all and not self.counts["sessions: given"]:
             self.rules.broken("L1", "no reader was ever given a fetch session")
         for tp in TPS:
             self.judge_partition(tp, await self._read_all(client, tp))
