@@ -36,6 +36,7 @@ from highwater.simulation.sim_history import History
 from highwater.simulation.workloads import last_transactions
 from highwater.simulation.workloads.administrators import Mover
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
+from highwater.simulation.workloads.epoch_reader import EpochClient, EpochReader
 from highwater.simulation.workloads.exact_keys import NAMES as EXACT
 from highwater.simulation.workloads.exact_keys import ExactKeys
 from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
@@ -65,6 +66,11 @@ def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
     return found
 
 
+def _plain(tps: list[TopicPartition]) -> list[TopicPartition]:
+    """Partitions of the topics without transactions and groups."""
+    return [tp for tp in tps if tp.topic not in (TOPIC, GROUPED)]
+
+
 def simulate(seed: int, options: Options | None = None) -> Outcome:
     """Runs one seed and gives its outcome."""
     started = time.process_time()
@@ -88,6 +94,7 @@ class _Run:
         self._cluster: SimCluster | None = None
         self._history = History()
         self._faults: Faults | None = None
+        self._exact: list[ExactKeys] = []
         self.collector = Collector() if options.coverage else None
 
     def stuck(self, why: str) -> None:
@@ -188,7 +195,7 @@ class _Run:
         transactions, groups = Transactions(*told), Groups(*told)
         ample = cluster.shape.session_slots > 1 + cluster.shape.brokers
         trimmed = TrimmedTopic(*told, sessions_for_all=ample)
-        exact: list[ExactKeys] = []
+        epochs = EpochReader(*told)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:
@@ -196,14 +203,12 @@ class _Run:
             if self._options.groups:
                 self._start_group(cluster, groups, clients)
             if self._options.compacted:
-                keyed = self._keyed_client(cluster, "producer-keyed")
-                clients.start_soon(keyed.run, partial(compacted.produce, keyed))
-                for name in EXACT:
-                    keyed = self._keyed_client(cluster, name)
-                    exact.append(ExactKeys(compacted, keyed, *told[1:]))
-                    clients.start_soon(keyed.run, exact[-1].run)
+                self._start_compacted(cluster, compacted, clients)
             if self._options.trimmed:
                 self._start_many(cluster, trimmed, clients)
+            if self._options.unclean:
+                reader = EpochClient(*self._place(cluster, "epochs"))
+                clients.start_soon(reader.run, partial(epochs.consume, reader, _plain(tps)))
             rooms.start(clients)
             if self._options.faults:
                 await self._break_things(cluster, tps)
@@ -226,12 +231,14 @@ class _Run:
                 self._history.count["txn index entries"] += compared
             if self._options.groups:
                 await groups.judge(self._group_client(cluster, "group-reader"))
-            plain = [tp for tp in tps if tp.topic not in (TOPIC, GROUPED)]
-            await workload.read_all(self._client(cluster, "reader"), plain)
+            await workload.read_all(self._client(cluster, "reader"), _plain(tps))
+            if self._options.unclean:
+                last = EpochClient(*self._place(cluster, "last-epochs"))
+                await epochs.finish(last, self._history.final)
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))
                 compacted.judge(found, cluster)
-                for producer in exact:
+                for producer in self._exact:
                     producer.judge()
             if self._options.trimmed:
                 await trimmed.judge(self._many_client(cluster, "many-reader"))
@@ -302,6 +309,17 @@ class _Run:
             nursery.start_soon(client.run, partial(groups.member, client))
         stranger = self._group_client(cluster, "stranger")
         nursery.start_soon(stranger.run, partial(groups.stranger, stranger))
+
+    def _start_compacted(
+        self, cluster: SimCluster, compacted: CompactedTopic, nursery: trio.Nursery
+    ) -> None:
+        told = (self._history.count, self._history.errors, self._options.pace)
+        plain = self._keyed_client(cluster, "producer-keyed")
+        nursery.start_soon(plain.run, partial(compacted.produce, plain))
+        for name in EXACT:
+            client = self._keyed_client(cluster, name)
+            self._exact.append(ExactKeys(compacted, client, *told))
+            nursery.start_soon(client.run, self._exact[-1].run)
 
     def _start_many(
         self, cluster: SimCluster, trimmed: TrimmedTopic, nursery: trio.Nursery

@@ -1,0 +1,184 @@
+"""A consumer that names the leader epoch of the last record that it read (KIP-595, Fetch v12).
+
+Where its records and the leader's log have parted, the answer names the epoch and offset where that
+was, and the reader drops what it holds from there on, as a follower would, and reads on.  So what
+it holds must always be the beginning of one log, although records that were committed may be lost:
+by an unclean election, or a careless power loss.
+
+* C1, C15: in the end it holds, offset for offset, what the last read of the partition finds.
+* C8, C9, C14: an answer begins with the position that was asked for, and has no gap; epochs do not
+  fall.
+* C15: it is told to go back, or that it is out of range, only to where records were given up.
+* L1: who is told to go back goes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from highwater.kafka.errors import ErrorCode
+from highwater.kafka.wire.messages import FetchRequest
+from highwater.kafka.wire.records import records_of
+from highwater.simulation.rules.mirror import parse
+from highwater.simulation.workloads.plain_client import Failed, SimClient
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Mapping
+
+    from highwater.kafka.types import TopicPartition
+    from highwater.simulation.rules.findings import Book
+
+_VERSION = 12
+
+
+class EpochClient(SimClient):
+    """A client whose fetches name the epoch of the last record."""
+
+    async def fetch_after(self, tp: TopicPartition, offset: int, last_epoch: int) -> Any:
+        """The answer for the partition."""
+        address, epoch = await self._leader(tp)
+        topic = FetchRequest.FetchTopic
+        partition = topic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 15,
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=tp.topic, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        answer = await self._call(address, request, _VERSION)
+        got = answer.responses[0].partitions[0] if not answer.error_code else None
+        code = got.error_code if got is not None else answer.error_code
+        if code:
+            raise Failed(ErrorCode(code).name)
+        return got
+
+
+class Held(NamedTuple):
+    """A record that was read."""
+
+    epoch: int
+    value: bytes
+
+
+class EpochReader:
+    """Reads partitions from offset 0 on."""
+
+    def __init__(
+        self, book: Book, count: Counter[str], errors: Counter[str], pace: float = 1.0
+    ) -> None:
+        self.book = book
+        self._count = count
+        self._errors = errors
+        self._pace = pace
+        self.held: dict[TopicPartition, list[Held]] = {}
+        """Partition -> its records, the first of them at offset 0."""
+
+    async def consume(self, client: EpochClient, tps: list[TopicPartition]) -> None:
+        """Reads until cancelled."""
+        while True:
+            for tp in tps:
+                await self.poll(client, tp)
+            await client.pause(0.05 / self._pace, 0.2 / self._pace)
+
+    async def poll(self, client: EpochClient, tp: TopicPartition) -> bool:
+        """One fetch; whether the leader's log goes on with what is held."""
+        held = self.held.setdefault(tp, [])
+        try:
+            got = await client.fetch_after(tp, len(held), held[-1].epoch if held else -1)
+        except Failed as failed:
+            self._errors[failed.name] += 1
+            client.forget(tp)
+            if failed.name == "OFFSET_OUT_OF_RANGE":
+                self._count["epochs: out of range"] += 1
+                self._drop(tp, 0, "is out of range")
+            await client.pause()
+            return False
+        diverging = got.diverging_epoch
+        if diverging is not None and diverging.epoch >= 0:
+            self.went_back(tp, diverging.epoch, diverging.end_offset)
+            return False
+        self.taken(tp, bytes(got.records or b""))
+        return True
+
+    def taken(self, tp: TopicPartition, data: bytes) -> None:
+        """Takes the records of an answer."""
+        held = self.held.setdefault(tp, [])
+        batches, _ = parse(data)
+        asked = at = len(held)
+        last_epoch = held[-1].epoch if held else -1
+        for batch in batches:
+            if batch.base > at:
+                self.book.broken("C8", f"{tp}@{asked}: {batch} comes where {at} was to come")
+            if batch.last < at or (batch.base < at and at > asked):
+                self.book.broken("C9", f"{tp}@{asked}: {batch} comes where {at} was to come")
+            if batch.epoch < last_epoch:
+                self.book.broken("C14", f"{tp}@{asked}: {batch} comes after epoch {last_epoch}")
+            at, last_epoch = batch.last + 1, batch.epoch
+        epochs = {n: batch.epoch for batch in batches for n in range(batch.base, batch.last + 1)}
+        for record in records_of(data):
+            if record.offset >= asked:
+                held.append(Held(epochs[record.offset], record.value or b""))
+        self._count["epochs: read"] += len(held) - asked
+
+    def went_back(self, tp: TopicPartition, epoch: int, end: int) -> None:
+        """Goes back to the end of this epoch: the leader's end of it, or its own."""
+        held = self.held[tp]
+        keep = min(end, len(held))
+        while keep > 0 and held[keep - 1].epoch > epoch:
+            keep -= 1
+        self._count["epochs: went back"] += 1
+        if keep == len(held):
+            self.book.broken("L1", f"{tp}: epoch {epoch} ends at {end}, which parts from no record "
+                             f"of a reader at {len(held)}")  # fmt: skip
+        self._drop(tp, keep, f"parted at {end} of epoch {epoch}")
+
+    def _drop(self, tp: TopicPartition, keep: int, why: str) -> None:
+        held = self.held[tp]
+        truth = self.book.partitions.get(tp)
+        lost = truth is not None and any(
+            start < len(held) and keep < end for start, end in truth.given_up
+        )
+        if not lost:
+            self.book.broken(
+                "C15", f"{tp}: a reader at {len(held)} {why}, and goes back to {keep}; "
+                "no record there was lost"
+            )  # fmt: skip
+        self._count["epochs: dropped"] += len(held) - keep
+        del held[keep:]
+
+    async def finish(
+        self, client: EpochClient, final: Mapping[tuple[TopicPartition, int], bytes]
+    ) -> None:
+        """Reads to the end that the last read found, and compares with it."""
+        for tp in self.held:
+            found = {offset: value for (of, offset), value in final.items() if of == tp}
+            while not await self.poll(client, tp) or len(self.held[tp]) <= max(found, default=-1):
+                pass
+            self.judge(tp, found)
+
+    def judge(self, tp: TopicPartition, found: Mapping[int, bytes]) -> None:
+        """`found`: offset -> value, of the last read."""
+        for offset, (epoch, value) in enumerate(self.held[tp]):
+            if offset > max(found, default=-1):
+                break  # its sender was ended with the run, and it came late
+            if offset not in found:
+                self.book.broken("C15", f"{tp}@{offset} {value!r} is held, and is gone")
+            elif found[offset] != value:
+                self.book.broken(
+                    "C1", f"{tp}@{offset}: held is {value!r} of epoch {epoch}, there is "
+                    f"{found[offset]!r}"
+                )  # fmt: skip
