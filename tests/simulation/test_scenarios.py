@@ -38,6 +38,7 @@ BROKEN = [
     ("unseen-bounce", "53-unseen-bounce-ignored"),
     ("kip-101-divergence", "57-epoch-end-one-too-high"),
     ("kip-279", "64-epoch-end-without-its-epoch"), ("kip-279", "65-epochs-kept-above-a-cut"),
+    ("parted-reader", "139-a-lost-tail-of-an-epoch-is-not-told"),
     ("missed-terms", "24-failed-fetch-is-progress"), ("fast-bounce", "19-broker-epoch-ignored"),
     ("early-request", "74-accepts-before-its-epoch"), ("late-update", "75-late-requests-taken"),
     ("steady-commits", "76-stable-offsets-of-a-resting-group-only"),

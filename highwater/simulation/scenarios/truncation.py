@@ -1,12 +1,15 @@
-"""Logs that differ, and become equal again: KIP-101, KIP-279, KIP-320."""
+"""Logs that differ, and become equal again: KIP-101, KIP-279, KIP-320, KIP-595."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import trio
 
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
+from highwater.simulation.workloads.epoch_reader import EpochClient, EpochReader
 
 TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
 APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
@@ -147,6 +150,35 @@ async def lossy_alone(stage: Stage) -> None:
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
 
 
+async def parted_reader(stage: Stage) -> None:
+    """A leader that was alone loses power, and records that a consumer has read; it leads anew, and
+    its log grows beyond the consumer's position before the consumer asks again (KIP-595)."""
+    await stage.start(1, 2, 3)
+    await stage.send("kept")
+    stage.cluster.kill(2)
+    stage.cluster.kill(3)
+    await stage.until(lambda: stage.isr() == (1,), "the leader is alone in the ISR")
+    for n in range(100):
+        await stage.send(f"tail {n}", acks=1, to=1)
+    counts: Counter[str] = Counter()
+    reader = EpochReader(stage.rules, counts, counts)
+    client = stage.new_client_of(EpochClient, "epochs")
+    while not await reader.poll(client, TP) or len(reader.held[TP]) < stage.end(1):
+        pass
+    epoch, lost = stage.epoch(), stage.lose_power(1)
+    stage.check(lost > 0, "nothing was lost")
+    stage.cluster.power_on(1)
+    await stage.until(lambda: stage.epoch() > epoch and stage.leader() == 1, "it leads anew")
+    for n in range(lost + 5):
+        await stage.insist(lambda n=n: stage.send(f"after {n}"))  # type: ignore[misc]
+    while not await reader.poll(client, TP) or len(reader.held[TP]) < stage.end(1):
+        pass
+    reader.judge(TP, {at: value.encode() for at, value in enumerate(await stage.values())})
+    stage.check(counts["epochs: went back"], "the reader was not told")
+    stage.check(counts["epochs: dropped"] == lost, "the reader dropped more, or less, than is lost")
+    stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
+
+
 SCENARIOS = (
     Scenario("kip-101-loss", "a restart must not cut what is committed", TWO, kip_101_loss),
     Scenario("kip-101-divergence", "two records at one offset", THREE, kip_101_divergence),
@@ -163,5 +195,11 @@ SCENARIOS = (
         "an ISR of one, and a power loss",
         Shape(brokers=3, min_isr=1, lag_ms=2000),
         lossy_alone,
+    ),
+    Scenario(
+        "parted-reader",
+        "a consumer's records are lost with the power, and its position is not",
+        Shape(brokers=3, min_isr=1, lag_ms=2000),
+        parted_reader,
     ),
 )
