@@ -19,6 +19,7 @@ from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.last_events import OWN_ERRORS, Trace
+from highwater.simulation.requested import Requested
 from highwater.simulation.rules.at_rest import mistaken_leader, unrest
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.rules.mirror import NEWER
@@ -176,6 +177,7 @@ class SimCluster:
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
+        self.requested = Requested()
 
     # -- lives ----------------------------------------------------------------------------------
 

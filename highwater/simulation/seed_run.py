@@ -34,7 +34,6 @@ from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
 from highwater.simulation.workloads import last_transactions
-from highwater.simulation.workloads.administrators import Mover
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
 from highwater.simulation.workloads.epoch_reader import EpochClient, EpochReader
 from highwater.simulation.workloads.exact_keys import NAMES as EXACT
@@ -194,7 +193,7 @@ class _Run:
         told = (cluster.rules, self._history.count, self._history.errors, self._options.pace)
         transactions, groups = Transactions(*told), Groups(*told)
         ample = cluster.shape.session_slots > 1 + cluster.shape.brokers
-        trimmed = TrimmedTopic(*told, sessions_for_all=ample)
+        trimmed = TrimmedTopic(*told, deleted=cluster.requested.deletions, sessions_for_all=ample)
         epochs = EpochReader(*told)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
@@ -443,8 +442,7 @@ class _Run:
     async def _break_things(self, cluster: SimCluster, tps: list[TopicPartition]) -> None:
         options = self._options
         random = cluster.kernel.random("faults")
-        admin = Mover(*self._place(cluster, "admin"))
-        self._rooms.moved_by_faults(admin.moved)
+        admin = self._client(cluster, "admin")
         targets = [tp for tp in tps if tp.topic != GROUPED] + self._targets_in_rooms()
         if options.groups or options.static_members:
             # half of the faults aimed at a leader hit a group's coordinator

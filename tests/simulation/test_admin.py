@@ -100,8 +100,9 @@ def test_what_is_broken_is_told(
 ) -> None:
     book: Any = _Book()
     made = Administrators(book, Counter({"admin: properties set": 2}), Counter())
-    made.acked, made.uncertain, made.partitions = 2, {3}, partitions
-    made.targets[TP] = {(1, 2), (2, 3)}
+    made.acked, made.uncertain = 2, {3}
+    made.requested.grown(GOVERNED, partitions)
+    made.requested.moves[TP] = {(1, 2), (2, 3)}
     made.lives, made.written = 3, {b"2/0", b"3/0"}
     book.partitions[TP].assigned = assigned
     client: Any = _Client(value, records)

@@ -317,7 +317,7 @@ class Faults:
             return
         replicas = list(truth.assigned)
         self._random.shuffle(replicas)
-        await self._staged.admin_call(self._admin.reassign(tp, replicas))
+        await self._staged.reassign(tp, replicas)
         await trio.sleep(0.5)
         await self._staged.admin_call(self._admin.elect_preferred(tp))
 
@@ -331,9 +331,9 @@ class Faults:
         count = min(len(brokers), 3)
         if count == len(brokers) and self._random.random() < 0.5:
             smaller = self._random.sample(brokers, max(2, count - 1))
-            await self._staged.admin_call(self._admin.reassign(tp, smaller))
+            await self._staged.reassign(tp, smaller)
             await trio.sleep(fault.seconds)
-        await self._staged.admin_call(self._admin.reassign(tp, self._random.sample(brokers, count)))
+        await self._staged.reassign(tp, self._random.sample(brokers, count))
 
     async def _jump_clock(self, fault: Fault, node: BrokerNode) -> None:
         before = node.host.clock.wall_ms()

@@ -118,12 +118,19 @@ class StagedFaults:
         if error not in wire_tap.STALE and node.world is life:
             cluster.rules.broken("R10", f"{node.name} took {sent}, {why} (error {error})")
 
+    async def reassign(self, tp: TopicPartition, replicas: list[int] | None) -> None:
+        """Assigns replicas; None cancels a move."""
+        truth = self._cluster.rules.partitions.get(tp)
+        if truth is not None:
+            self._cluster.requested.move(tp, truth.assigned, replicas)
+            self._cluster.requested.cancelled.add(tp)  # it may take the place of another move
+        await self.admin_call(self._admin.reassign(tp, replicas))
+
     async def prefer(self, tp: TopicPartition, leader: int) -> None:
         """Makes a broker the preferred leader."""
         truth = self._cluster.rules.partitions.get(tp)
         if truth is not None and leader in truth.assigned:
-            order = [leader, *(b for b in truth.assigned if b != leader)]
-            await self.admin_call(self._admin.reassign(tp, order))
+            await self.reassign(tp, [leader, *(b for b in truth.assigned if b != leader)])
 
     async def there_and_back(self, fault: Fault, node: BrokerNode) -> None:
         """The leadership goes to a member that is a little behind, and comes back.  A third

@@ -24,7 +24,6 @@ import trio
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import (
-    AlterPartitionReassignmentsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
@@ -35,11 +34,12 @@ from highwater.kafka.wire.messages import (
     ListPartitionReassignmentsRequest,
     ListTransactionsRequest,
 )
+from highwater.simulation.requested import Requested
 from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, SimClient
 from highwater.simulation.workloads.workload import make_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from highwater.simulation.rules.cluster_rules import Rules
 
@@ -56,16 +56,6 @@ class AdminClient(SimClient):
 
     def addresses(self) -> list[tuple[str, int]]:
         return list(self._bootstrap)
-
-    async def move(self, tp: TopicPartition, replicas: list[int] | None) -> None:
-        """Asks for these replicas; None cancels."""
-        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
-        partition = topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=2000, topics=[topic(name=tp.topic, partitions=[partition])]
-        )
-        answer = await self._call(await self._controller(), request, 0)
-        _check(answer.error_code or answer.responses[0].partitions[0].error_code)
 
     async def moves(self) -> list[TopicPartition]:
         """The moves under way."""
@@ -102,18 +92,6 @@ class AdminClient(SimClient):
         await self._call(address, *self.random.choice(requests))
 
 
-class Mover(SimClient):
-    """A client that notes the replicas that it gives to partitions."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.moved: dict[TopicPartition, set[tuple[int, ...]]] = {}
-
-    async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:
-        self.moved.setdefault(tp, set()).add(tuple(replicas))
-        await super().reassign(tp, replicas)
-
-
 @dataclass
 class Administrators:
     """The administrators, and what they know."""
@@ -122,17 +100,13 @@ class Administrators:
     count: Counter[str]
     errors: Counter[str]
     pace: float = 1.0
-    partitions: int = 1
-    """The most partitions that were acknowledged."""
+    requested: Requested = field(default_factory=Requested)
+    """The moves and partitions that were asked for, by others too."""
     acked: int = FIRST_VALUE
     """The property's value that was acknowledged last."""
     uncertain: set[int] = field(default_factory=set)
     """Its values of unknown outcome: they may come late."""
     values: int = FIRST_VALUE
-    targets: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
-    moved_by_others: Mapping[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
-    cancelled: set[TopicPartition] = field(default_factory=set)
-    """Partitions of which a move may have been cancelled."""
     written: set[bytes] = field(default_factory=set)
     """Acknowledged values of the topic that is made again."""
     sent: int = 0
@@ -171,7 +145,7 @@ class Administrators:
         if there < MOST_PARTITIONS and not await self._try(
             "admin: partitions added", client.grow_topic(GOVERNED, there + 1)
         ):
-            self.partitions = max(self.partitions, there + 1)
+            self.requested.grown(GOVERNED, there + 1)
 
     async def _write(self, client: AdminClient) -> None:
         """Seldom enough that most of its leaders append nothing in their terms."""
@@ -208,14 +182,13 @@ class Administrators:
         tp = client.random.choice(there)
         brokers = list(range(1, len(client.addresses()) + 1))
         target = client.random.sample(brokers, client.random.randint(1, min(3, len(brokers))))
-        known = self.targets.setdefault(tp, set())
-        known |= {tuple(self.rules.partitions[tp].assigned), tuple(target)}
-        if await self._try("admin: moves", client.move(tp, target)):
+        self.requested.move(tp, self.rules.partitions[tp].assigned, target)
+        if await self._try("admin: moves", client.reassign(tp, target)):
             return
         if client.random.random() < 0.5:
             await client.pause(0.0, 0.4)
-            self.cancelled.add(tp)
-            await self._try("admin: moves cancelled", client.move(tp, _CANCEL))
+            self.requested.move(tp, self.rules.partitions[tp].assigned, _CANCEL)
+            await self._try("admin: moves cancelled", client.reassign(tp, _CANCEL))
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -285,24 +258,22 @@ class Administrators:
             await client.pause(0.1, 0.3)
         if left:
             self.rules.broken("L2", f"{DONE_S:g} s after all is well, moves are under way: {left}")
-        for tp, mine in sorted(self.targets.items()):
-            truth, others = self.rules.partitions.get(tp), self.moved_by_others.get(tp, set())
-            targets = mine | others
-            if truth is None or truth.assigned in targets:
+        for tp, targets in sorted(self.requested.moves.items()):
+            truth = self.rules.partitions.get(tp)
+            if truth is None or tp.topic != GOVERNED or truth.assigned in targets:
                 continue
             # a move puts the target's replicas first, and its cancellation takes the others away
             # and leaves that order (ReplicaAssignment.originReplicas)
-            replaced = tp in self.cancelled or bool(others)
-            anyhow = {frozenset(one) for one in targets} if replaced else set()
+            anyhow = (
+                {frozenset(one) for one in targets} if tp in self.requested.cancelled else set()
+            )
             if frozenset(truth.assigned) not in anyhow:
                 self.rules.broken("L2", f"{tp} is on {truth.assigned}, and nobody asked for that")
 
     async def _judge_topic(self, client: AdminClient) -> None:
         there = sum(tp.topic == GOVERNED for tp in self.rules.partitions)
-        if there < self.partitions:
-            self.rules.broken(
-                "L2", f"{GOVERNED} has {there} partitions; {self.partitions} were acknowledged"
-            )
+        if there < (acked := max(1, self.requested.partitions[GOVERNED])):
+            self.rules.broken("L2", f"{GOVERNED} has {there} partitions; {acked} were acknowledged")
         allowed = {self.acked, *self.uncertain}
         for address in client.addresses():
             try:

@@ -394,7 +394,8 @@ class SimClient:
         request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=2000)
         await self._call(await self._controller(), request, 1)
 
-    async def reassign(self, tp: TopicPartition, replicas: list[int]) -> None:
+    async def reassign(self, tp: TopicPartition, replicas: list[int] | None) -> None:
+        """Asks for these replicas; None cancels."""
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic
         partition = topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
         request = AlterPartitionReassignmentsRequest(

@@ -69,7 +69,7 @@ class Rooms:
         if retained:
             self._retained = RetainedTopics(*told, hosts)
             cluster.rules.log_begins = self._retained.log_begins
-        self._admin = Administrators(*told) if admin else None
+        self._admin = Administrators(*told, cluster.requested) if admin else None
         self._shift = Shift(*told[:3], pace / 4) if static_members else None
         self._filing = Filing(*told) if static_members else None
         if static_members:
@@ -99,11 +99,6 @@ class Rooms:
             *((SHIFTED,) if self._shift is not None else ()),
         ]
         return [TopicPartition(topic, 0) for topic in topics]
-
-    def moved_by_faults(self, moved: Mapping[TopicPartition, set[tuple[int, ...]]]) -> None:
-        """Replicas that faults give to partitions; filled as they do."""
-        if self._admin is not None:
-            self._admin.moved_by_others = moved
 
     def _client(self, kind: type[C], name: str) -> C:
         return kind(*self._place(self._cluster, name))

@@ -188,7 +188,7 @@ class TrimmedTopic:
         default_factory=lambda: {tp: {} for tp in TPS}
     )
     deleted: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
-    """Records below may be gone: DeleteRecords was asked to delete them."""
+    """Records below may be gone: DeleteRecords was asked to delete them, by others too."""
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
     """The reader's positions."""
     sessions_for_all: bool = True
