@@ -22,6 +22,7 @@ from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import PORT, SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, listening
 from highwater.simulation.faults.directory_faults import SPARE
+from highwater.simulation.faults.joint_writer import Writers
 from highwater.simulation.faults.random_faults import Faults
 from highwater.simulation.faults.variations import plan
 from highwater.simulation.last_events import TraceHandler
@@ -94,6 +95,7 @@ class _Run:
         self._history = History()
         self._faults: Faults | None = None
         self._exact: list[ExactKeys] = []
+        self._writers: Writers | None = None
         self.collector = Collector() if options.coverage else None
 
     def stuck(self, why: str) -> None:
@@ -195,6 +197,9 @@ class _Run:
         ample = cluster.shape.session_slots > 1 + cluster.shape.brokers
         trimmed = TrimmedTopic(*told, deleted=cluster.requested.deletions, sessions_for_all=ample)
         epochs = EpochReader(*told)
+        if self._options.transactions:
+            client = partial(self._txn_client, cluster)
+            self._writers = Writers(cluster, transactions, client)
         async with trio.open_nursery() as clients:
             self._start_clients(cluster, workload, clients, tps)
             if self._options.transactions:
@@ -447,7 +452,7 @@ class _Run:
         if options.groups or options.static_members:
             # half of the faults aimed at a leader hit a group's coordinator
             targets += [TopicPartition(GROUPS, 0)] * len(targets)
-        self._faults = Faults(cluster, admin, targets, random)
+        self._faults = Faults(cluster, admin, targets, random, self._writers)
         if self.collector is not None:
             self.collector.faults = self._faults.under_way
             began = trio.current_time()

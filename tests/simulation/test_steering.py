@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from highwater.cli.sim import sim
 from highwater.simulation.coverage.reached import AT_ONCE, EVENTS, Coverage, Kept
-from highwater.simulation.faults.joints import JOINTS
+from highwater.simulation.faults.joints import KINDS
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.faults.variations import (
@@ -55,7 +55,7 @@ def test_a_variation_is_a_schedule_and_always_the_same(options: Options) -> None
         assert found == planned(1, options, number) == sorted(found, key=lambda fault: fault.at)
         assert 1 <= len(found) <= MOST
         assert all(0 <= fault.at <= options.seconds * END for fault in found)
-        assert [f for f in found if f.kind in JOINTS] == [f for f in faults if f.kind in JOINTS]
+        assert [f for f in found if f.kind in KINDS] == [f for f in faults if f.kind in KINDS]
         unchanged += found == faults
     assert unchanged < 30
 

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.kafka.types import TopicPartition
-from highwater.simulation.faults import disk_faults
+from highwater.simulation.faults import disk_faults, joints
 from highwater.simulation.faults.directory_faults import (
     FAIL,
     MOVE,
     DirectoryFaults,
     has_lost_a_directory,
 )
-from highwater.simulation.faults.joints import JOINTS, Joints
+from highwater.simulation.faults.joint_players import Joints
+from highwater.simulation.faults.joint_writer import Writers
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.workloads.full_channel import FullChannel
 from highwater.simulation.workloads.plain_client import SimClient
@@ -95,8 +96,14 @@ class Faults:
     """Carries out a schedule."""
 
     def __init__(
-        self, cluster: SimCluster, admin: SimClient, tps: list[TopicPartition], random: Random
+        self,
+        cluster: SimCluster,
+        admin: SimClient,
+        tps: list[TopicPartition],
+        random: Random,
+        writers: Writers | None = None,
     ) -> None:
+        """`writers`: of the transactions in which joints write, if the run has any."""
         self._cluster = cluster
         self._admin = admin
         self._tps = tps
@@ -131,7 +138,8 @@ class Faults:
         }  # fmt: skip
         directories = DirectoryFaults(cluster, tps, random, lambda: len(self._active) == 1)
         self._verbs |= {MOVE: directories.move, FAIL: directories.fail}
-        self._verbs |= dict.fromkeys(JOINTS, Joints(cluster, admin, tps, self._staged).play)
+        players = Joints(cluster, admin, tps, self._staged, writers)
+        self._verbs |= dict.fromkeys(sorted(joints.KINDS), players.play)
 
     def under_way(self) -> list[str]:
         """The kinds of the faults under way."""

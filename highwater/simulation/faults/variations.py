@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.directory_faults import directory_faults
-from highwater.simulation.faults.joints import JOINTS, joints
+from highwater.simulation.faults.joints import KINDS as JOINTS
+from highwater.simulation.faults.joints import joints
 from highwater.simulation.faults.random_faults import (
     TARGETS,
     WEIGHTS,

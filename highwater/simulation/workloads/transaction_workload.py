@@ -99,7 +99,7 @@ class Transactions:
         async with trio.open_nursery() as nursery:
             while True:
                 self.instances += 1
-                producer = _Producer(self, client, name, self.instances)
+                producer = Producer(self, client, name, self.instances)
                 if random.random() < 0.4:  # this one is hijacked while it goes on
                     nursery.start_soon(producer.run, random.randint(2, 6))
                     await trio.sleep(random.uniform(0.2, 3.0))
@@ -288,16 +288,22 @@ class Transactions:
             self.rules.broken("T5", f"group {name} is at {found}, and may be at {sorted(allowed)}")
 
 
-class _Producer:
+class Producer:
     """One producer instance under a transactional id."""
 
     def __init__(
-        self, transactions: Transactions, client: TxnClient, name: str, instance: int
+        self,
+        transactions: Transactions,
+        client: TxnClient,
+        name: str,
+        instance: int,
+        timeout_ms: int = TIMEOUT_MS,
     ) -> None:
         self.all = transactions
         self.client = client
         self.name = name
         self.instance = instance
+        self.timeout_ms = timeout_ms
         self.me = (-1, -1)
         self.sequences: dict[TopicPartition, int] = {}
         self.uncertain = False
@@ -308,7 +314,7 @@ class _Producer:
     def _moment(self, log: str) -> Moment:
         return moment(self.all.rules, log, self.name)
 
-    async def _join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
+    async def join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
         """Tells the coordinator of something that the transaction writes to."""
         for log in (DECISIONS, GROUPS):
             told.begun.setdefault(log, self._moment(log))
@@ -318,19 +324,19 @@ class _Producer:
     async def run(self, transactions: int) -> None:
         random = self.client._world.random
         try:
-            await self._init((-1, -1))
+            await self.init((-1, -1))
             for _ in range(transactions):
                 if self.uncertain:
-                    await self._init(self.me)
+                    await self.init(self.me)
                 await self._transaction()
                 await trio.sleep(random.uniform(0, 0.3))
         except (Failed, Fenced):
             self.all.count["txn producers lost"] += 1
 
-    async def _init(self, expected: tuple[int, int]) -> None:
+    async def init(self, expected: tuple[int, int]) -> None:
         before = self._moment(DECISIONS)
         self.me = await self.all.attempt(
-            self.client, lambda: self.client.init(self.name, TIMEOUT_MS, expected), self._lose
+            self.client, lambda: self.client.init(self.name, self.timeout_ms, expected), self._lose
         )
         ledger = self.all.ledger
         if self.me > ledger.newest.get(self.name, (-1, -1)):
@@ -340,20 +346,26 @@ class _Producer:
         self.uncertain = False
         self.all.count["txn inits"] += 1
 
-    async def _transaction(self) -> None:
-        client, random, ledger = self.client, self.client._world.random, self.all.ledger
+    def told(self) -> Told:
+        """A transaction that begins."""
+        ledger = self.all.ledger
         number = len(ledger.transactions)
         told = Told(f"{self.name}#{self.instance}.{number}", self.name, number)
         ledger.transactions.append(told)
+        return told
+
+    async def _transaction(self) -> None:
+        client, random = self.client, self.client._world.random
+        told = self.told()
         joined: dict[TopicPartition, None] = {}
         for _ in range(random.randint(1, 4)):
             tp = random.choice(TPS)
             if tp not in joined:
-                await self._join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
+                await self.join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
                 joined[tp] = None
                 # after a stall here the first batch arrives when the producer may already be fenced
                 await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
-            await self._send(told, tp)
+            await self.send(told, tp)
             await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))
         if random.random() < 0.4:
             await self._offsets(told)
@@ -363,9 +375,9 @@ class _Producer:
         if choice < 0.1:
             self.all.count["txn left"] += 1
             raise Fenced  # like a crash: the next producer, or the time-out, aborts it
-        await self._end(told, commit=choice < 0.75)
+        await self.end(told, commit=choice < 0.75)
 
-    async def _send(self, told: Told, tp: TopicPartition) -> None:
+    async def send(self, told: Told, tp: TopicPartition) -> None:
         random, count = self.client._world.random, len(told.values.get(tp, []))
         values = [
             f"{told.name}/{tp.partition}.{count + i}".encode() for i in range(random.randint(1, 3))
@@ -395,7 +407,7 @@ class _Producer:
 
     async def _offsets(self, told: Told) -> None:
         client = self.client
-        await self._join(told, lambda: client.add_offsets(self.name, self.me))
+        await self.join(told, lambda: client.add_offsets(self.name, self.me))
         await self.all.attempt(
             client,
             lambda: client.commit_offset(self.name, self.me, told.number),
@@ -421,7 +433,7 @@ class _Producer:
             if own:
                 self.all.rules.broken("T1", f"{told.name} reads {own} before its commit")
 
-    async def _end(self, told: Told, *, commit: bool) -> None:
+    async def end(self, told: Told, *, commit: bool) -> None:
         fenced_before = self.me < self.all.ledger.newest[self.name]
         noted: list[str] = []
         if commit:
