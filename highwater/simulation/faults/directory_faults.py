@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from highwater.kafka.types import TopicPartition
     from highwater.simulation.cluster import BrokerNode, SimCluster
     from highwater.world.chance import Random
+    from highwater.world.sim.disk import Met
 
 SPARE = "/spare"
+OWNER = "/meta.properties"
 """The second log directory."""
 MOVE, FAIL = "move a replica", "failing directory"
 EVERY_S = {MOVE: 1.0, FAIL: 10.0}
@@ -31,6 +33,9 @@ LED_ELSEWHERE_S = 3.0
 _STEP_S = 0.1
 PATIENCE_S = 8.0
 """So long nothing may touch a directory at all."""
+OFFLINE_S = 3.0
+"""By then a broker that met an error has lost that directory; it asks ZooKeeper for nothing
+before."""
 
 
 def directory_faults(random: Random, seconds: float) -> list[Fault]:
@@ -47,6 +52,41 @@ def directory_faults(random: Random, seconds: float) -> list[Fault]:
 
 def has_lost_a_directory(node: BrokerNode) -> bool:
     return node.running and node.services is not None and bool(node.services.logs.offline_dirs)
+
+
+def has_lost(node: BrokerNode, folder: str) -> bool:
+    return node.services is not None and folder in node.services.logs.offline_dirs
+
+
+def folder_of(path: str) -> str:
+    """The log directory that a path is in."""
+    return SPARE if path.startswith(SPARE) else DATA
+
+
+async def goes_offline(cluster: SimCluster, node: BrokerNode, met: Met, why: str) -> None:
+    """Holds the life of a broker that met an error to R13: it takes that directory offline, or
+    ends."""
+    folder, spent = folder_of(met.path), 0.0
+
+    def goes_on() -> bool:
+        return met.process.alive and not has_lost(node, folder)
+
+    while goes_on() and spent < OFFLINE_S:
+        await trio.sleep(_STEP_S)
+        if node.world is not None and not node.world.process.frozen:
+            spent += _STEP_S
+    if goes_on():
+        cluster.rules.broken("R13", f"{node.name} goes on with {folder}, though {why}")
+
+
+def met_since(node: BrokerNode, since: int, folder: str = "/", number: int = 0) -> Met | None:
+    """An error in this directory that a broker has met since then; of its present life if it has.
+
+    A start reads meta.properties twice, and the first reading may fail.
+    """
+    found = [m for m in node.host.disk.met[since:] if number in (0, m.number)]
+    found = [m for m in found if m.path.startswith(folder) and not m.path.endswith(OWNER)]
+    return max(found, key=lambda m: m.process.alive, default=None)
 
 
 def start_anew(cluster: SimCluster, node: BrokerNode) -> None:
@@ -88,16 +128,21 @@ class DirectoryFaults:
         if disk.broken or not node.running or node.world is None:
             raise NothingToBreak(f"{node.name} is down, or its disk fails already")
         folder, life = self._random.choice((DATA, SPARE)), node.world.process
-        there = self._replicas_in(folder, node)
+        if has_lost(node, folder):
+            raise NothingToBreak(f"{node.name} has lost {folder} already")
+        there, since = self._replicas_in(folder, node), len(disk.met)
         disk.broken[folder] = errno.EIO
         with trio.move_on_after(PATIENCE_S):
-            while life.alive and not has_lost_a_directory(node):
+            while life.alive and not has_lost(node, folder):
                 await trio.sleep(0.05)
-        met = not life.alive or has_lost_a_directory(node)
-        await self._led_elsewhere(node, there, fault.seconds)
+        met = met_since(node, since, folder)
+        if met is not None:
+            why = f"it met an error of {met.path}"
+            await goes_offline(self._cluster, node, met, why)
+        await self._led_elsewhere(node, there, fault.seconds, folder)
         disk.broken.pop(folder, None)
         start_anew(self._cluster, node)
-        if not met:
+        if met is None:
             raise NothingToBreak(f"{node.name} did not touch {folder}")
 
     def _replicas_in(self, folder: str, node: BrokerNode) -> list[TopicPartition]:
@@ -105,14 +150,14 @@ class DirectoryFaults:
         return [tp for tp in self._tps if tp in logs and logs[tp].dir.startswith(folder)]
 
     async def _led_elsewhere(
-        self, node: BrokerNode, there: Sequence[TopicPartition], seconds: float
+        self, node: BrokerNode, there: Sequence[TopicPartition], seconds: float, folder: str
     ) -> None:
         """Waits so long, and holds the controller to R13 while no other fault is under way."""
         stuck, end = 0.0, trio.current_time() + seconds
         while trio.current_time() < end:
             await trio.sleep(_STEP_S)
             led = [tp for tp in there if self._could_be_led_elsewhere(node, tp)]
-            calm = self._alone() and has_lost_a_directory(node) and self._cluster.controller()
+            calm = self._alone() and has_lost(node, folder) and self._cluster.controller()
             stuck = stuck + _STEP_S if led and calm else 0.0
             if stuck > LED_ELSEWHERE_S:
                 what = f"nobody leads {led[0]}, whose directory {node.name} has lost"

@@ -2,10 +2,8 @@
 
 A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
 whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
-that where a full disk or a failing call was really met; a broker that met none had nothing to
-break.  A disk that fails for a while is not judged so: what met it may have been a deletion, whose
-failure the directory's next user reports.  A sendfile that fails costs its connection alone
-(`Processor.poll`).
+that of the life that met it and of the directory concerned; a broker that met none had nothing to
+break.  A sendfile that fails costs its connection alone (`Processor.poll`).
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.simulation.cluster import DATA
-from highwater.simulation.faults.directory_faults import has_lost_a_directory, start_anew
+from highwater.simulation.faults.directory_faults import goes_offline, met_since, start_anew
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
+from highwater.world.sim.disk import Met
 from highwater.world.sim.failing_call import CALLS, FailingCall
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3}
 """Of `sim --disk-errors`, beside those of any run."""
 SUFFIXES = ("", "", ".log", ".index", ".timeindex", "checkpoint", ".snapshot")
-HALTED_S = 3.0
-"""By then a broker that met an error has halted; it asks ZooKeeper for nothing before."""
 PATIENCE_S = 8.0
 """So long a call may not come about at all."""
 
@@ -52,15 +49,20 @@ class DiskFaults:
         disk, life = node.host.disk, self._life(node)
         if disk.capacity is not None:
             raise NothingToBreak(f"the disk of {node.name} is full")
-        refused, disk.capacity = disk.refused, disk.used + self._random.randrange(1, 2000)
+        since, disk.capacity = len(disk.met), disk.used + self._random.randrange(1, 2000)
+
+        def refused() -> Met | None:
+            return met_since(node, since, number=errno.ENOSPC)
+
         deadline = trio.current_time() + max(fault.seconds, 2.0)
-        while life.alive and disk.refused == refused and trio.current_time() < deadline:
+        while life.alive and not refused() and trio.current_time() < deadline:
             await trio.sleep(0.05)
-        met = disk.refused > refused
-        if met:
-            await self._halts(node, life, "its disk was full")
+        met = refused()
+        if met is not None:
+            why = f"its disk was full, and it wrote {met.path}"
+            await goes_offline(self._cluster, node, met, why)
         disk.capacity = None
-        if not met:
+        if met is None:
             raise NothingToBreak(f"{node.name} wrote too little to fill its disk")
         await trio.sleep(fault.seconds)
         start_anew(self._cluster, node)
@@ -70,14 +72,21 @@ class DiskFaults:
         if disk.broken:
             raise NothingToBreak(f"the disk of {node.name} fails")
         self._life(node)
+        since = len(disk.met)
         disk.broken[DATA] = errno.EIO
         await trio.sleep(fault.seconds)
         disk.broken.clear()
+        met = met_since(node, since)
+        if met is not None:
+            await goes_offline(self._cluster, node, met, f"it met an error of {met.path}")
         start_anew(self._cluster, node)
+        if met is None:
+            raise NothingToBreak(f"{node.name} did not touch its disk")
 
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
         """One call fails, of an append some bytes are written; then the disk works again."""
-        disk, life = node.host.disk, self._life(node)
+        disk = node.host.disk
+        self._life(node)
         if disk.failing is not None:
             raise NothingToBreak(f"a call of {node.name} is to fail already")
         failing = disk.failing = FailingCall(
@@ -89,13 +98,15 @@ class DiskFaults:
         with trio.move_on_after(PATIENCE_S):
             await failing.struck.wait()
         disk.failing = None
-        if not failing.path:
+        if failing.process is None:
             raise NothingToBreak(f"{node.name} made no call {failing.call} on *{failing.suffix}")
         if failing.call == "send":
             return  # it costs that connection, as in Kafka
         if failing.call == "read" and failing.path.endswith("/meta.properties"):
             return  # a start reads it twice, and the second time counts
-        await self._halts(node, life, f"a call {failing.call} failed on {failing.path}")
+        why = f"a call {failing.call} failed on {failing.path}"
+        met = Met(failing.process, failing.path, failing.number)
+        await goes_offline(self._cluster, node, met, why)
         await trio.sleep(fault.seconds)
         start_anew(self._cluster, node)
 
@@ -115,12 +126,3 @@ class DiskFaults:
         if not node.running or node.world is None:
             raise NothingToBreak(f"{node.name} is down")
         return node.world.process
-
-    async def _halts(self, node: BrokerNode, life: Process, why: str) -> None:
-        spent = 0.0
-        while life.alive and not has_lost_a_directory(node) and spent < HALTED_S:
-            await trio.sleep(0.1)
-            if not life.frozen:
-                spent += 0.1
-        if life.alive and not has_lost_a_directory(node):
-            self._cluster.rules.broken("R13", f"{node.name} lives on, though {why}")

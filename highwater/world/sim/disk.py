@@ -17,7 +17,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -46,6 +46,14 @@ def split(path: str) -> tuple[str, str]:
 Folder = dict[str, "Inode | Folder"]
 
 
+class Met(NamedTuple):
+    """An error of a disk that is broken or full, as a process met it and must not pass over it."""
+
+    process: Life
+    path: str
+    number: int
+
+
 class SimDisk:
     """One machine's disk, whatever process uses it; a process has it as a `ProcessDisk`."""
 
@@ -67,8 +75,8 @@ class SimDisk:
         self.broken: dict[str, int] = {}
         """Path prefix -> errno of every operation under it (EIO)."""
         self.failing: FailingCall | None = None
-        self.refused = 0
-        """Calls that found the disk full."""
+        self.met: list[Met] = []
+        """Without what costs a process nothing but an answer: a sendfile, the size of a disk."""
         self.next_sync: trio.Event | None = None
         """Set when the next sync of a file begins."""
         self.locks: dict[str, Life] = {}
@@ -84,25 +92,30 @@ class SimDisk:
 
     # -- names ----------------------------------------------------------------------------------
 
-    def check(self, path: str) -> None:
+    def check(self, process: Life, path: str, *, grave: bool = True) -> None:
+        """Raises the error of a broken path; a grave one counts as met."""
         for prefix, number in self.broken.items():
             if path.startswith(prefix):
+                if grave:
+                    self.met.append(Met(process, path, number))
                 raise os_error(number, path)
 
-    def strikes(self, call: str, path: str) -> FailingCall | None:
+    def strikes(self, process: Life, call: str, path: str) -> FailingCall | None:
         """The failing call, if it is this one."""
         failing = self.failing
-        if failing is None or not failing.strikes(call, path):
+        if failing is None or not failing.strikes(process, call, path):
             return None
         self.failing = None
         return failing
 
-    def perhaps_fail(self, call: str, path: str) -> None:
-        if self.failing is not None and (failing := self.strikes(call, path)) is not None:
-            raise os_error(failing.number, path)
+    def perhaps_fail(self, process: Life, call: str, path: str) -> None:
+        if self.failing is not None:
+            failing = self.strikes(process, call, path)
+            if failing is not None:
+                raise os_error(failing.number, path)
 
-    def full(self, path: str) -> OSError:
-        self.refused += 1
+    def full(self, process: Life, path: str) -> OSError:
+        self.met.append(Met(process, path, errno.ENOSPC))
         return os_error(errno.ENOSPC, path)
 
     def folder(self, path: str) -> Folder:
@@ -243,18 +256,18 @@ class SimFile:
         self.size = len(inode.data)
         self._folder, self._name = split(path)
 
-    def _check(self) -> None:
+    def _check(self, *, grave: bool = True) -> None:
         self.process.check()
         if self._closed:
             raise os_error(errno.EBADF, self.path)
         if self._disk.broken:
-            self._disk.check(self.path)
+            self._disk.check(self.process, self.path, grave=grave)
 
     def append(self, views: Sequence[Buffer]) -> None:
         self._check()
         data = b"".join(views)
         self._disk.touch(self._folder, self._name)
-        failing = self._disk.strikes("append", self.path)
+        failing = self._disk.strikes(self.process, "append", self.path)
         if failing is not None:
             data = data[: int(len(data) * failing.share)]
         room = self._disk.take(self.path, len(data))
@@ -264,24 +277,24 @@ class SimFile:
         if failing is not None:
             raise os_error(failing.number, self.path)
         if room < len(data):
-            raise self._disk.full(self.path)
+            raise self._disk.full(self.process, self.path)
 
     def read_to_send(self, position: int, n: int) -> bytes:
         """The bytes that sendfile takes to a connection."""
-        self._check()
-        self._disk.perhaps_fail("send", self.path)
+        self._check(grave=False)
+        self._disk.perhaps_fail(self.process, "send", self.path)
         return bytes(self._inode.data[position : position + n])
 
     def read(self, position: int, n: int) -> bytes:
         self._check()
-        self._disk.perhaps_fail("read", self.path)
+        self._disk.perhaps_fail(self.process, "read", self.path)
         if not self._disk.waits and not self.cached(position, n):
             raise ColdRead(self.path, partial(self.load, position, n))
         return bytes(self._inode.data[position : position + n])
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._check()
-        self._disk.perhaps_fail("write", self.path)
+        self._disk.perhaps_fail(self.process, "write", self.path)
         if position + len(data) > len(self._inode.data):
             raise os_error(errno.EINVAL, self.path)
         self._disk.touch(self._folder, self._name)
@@ -289,7 +302,7 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._check()
-        self._disk.perhaps_fail("truncate", self.path)
+        self._disk.perhaps_fail(self.process, "truncate", self.path)
         now = len(self._inode.data)
         self._disk.touch(self._folder, self._name)
         if size > now:
@@ -303,7 +316,7 @@ class SimFile:
         """Only checks that there is room, and does not keep it."""
         self._check()
         if not self._disk.has_room(n - self.size):
-            raise self._disk.full(self.path)
+            raise self._disk.full(self.process, self.path)
 
     def release(self) -> None:
         self._check()
@@ -314,7 +327,7 @@ class SimFile:
 
     def _check_flush(self) -> None:
         self._check()
-        self._disk.perhaps_fail("flush", self.path)
+        self._disk.perhaps_fail(self.process, "flush", self.path)
 
     def cached(self, position: int, n: int) -> int:
         disk = self._disk

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
+
+if TYPE_CHECKING:
+    from highwater.world.sim.kernel import Life
 
 CALLS = ("append", "write", "read", "send", "truncate", "flush", "rename")
 
@@ -25,12 +29,14 @@ class FailingCall:
     number: int = errno.EIO
     path: str = ""
     """The file that it struck."""
+    process: Life | None = None
+    """Whose call it was."""
     struck: trio.Event = field(default_factory=trio.Event)
 
-    def strikes(self, call: str, path: str) -> bool:
+    def strikes(self, process: Life, call: str, path: str) -> bool:
         """Whether this call fails; it is the last one that does."""
         if call != self.call or not path.startswith(self.prefix) or not path.endswith(self.suffix):
             return False
-        self.path = path
+        self.path, self.process = path, process
         self.struck.set()
         return True

@@ -29,9 +29,9 @@ class ProcessDisk:
         self._process = process
         disk.forget_the_dead()
 
-    def _enter(self, path: str) -> SimDisk:
+    def _enter(self, path: str, *, grave: bool = True) -> SimDisk:
         self._process.check()
-        self._disk.check(path)
+        self._disk.check(self._process, path, grave=grave)
         return self._disk
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
@@ -75,7 +75,7 @@ class ProcessDisk:
         return len(self._enter(path).file(path).data)
 
     def space(self, path: str) -> tuple[int, int]:
-        disk = self._enter(path)
+        disk = self._enter(path, grave=False)
         disk.folder(path)
         total = UNBOUNDED if disk.capacity is None else disk.capacity
         return total, max(0, total - disk.used)
@@ -89,8 +89,8 @@ class ProcessDisk:
 
     def rename(self, old: str, new: str) -> None:
         disk = self._enter(old)
-        disk.check(new)
-        disk.perhaps_fail("rename", new)
+        disk.check(self._process, new)
+        disk.perhaps_fail(self._process, "rename", new)
         node = disk.find(old)
         if node is None:
             raise os_error(errno.ENOENT, old)
@@ -143,7 +143,7 @@ class ProcessDisk:
         room = disk.take(path, len(data))
         inode.overwrite(0, data[:room])
         if room < len(data):
-            raise disk.full(path)
+            raise disk.full(self._process, path)
         return beside, inode
 
     async def sync_dir(self, path: str) -> None:
