@@ -84,6 +84,7 @@ class Shape:
             replica_fetch_backoff_ms=200,
             replica_socket_timeout_ms=3000,
             replica_high_watermark_checkpoint_interval_ms=1000,
+            log_flush_offset_checkpoint_interval_ms=1500,
             controller_socket_timeout_ms=3000,
             controlled_shutdown_retry_backoff_ms=500,
             request_timeout_ms=5000,
