@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from highwater.simulation.coverage import branches
+from highwater.simulation.faults.disk_faults import CALLS
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
@@ -87,6 +88,8 @@ class Summary:
             *((f"operation {name}", self.operations[name]) for name in OPERATIONS),
             ("an expected loss", self.expected_losses),
         ]
+        if self.faults["failing call"]:
+            expected += ((str(call), self.faults[str(call)]) for call in CALLS)
         return [name for name, count in expected if not count]
 
     def is_enough(self, finds: int | None, minutes: float | None) -> bool:

@@ -7,7 +7,9 @@ acknowledged records are there at the end.
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -15,8 +17,8 @@ import trio
 
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
-from highwater.simulation.cluster import DATA, PORT, Shape, SimCluster
-from highwater.simulation.faults.disk_faults import WEIGHTS
+from highwater.simulation.cluster import DATA, PORT, BrokerNode, Shape, SimCluster
+from highwater.simulation.faults.disk_faults import CALLS, WEIGHTS, Call, DiskFaults
 from highwater.simulation.options import Options
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.plain_client import Failed, SimClient
@@ -161,3 +163,79 @@ def test_seeds_meet_calls_that_fail() -> None:
     outcome = simulate(0, Options(seconds=12, pace=0.15, disk_errors=True))
     assert outcome.ok, outcome.violation
     assert set(WEIGHTS) & set(outcome.faults), outcome.faults
+
+
+class OneCall(Scenario):
+    """Load with short segments, topics that come and go, a leader that was cut off and comes back,
+    and one failing call of its disk."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(lambda disk: None)
+        self.call = call
+        self.done = Counter[str]()
+
+    async def main(self, kernel: Kernel) -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = SimCluster(kernel, Shape(segment_bytes=1024), nursery)
+            await self.run(cluster)
+            assert cluster.rules.violation is None, str(cluster.rules.violation)
+            nursery.cancel_scope.cancel()
+
+    async def run(self, cluster: SimCluster) -> None:
+        for broker_id in cluster.nodes:
+            cluster.start(broker_id)
+        await whole(cluster)
+        admin = client(cluster, "admin")
+        await admin.create_topic("safe", len(TPS), 3)
+        await whole(cluster)
+        async with trio.open_nursery() as load:
+            for tp in TPS:
+                producer = client(cluster, f"producer-{tp.partition}")
+                load.start_soon(producer.run, partial(self.produce, producer, tp))
+            load.start_soon(self.look_back, client(cluster, "reader"))
+            load.start_soon(self.come_and_go, admin)
+            node = cluster.nodes[2]
+            await trio.sleep(3)
+            if self.call == Call("truncate", ".log"):
+                await self.diverge(cluster, node)
+            faults = DiskFaults(cluster, cluster.kernel.random("fault"), no_power, self.done)
+            failing = FailingCall(self.call.name, DATA, self.call.suffix, 0.5)
+            await faults.fail_one(self.call, failing, node)
+            load.cancel_scope.cancel()
+
+    async def diverge(self, cluster: SimCluster, node: BrokerNode) -> None:
+        """Its clients still reach it, so it appends what no other broker has."""
+        fabric, others = cluster.simulation.fabric, [n.host for n in cluster.nodes.values()]
+        for other in (*others, cluster.simulation.zookeeper.host):
+            if other is not node.host:
+                fabric.cut(node.host, other)
+                fabric.cut(other, node.host)
+        await trio.sleep(9)
+        fabric.heal_all()
+
+    async def look_back(self, reader: SimClient) -> None:
+        while True:
+            for position in range(0, 1000, 7):
+                with suppress(Failed):
+                    await reader.fetch(TPS[position % 3], position)
+                await trio.sleep(0.05)
+
+    async def come_and_go(self, admin: SimClient) -> None:
+        while True:
+            with suppress(Failed):
+                await admin.create_topic("brief", 1, 3)
+            await trio.sleep(1)
+            with suppress(Failed):
+                await admin.delete_topic("brief")
+            await trio.sleep(1)
+
+
+async def no_power(fault: object, node: object) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("call", list(dict.fromkeys(CALLS)), ids=str)
+def test_every_call_of_the_table_comes_about_and_costs_the_directory(call: Call) -> None:
+    scenario = OneCall(call)
+    run_simulation(0, scenario.main)
+    assert scenario.done == {str(call): 1}

@@ -9,8 +9,9 @@ break.  A sendfile that fails costs its connection alone (`Processor.poll`).
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -18,7 +19,7 @@ from highwater.simulation.cluster import DATA
 from highwater.simulation.faults.directory_faults import goes_offline, met_since, start_anew
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 from highwater.world.sim.disk import Met
-from highwater.world.sim.failing_call import CALLS, FailingCall
+from highwater.world.sim.failing_call import FailingCall
 
 if TYPE_CHECKING:
     from highwater.simulation.cluster import BrokerNode, SimCluster
@@ -27,9 +28,35 @@ if TYPE_CHECKING:
 
 WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3}
 """Of `sim --disk-errors`, beside those of any run."""
-SUFFIXES = ("", "", ".log", ".index", ".timeindex", "checkpoint", ".snapshot")
 PATIENCE_S = 8.0
 """So long a call may not come about at all."""
+
+
+class Call(NamedTuple):
+    """A call that brokers make: on which files, and whether only a start is sure to make it."""
+
+    name: str
+    suffix: str
+    at_start: bool = False
+
+    def __str__(self) -> str:
+        return f"failing {self.name} of *{self.suffix}{' at a start' * self.at_start}"
+
+
+CALLS = (
+    Call("append", ".log"), Call("append", ".log"), Call("append", "index"),
+    Call("append", "checkpoint"), Call("append", ".snapshot"),
+    Call("flush", ".log"), Call("flush", "index"), Call("flush", "checkpoint"), Call("sync", ""),
+    Call("truncate", ".log"),
+    Call("rename", "checkpoint"), Call("rename", ".snapshot"), Call("rename", "-delete"),
+    Call("remove", "-delete"),
+    Call("open", ".log"), Call("open", "index"),
+    Call("read", ".log"), Call("read", ".log", at_start=True), Call("read", "index", at_start=True),
+    Call("read", "checkpoint", at_start=True), Call("read", ".snapshot", at_start=True),
+    Call("send", ".log"),
+)  # fmt: skip
+LOAD = Call("load", "")
+"""Of brokers whose reads wait for the disk."""
 
 
 class DiskFaults:
@@ -40,10 +67,12 @@ class DiskFaults:
         cluster: SimCluster,
         random: Random,
         lose_power: Callable[[Fault, BrokerNode], Awaitable[None]],
+        done: Counter[str],
     ) -> None:
         self._cluster = cluster
         self._random = random
         self._lose_power = lose_power
+        self._done = done
 
     async def full_disk(self, fault: Fault, node: BrokerNode) -> None:
         disk, life = node.host.disk, self._life(node)
@@ -85,30 +114,43 @@ class DiskFaults:
 
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
         """One call fails, of an append some bytes are written; then the disk works again."""
+        random = self._random
+        call = random.choice((*CALLS, LOAD, LOAD) if node.host.disk.cold else CALLS)
+        failing = FailingCall(
+            call.name,
+            random.choice((DATA, *self._cluster.shape.more_log_dirs)),
+            call.suffix,
+            random.choice((0.0, 0.5, 0.99, 1.0)),
+        )
+        if call.name == "append":
+            failing.number = random.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+            failing.cut = random.random() < 0.3
+        await self.fail_one(call, failing, node)
+        await trio.sleep(fault.seconds)
+        start_anew(self._cluster, node)
+
+    async def fail_one(self, call: Call, failing: FailingCall, node: BrokerNode) -> None:
+        """Waits until this call has failed, and the broker has suffered for it."""
         disk = node.host.disk
         self._life(node)
         if disk.failing is not None:
             raise NothingToBreak(f"a call of {node.name} is to fail already")
-        failing = disk.failing = FailingCall(
-            self._random.choice(CALLS),
-            DATA,
-            self._random.choice(SUFFIXES),
-            self._random.choice((0.0, 0.5, 0.99, 1.0)),
-        )
+        disk.failing = failing
+        if call.at_start:
+            self._cluster.kill(node.id)
+            await trio.sleep(0.01)
+            self._cluster.start(node.id)
         with trio.move_on_after(PATIENCE_S):
             await failing.struck.wait()
         disk.failing = None
         if failing.process is None:
-            raise NothingToBreak(f"{node.name} made no call {failing.call} on *{failing.suffix}")
-        if failing.call == "send":
+            raise NothingToBreak(f"{node.name} made no call {call.name} on *{call.suffix}")
+        self._done[str(call)] += 1
+        if call.name == "send":
             return  # it costs that connection, as in Kafka
-        if failing.call == "read" and failing.path.endswith("/meta.properties"):
-            return  # a start reads it twice, and the second time counts
-        why = f"a call {failing.call} failed on {failing.path}"
+        why = f"a call {call.name} failed on {failing.path}"
         met = Met(failing.process, failing.path, failing.number)
         await goes_offline(self._cluster, node, met, why)
-        await trio.sleep(fault.seconds)
-        start_anew(self._cluster, node)
 
     async def power_loss_in_a_flush(self, fault: Fault, node: BrokerNode) -> None:
         """Takes the power while an fsync is under way: at a roll, of a checkpoint or a batch."""

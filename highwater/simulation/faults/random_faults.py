@@ -117,7 +117,7 @@ class Faults:
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
         self._channel = FullChannel(cluster, tps[0].topic)
-        disks = disk_faults.DiskFaults(cluster, random, self._power_loss)
+        disks = disk_faults.DiskFaults(cluster, random, self._power_loss, self.done)
         self._verbs: dict[str, Callable[[Fault, BrokerNode], Awaitable[None]]] = {
             "kill": self._kill, "bounce": self._bounce, "stop": self._stop, "pause": self._pause,
             "partition": self._partition, "one way": self._one_way, "isolate": self._isolate,

@@ -105,7 +105,7 @@ class SimDisk:
         failing = self.failing
         if failing is None or not failing.strikes(process, call, path):
             return None
-        self.failing = None
+        self.failing = failing.next()
         return failing
 
     def perhaps_fail(self, process: Life, call: str, path: str) -> None:
@@ -327,7 +327,8 @@ class SimFile:
 
     def _check_flush(self) -> None:
         self._check()
-        self._disk.perhaps_fail(self.process, "flush", self.path)
+        if self.stands:  # else it is deleted, and need not be on the disk
+            self._disk.perhaps_fail(self.process, "flush", self.path)
 
     def cached(self, position: int, n: int) -> int:
         disk = self._disk
@@ -339,6 +340,8 @@ class SimFile:
         self._disk.loads += 1
         await trio.sleep(self._disk.cold_random.uniform(0.0, self._disk.load_most_s))
         self.process.check()
+        if self.stands and not self._closed:
+            self._disk.perhaps_fail(self.process, "load", self.path)
 
     @property
     def stands(self) -> bool:

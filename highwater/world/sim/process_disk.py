@@ -36,6 +36,7 @@ class ProcessDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         disk = self._enter(path)
+        disk.perhaps_fail(self._process, "open", path)
         if create and disk.find(path) is None:
             disk.put(path, Inode())
         return SimFile(disk, self._process, path, disk.file(path))
@@ -115,12 +116,15 @@ class ProcessDisk:
 
     def remove(self, path: str) -> None:
         disk = self._enter(path)
-        disk.used -= len(disk.file(path).data)
+        found = disk.file(path)
+        disk.perhaps_fail(self._process, "remove", path)
+        disk.used -= len(found.data)
         disk.put(path, None)
 
     def remove_tree(self, path: str) -> None:
         disk = self._enter(path)
         disk.folder(path)
+        disk.perhaps_fail(self._process, "remove", path)
         disk.put(path, None)
         disk.used = sum(len(inode.data) for _, inode in disk.files())
 
@@ -130,9 +134,9 @@ class ProcessDisk:
 
     async def replace_durably(self, path: str, data: bytes) -> None:
         beside, inode = self._write_beside(path, data)
-        await self._disk.sync(inode, lambda: self._disk_check(path))
+        await self._disk.sync(inode, lambda: self._synced("flush", path))
         self.rename(beside, path)
-        await self._disk.sync(None, lambda: self._disk_check(path))
+        await self._disk.sync(None, lambda: self._synced("sync", split(path)[0]))
 
     def _write_beside(self, path: str, data: bytes) -> tuple[str, Inode]:
         disk = self._enter(path)
@@ -140,18 +144,23 @@ class ProcessDisk:
         beside = f"{path}.{disk.temporary}.tmp"
         inode = Inode()
         disk.put(beside, inode)
+        failing = disk.strikes(self._process, "append", path)
+        if failing is not None:
+            data = data[: int(len(data) * failing.share)]
         room = disk.take(path, len(data))
         inode.overwrite(0, data[:room])
+        if failing is not None:
+            raise os_error(failing.number, path)
         if room < len(data):
             raise disk.full(self._process, path)
         return beside, inode
 
     async def sync_dir(self, path: str) -> None:
         self._enter(path).folder(path)
-        await self._disk.sync(None, lambda: self._disk_check(path))
+        await self._disk.sync(None, lambda: self._synced("sync", path))
 
-    def _disk_check(self, path: str) -> None:
-        self._enter(path)
+    def _synced(self, call: str, path: str) -> None:
+        self._enter(path).perhaps_fail(self._process, call, path)
 
     def lock(self, path: str) -> SimLock:
         disk = self._enter(path)
