@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from highwater.simulation.coverage import branches
-from highwater.simulation.faults.disk_faults import CALLS
+from highwater.simulation.faults.disk_faults import CALLS, FLUSHED, in_a_flush
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
@@ -89,7 +89,8 @@ class Summary:
             ("an expected loss", self.expected_losses),
         ]
         if self.faults["failing call"]:
-            expected += ((str(call), self.faults[str(call)]) for call in CALLS)
+            names = (*map(str, CALLS), *map(in_a_flush, FLUSHED))
+            expected += ((name, self.faults[name]) for name in names)
         return [name for name, count in expected if not count]
 
     def is_enough(self, finds: int | None, minutes: float | None) -> bool:

@@ -18,7 +18,16 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 from highwater.simulation.cluster import DATA, PORT, BrokerNode, Shape, SimCluster
-from highwater.simulation.faults.disk_faults import CALLS, WEIGHTS, Call, DiskFaults
+from highwater.simulation.faults import disk_faults
+from highwater.simulation.faults.disk_faults import (
+    CALLS,
+    FLUSHED,
+    WEIGHTS,
+    Call,
+    DiskFaults,
+    in_a_flush,
+)
+from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.options import Options
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.workloads.plain_client import Failed, SimClient
@@ -196,12 +205,15 @@ class OneCall(Scenario):
             load.start_soon(self.come_and_go, admin)
             node = cluster.nodes[2]
             await trio.sleep(3)
-            if self.call == Call("truncate", ".log"):
-                await self.diverge(cluster, node)
-            faults = DiskFaults(cluster, cluster.kernel.random("fault"), no_power, self.done)
-            failing = FailingCall(self.call.name, DATA, self.call.suffix, 0.5)
-            await faults.fail_one(self.call, failing, node)
+            await self.strike(cluster, node)
             load.cancel_scope.cancel()
+
+    async def strike(self, cluster: SimCluster, node: BrokerNode) -> None:
+        if self.call == Call("truncate", ".log"):
+            await self.diverge(cluster, node)
+        faults = DiskFaults(cluster, cluster.kernel.random("fault"), no_power, self.done)
+        failing = FailingCall(self.call.name, DATA, self.call.suffix, 0.5)
+        await faults.fail_one(self.call, failing, node)
 
     async def diverge(self, cluster: SimCluster, node: BrokerNode) -> None:
         """Its clients still reach it, so it appends what no other broker has."""
@@ -230,6 +242,27 @@ class OneCall(Scenario):
             await trio.sleep(1)
 
 
+class OneFlush(OneCall):
+    """Power is lost in the middle of a flush of such a file."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__(CALLS[0])
+        self.suffix = suffix
+
+    async def strike(self, cluster: SimCluster, node: BrokerNode) -> None:
+        disk, random = node.host.disk, cluster.kernel.random("fault")
+
+        async def lose_power(fault: Fault, node: BrokerNode) -> None:
+            syncing = [path for path, inode in disk.files() if inode.is_syncing]
+            assert any(self.suffix in path for path in syncing)
+            cluster.power_loss(node.id)
+
+        faults = DiskFaults(cluster, random, lose_power, self.done)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(disk_faults, "FLUSHED", (self.suffix,))
+            await faults.power_loss_in_a_flush(Fault(0, "", "any", 1.0), node)
+
+
 async def no_power(fault: object, node: object) -> None:
     raise AssertionError
 
@@ -239,3 +272,10 @@ def test_every_call_of_the_table_comes_about_and_costs_the_directory(call: Call)
     scenario = OneCall(call)
     run_simulation(0, scenario.main)
     assert scenario.done == {str(call): 1}
+
+
+@pytest.mark.parametrize("suffix", FLUSHED)
+def test_power_is_lost_while_such_a_file_is_flushed(suffix: str) -> None:
+    scenario = OneFlush(suffix)
+    run_simulation(0, scenario.main)
+    assert scenario.done == {in_a_flush(suffix): 1}

@@ -20,6 +20,7 @@ from highwater.simulation.faults.directory_faults import goes_offline, met_since
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 from highwater.world.sim.disk import Met
 from highwater.world.sim.failing_call import FailingCall
+from highwater.world.sim.next_sync import NextSync
 
 if TYPE_CHECKING:
     from highwater.simulation.cluster import BrokerNode, SimCluster
@@ -57,6 +58,13 @@ CALLS = (
 )  # fmt: skip
 LOAD = Call("load", "")
 """Of brokers whose reads wait for the disk."""
+
+FLUSHED = (".log", "index", "checkpoint")
+"""What an fsync of is waited for."""
+
+
+def in_a_flush(suffix: str) -> str:
+    return f"power loss in a flush of *{suffix}"
 
 
 class DiskFaults:
@@ -154,15 +162,37 @@ class DiskFaults:
 
     async def power_loss_in_a_flush(self, fault: Fault, node: BrokerNode) -> None:
         """Takes the power while an fsync is under way: at a roll, of a checkpoint or a batch."""
+        suffix = self._random.choice(FLUSHED)
+        await self._lose_power_in_a_sync(suffix, fault, node)
+        self._done[in_a_flush(suffix)] += 1
+
+    async def _lose_power_in_a_sync(self, suffix: str, fault: Fault, node: BrokerNode) -> None:
+        """In a later one of such a file, where power must not be lost in the first."""
+        deadline = trio.current_time() + PATIENCE_S
+        while True:
+            sync = await self._in_a_sync(suffix, node)
+            await trio.sleep(self._random.random() * sync.lasts_s)
+            if not sync.under_way:
+                raise NothingToBreak(f"{node.name} is down, and flushes nothing any more")
+            try:
+                return await self._lose_power(fault, node)
+            except NothingToBreak:
+                if trio.current_time() > deadline:
+                    raise
+
+    async def _in_a_sync(self, suffix: str, node: BrokerNode) -> NextSync:
+        """Waits until an fsync of such a file begins."""
+        disk, sync = node.host.disk, NextSync(suffix)
         self._life(node)
-        begun = node.host.disk.next_sync = trio.Event()
+        if disk.next_sync is not None:
+            raise NothingToBreak(f"another fault waits for {node.name} to flush a file")
+        disk.next_sync = sync
         with trio.move_on_after(PATIENCE_S):
-            await begun.wait()
-        node.host.disk.next_sync = None
-        if not begun.is_set():
-            raise NothingToBreak(f"{node.name} flushed nothing")
-        await trio.sleep(self._random.uniform(0.0, node.host.disk.flush_delay_s[1]))
-        await self._lose_power(fault, node)
+            await sync.begun.wait()
+        disk.next_sync = None
+        if not sync.begun.is_set():
+            raise NothingToBreak(f"{node.name} flushed no *{suffix}")
+        return sync
 
     def _life(self, node: BrokerNode) -> Process:
         if not node.running or node.world is None:

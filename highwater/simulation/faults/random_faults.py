@@ -202,7 +202,7 @@ class Faults:
             cluster.thaw(node.id)
             node.host.disk.capacity = None
             node.host.disk.broken.clear()
-            node.host.disk.failing = None
+            node.host.disk.failing = node.host.disk.next_sync = None
             if not node.host.up:
                 cluster.power_on(node.id)
             if has_lost_a_directory(node):

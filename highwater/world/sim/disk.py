@@ -28,6 +28,7 @@ from highwater.world.sim.kernel import Kernel, Life
 if TYPE_CHECKING:
     from highwater.world.api import Buffer
     from highwater.world.sim.failing_call import FailingCall
+    from highwater.world.sim.next_sync import NextSync
 
 UNBOUNDED = 1 << 40
 """The size of a disk without a limit."""
@@ -77,8 +78,7 @@ class SimDisk:
         self.failing: FailingCall | None = None
         self.met: list[Met] = []
         """Without what costs a process nothing but an answer: a sendfile, the size of a disk."""
-        self.next_sync: trio.Event | None = None
-        """Set when the next sync of a file begins."""
+        self.next_sync: NextSync | None = None
         self.locks: dict[str, Life] = {}
         self.handles: dict[SimFile, None] = {}
         """The open files."""
@@ -186,19 +186,27 @@ class SimDisk:
     def has_room(self, n: int) -> bool:
         return self.capacity is None or n <= self.capacity - self.used
 
-    async def sync(self, inode: Inode | None, check: Callable[[], None]) -> None:
+    async def sync(self, inode: Inode | None, path: str, check: Callable[[], None]) -> None:
         """fsync of a file, or of a folder: takes time, and commits the journal."""
         mark = inode.begin_sync() if inode else None
         names = len(self._journal)
-        if self.next_sync is not None and inode is not None:
-            self.next_sync.set()
+        lasts_s = self.random.uniform(*self.flush_delay_s)
+        awaited = self.next_sync
+        if awaited is not None and inode is not None and path.endswith(awaited.suffix):
+            awaited.lasts_s, awaited.under_way, self.next_sync = lasts_s, True, None
+            awaited.begun.set()
+        else:
+            awaited = None
         try:
-            await self.kernel.timeline.sleep(self.random.uniform(*self.flush_delay_s))
+            await self.kernel.timeline.sleep(lasts_s)
             check()
         except BaseException:
             if inode and mark in inode._syncing:
                 inode._syncing.remove(mark)
             raise
+        finally:
+            if awaited is not None:
+                awaited.under_way = False
         if inode and mark:
             inode.end_sync(mark)
         del self._journal[:names]
@@ -323,7 +331,7 @@ class SimFile:
 
     async def flush(self) -> None:
         self._check()
-        await self._disk.sync(self._inode, self._check_flush)
+        await self._disk.sync(self._inode, self.path, self._check_flush)
 
     def _check_flush(self) -> None:
         self._check()

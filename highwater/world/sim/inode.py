@@ -55,6 +55,10 @@ class Inode:
         self.synced = max(self.synced, mark[0])
         del self._undo[: mark[1]]
 
+    @property
+    def is_syncing(self) -> bool:
+        return bool(self._syncing)
+
     def durable(self) -> bytearray:
         """The last synced content."""
         found = bytearray(self.data[: self.synced])

@@ -134,9 +134,9 @@ class ProcessDisk:
 
     async def replace_durably(self, path: str, data: bytes) -> None:
         beside, inode = self._write_beside(path, data)
-        await self._disk.sync(inode, lambda: self._synced("flush", path))
+        await self._disk.sync(inode, path, lambda: self._synced("flush", path))
         self.rename(beside, path)
-        await self._disk.sync(None, lambda: self._synced("sync", split(path)[0]))
+        await self._disk.sync(None, path, lambda: self._synced("sync", split(path)[0]))
 
     def _write_beside(self, path: str, data: bytes) -> tuple[str, Inode]:
         disk = self._enter(path)
@@ -157,7 +157,7 @@ class ProcessDisk:
 
     async def sync_dir(self, path: str) -> None:
         self._enter(path).folder(path)
-        await self._disk.sync(None, lambda: self._synced("sync", path))
+        await self._disk.sync(None, path, lambda: self._synced("sync", path))
 
     def _synced(self, call: str, path: str) -> None:
         self._enter(path).perhaps_fail(self._process, call, path)
