@@ -173,8 +173,10 @@ class FetchOperation(DelayedOperation):
 
     async def read_from_disk(self, partitions: Sequence[FetchPartition]) -> None:
         """`read`, each partition once all it needs is in memory: two places, as a rule."""
+        replicas = self.ctx.services.replicas
         for p in partitions:
-            await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]))
+            failed = partial(replicas.disk_failed, replicas.partitions.get(p.tp))
+            await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]), failed)
 
     def read_again(self, changed: Container[Hashable]) -> None:
         """Reads again what has changed and all that is not empty, as its bytes may be gone, and

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.log.cold_reads import PLACES, read_at_once, read_loaded
@@ -22,6 +22,9 @@ from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import ListOffsetsResponse
 from highwater.world.api import ColdRead
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.partition import Partition
 
 API = Api(
     key=2,
@@ -53,10 +56,12 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
 
 async def _from_disk(ctx: Context, request: Any) -> Reply:
     """Looks a timestamp up in indexes and in the log, once the disk has given what is needed."""
-    found = []
+    found, replicas, disk = [], ctx.services.replicas, ctx.services.world.disk
     for topic, p in _asked(request):
+        partition = replicas.partitions.get(TopicPartition(topic, p.partition_index))
         look = partial(_partition, ctx, request, topic, p)
-        found.append(await read_loaded(ctx.services.world.disk, look, _places(ctx, topic, p)))
+        failed = partial(replicas.disk_failed, partition)
+        found.append(await read_loaded(disk, look, failed, _places(partition)))
     return _response(request, found)
 
 
@@ -64,9 +69,8 @@ def _asked(request: Any) -> Iterator[tuple[str, Any]]:
     return ((topic.name, p) for topic in request.topics for p in topic.partitions)
 
 
-def _places(ctx: Context, topic: str, asked: Any) -> int:
+def _places(partition: Partition | None) -> int:
     """The places to load: each segment's time index may be needed to choose the one to search."""
-    partition = ctx.services.replicas.partitions.get(TopicPartition(topic, asked.partition_index))
     log = None if partition is None else partition.log
     return PLACES + (0 if log is None else len(log.segments))
 

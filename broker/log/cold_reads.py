@@ -24,11 +24,17 @@ def read_at_once(disk: Disk, read: Callable[[], T]) -> T:
         return read()
 
 
-async def read_loaded(disk: Disk, read: Callable[[], T], places: int = PLACES) -> T:
-    """The result of `read`, once all it needs is in memory."""
+async def read_loaded(
+    disk: Disk, read: Callable[[], T], failed: Callable[[OSError], None], places: int = PLACES
+) -> T:
+    """The result of `read`, once all it needs is in memory.  `failed` hears of an error of the
+    disk, and takes its directory offline; then `read` has that for its result."""
     for _ in range(places):
         try:
             return read_at_once(disk, read)
         except ColdRead as cold:
-            await cold.load()
+            try:
+                await cold.load()
+            except OSError as error:
+                failed(error)
     return read()

@@ -364,7 +364,11 @@ class Processor:
         """Waits for the disk, which may take long, in a task of its own."""
         if connection.closed:
             return
-        await connection.load()
+        try:
+            await connection.load()
+        except OSError as exc:
+            log.debug("connection %s ended: %s", connection.id, exc)
+            self.close(connection)
         if not connection.closed:
             self._unsent.append(connection)
             self._writer.wake()

@@ -437,9 +437,9 @@ class ReplicaManager:
             self.disk_failed(partition, e)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
 
-    def disk_failed(self, partition: Partition, error: OSError) -> None:
+    def disk_failed(self, partition: Partition | None, error: OSError) -> None:
         """Takes the directory of this partition offline, and every partition in it."""
-        if partition.log is None:
+        if partition is None or partition.log is None:
             return
         self.logs.fail_dir(self.logs.dir_of(partition.log), error)
 

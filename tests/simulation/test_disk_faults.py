@@ -22,6 +22,7 @@ from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.disk_faults import (
     CALLS,
     FLUSHED,
+    LOADS,
     WEIGHTS,
     Call,
     DiskFaults,
@@ -209,6 +210,7 @@ class OneCall(Scenario):
             load.cancel_scope.cancel()
 
     async def strike(self, cluster: SimCluster, node: BrokerNode) -> None:
+        node.host.disk.cold = 1.0 if self.call in LOADS else 0.0
         if self.call == Call("truncate", ".log"):
             await self.diverge(cluster, node)
         faults = DiskFaults(cluster, cluster.kernel.random("fault"), no_power, self.done)
@@ -267,7 +269,7 @@ async def no_power(fault: object, node: object) -> None:
     raise AssertionError
 
 
-@pytest.mark.parametrize("call", list(dict.fromkeys(CALLS)), ids=str)
+@pytest.mark.parametrize("call", [*dict.fromkeys(CALLS), *LOADS], ids=str)
 def test_every_call_of_the_table_comes_about_and_costs_the_directory(call: Call) -> None:
     scenario = OneCall(call)
     run_simulation(0, scenario.main)

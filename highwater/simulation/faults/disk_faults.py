@@ -56,7 +56,7 @@ CALLS = (
     Call("read", "checkpoint", at_start=True), Call("read", ".snapshot", at_start=True),
     Call("send", ".log"),
 )  # fmt: skip
-LOAD = Call("load", "")
+LOADS = Call("load", ""), Call("load to send", ".log")
 """Of brokers whose reads wait for the disk."""
 
 FLUSHED = (".log", "index", "checkpoint")
@@ -123,7 +123,7 @@ class DiskFaults:
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
         """One call fails, of an append some bytes are written; then the disk works again."""
         random = self._random
-        call = random.choice((*CALLS, LOAD, LOAD) if node.host.disk.cold else CALLS)
+        call = random.choice((*CALLS, *LOADS) if node.host.disk.cold else CALLS)
         failing = FailingCall(
             call.name,
             random.choice((DATA, *self._cluster.shape.more_log_dirs)),
@@ -154,7 +154,7 @@ class DiskFaults:
         if failing.process is None:
             raise NothingToBreak(f"{node.name} made no call {call.name} on *{call.suffix}")
         self._done[str(call)] += 1
-        if call.name == "send":
+        if call.name in ("send", "load to send"):
             return  # it costs that connection, as in Kafka
         why = f"a call {call.name} failed on {failing.path}"
         met = Met(failing.process, failing.path, failing.number)

@@ -297,7 +297,7 @@ class SimFile:
         self._check()
         self._disk.perhaps_fail(self.process, "read", self.path)
         if not self._disk.waits and not self.cached(position, n):
-            raise ColdRead(self.path, partial(self.load, position, n))
+            raise ColdRead(self.path, partial(self._load, "load"))
         return bytes(self._inode.data[position : position + n])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -345,11 +345,15 @@ class SimFile:
         return disk.cold_random.choice((0, 0, min(n, 61)))
 
     async def load(self, position: int, n: int) -> None:
+        await self._load("load to send")
+
+    async def _load(self, call: str) -> None:
         self._disk.loads += 1
         await trio.sleep(self._disk.cold_random.uniform(0.0, self._disk.load_most_s))
         self.process.check()
         if self.stands and not self._closed:
-            self._disk.perhaps_fail(self.process, "load", self.path)
+            self._disk.check(self.process, self.path, grave=call == "load")
+            self._disk.perhaps_fail(self.process, call, self.path)
 
     @property
     def stands(self) -> bool:

@@ -21,7 +21,8 @@ class FailingCall:
     """
 
     call: str
-    """append, read, send, load, truncate, flush, open, rename or remove; sync is a folder's."""
+    """append, read, send, load, load to send, truncate, flush, open, rename, remove, sync (of a
+    folder)."""
     prefix: str
     suffix: str = ""
     share: float = 0.0

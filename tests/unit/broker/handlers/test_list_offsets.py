@@ -16,6 +16,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.messages import ListOffsetsRequest
 from highwater.kafka.wire.records import Record, build_batch
+from highwater.world.sim.failing_call import FailingCall
 from tests.unit.broker.handlers.conftest import in_broker
 
 RECORDS = 60
@@ -85,3 +86,16 @@ async def test_a_timestamp_is_found_on_the_disk_alone(b: Any, cold: float) -> No
     assert disk.loads == 0
     assert found(await reply) == expected
     assert disk.loads >= len(times)
+
+
+@in_broker(log_segment_bytes=1000)
+async def test_a_disk_that_fails_a_load_costs_its_directory(b: Any) -> None:
+    await lead(b)
+    b.failed_dirs = []
+    disk = b.services.world.disk._disk
+    disk.cold, disk.failing = 1.0, FailingCall("load", "/data/")
+    reply = list_offsets.handle(b.context(list_offsets, 7), request())
+    assert inspect.isawaitable(reply)
+    answers = {(topic, error) for topic, error, _, _ in found(await reply)}
+    assert b.failed_dirs == ["/data"]
+    assert ("t", "KAFKA_STORAGE_ERROR") in answers
