@@ -190,6 +190,31 @@ def test_power_loss_keeps_what_was_flushed_and_may_lose_the_rest() -> None:
     assert torn
 
 
+def test_power_loss_after_a_cut_may_keep_it_and_a_part_of_what_followed() -> None:
+    lengths: set[int] = set()
+
+    async def body(simulation: Simulation) -> None:
+        host = simulation.add_host("a")
+        world = simulation.start(host)
+        world.disk.make_dirs("/data")
+        file = world.disk.open("/data/log", create=True)
+        file.append([b"s" * 1000])
+        await file.flush()
+        await world.disk.sync_dir("/data")
+        file.truncate(400)
+        file.append([b"u" * 300])
+        simulation.power_loss(host)
+        simulation.power_on(host)
+        data = simulation.start(host).disk.read_all("/data/log")
+        assert data == b"s" * 1000 or data == (b"s" * 400 + b"u" * 300)[: len(data)]
+        assert len(data) >= 400
+        lengths.add(len(data))
+
+    run(body, 40)
+    assert {700, 1000} <= lengths
+    assert len(lengths) > 5
+
+
 @in_simulation()
 async def test_a_silent_session_expires_and_its_client_hears_it_late(
     simulation: Simulation,

@@ -83,6 +83,9 @@ class Inode:
                 kept[start:stop] = bytes(stop - start)
         elif self._undo and fate < 0.5:
             kept = bytearray(new)
+        elif self._undo and fate < 0.75:  # the cut, and a part of what came after it
+            cut = min(len(new), *(position for position, _ in self._undo))
+            kept = new[: random.randint(cut, len(new))]
         self.data = kept
         self.cuts += 1
         self.synced = len(kept)
