@@ -24,6 +24,7 @@ is below the HW.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -42,6 +43,8 @@ from highwater.broker.log.verification import Verifications
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.records import CONTROL, MAX_SEQUENCE, TRANSACTIONAL, BatchHeader, Marker
 from highwater.world.api import Disk
+
+logger = logging.getLogger(__name__)
 
 BATCHES_KEPT = 5
 
@@ -335,7 +338,8 @@ class ProducerStates:
             newest = self.snapshots[-1]
             try:
                 loaded = decode_snapshot(self._disk.read_all(self.snapshot_path(newest)))
-            except CorruptSnapshotError:
+            except CorruptSnapshotError as error:
+                logger.warning("%s is not used: %s", self.snapshot_path(newest), error)
                 self.delete_snapshots([newest])
                 continue
             for entry in sorted(loaded, key=lambda entry: entry.txn_first_offset):

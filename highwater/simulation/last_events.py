@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import defaultdict, deque
+import re
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING
 
 from highwater.world.sim.kernel import PROCESS
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _KEPT = 400
 MOST_LINES, WITHIN_S = 50, 1.0
+_UNUSED = re.compile(r"warning: (?:\S*/)?\S*?(checkpoint|\.snapshot)\b.*(?:is not used|instead)")
+"""What a broker says of a file that a power loss has torn."""
 MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError,
     TypeError, ValueError,
@@ -64,6 +67,8 @@ class TraceHandler(logging.Handler):
         super().__init__(logging.INFO)
         self._trace = trace
         self._mistaken = mistaken
+        self.unused: Counter[str] = Counter()
+        """The damaged files that brokers found at a start, by kind."""
         self._times: defaultdict[tuple[str, str, int], deque[float]] = defaultdict(
             lambda: deque(maxlen=MOST_LINES)
         )
@@ -88,6 +93,8 @@ class TraceHandler(logging.Handler):
         if own or (record.exc_info and isinstance(record.exc_info[1], MISTAKES)):
             self._mistaken(f"{who}: {text}")
         elif record.levelno >= logging.WARNING:
+            if (unused := _UNUSED.match(text)) is not None:
+                self.unused[f"damaged *{unused[1]}"] += 1
             self._count(who, record, text)
 
     def _count(self, who: str, record: logging.LogRecord, text: str) -> None:

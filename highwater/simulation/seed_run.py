@@ -152,6 +152,7 @@ class _Run:
         finally:
             if handler is not None:
                 handler.detach()
+                self.outcome.seen.update(handler.unused)
 
     def _finish(self, cluster: SimCluster) -> None:
         outcome, rules = self.outcome, cluster.rules

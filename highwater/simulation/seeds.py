@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from highwater.simulation.coverage import branches
-from highwater.simulation.faults.disk_faults import CALLS, FLUSHED, in_a_flush
+from highwater.simulation.faults.disk_faults import CALLS, FLUSHED, TORN, in_a_flush, torn
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.options import Options
 from highwater.simulation.seed_outcome import Outcome
@@ -89,7 +89,7 @@ class Summary:
             ("an expected loss", self.expected_losses),
         ]
         if self.faults["failing call"]:
-            names = (*map(str, CALLS), *map(in_a_flush, FLUSHED))
+            names = (*map(str, CALLS), *map(in_a_flush, FLUSHED), *map(torn, TORN))
             expected += ((name, self.faults[name]) for name in names)
         return [name for name, count in expected if not count]
 

@@ -23,10 +23,12 @@ from highwater.simulation.faults.disk_faults import (
     CALLS,
     FLUSHED,
     LOADS,
+    TORN,
     WEIGHTS,
     Call,
     DiskFaults,
     in_a_flush,
+    torn,
 )
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.options import Options
@@ -36,6 +38,7 @@ from highwater.world.sim import Kernel, run_simulation
 from highwater.world.sim.disk import SimDisk
 from highwater.world.sim.failing_call import FailingCall
 
+BRIEF = TopicPartition("brief", 0)
 TPS = [TopicPartition("safe", p) for p in range(3)]
 Change = Callable[[SimDisk], None]
 
@@ -99,7 +102,9 @@ class Scenario:
             sent += 1
             value = b"%d of %d" % (sent, tp.partition)
             try:
-                offset = await producer.produce(tp, bytes(build_batch([Record(None, value)])), -1)
+                offset = await producer.produce(
+                    tp, bytes(build_batch([Record(None, value, sent)])), -1
+                )
                 self.acked[tp, offset] = value
             except Failed:
                 producer.forget(tp)
@@ -238,10 +243,31 @@ class OneCall(Scenario):
         while True:
             with suppress(Failed):
                 await admin.create_topic("brief", 1, 3)
+                await admin.produce(BRIEF, bytes(build_batch([Record(None, b"x", 1)])), 1)
             await trio.sleep(1)
             with suppress(Failed):
                 await admin.delete_topic("brief")
             await trio.sleep(1)
+
+
+class OneTorn(OneCall):
+    """Power is lost while such a file is not on the disk."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__(CALLS[0])
+        self.suffix = suffix
+
+    async def strike(self, cluster: SimCluster, node: BrokerNode) -> None:
+        async def lose_power(fault: Fault, node: BrokerNode) -> None:
+            cluster.power_loss(node.id)
+            await trio.sleep(1)
+            cluster.power_on(node.id)
+
+        faults = DiskFaults(cluster, cluster.kernel.random("fault"), lose_power, self.done)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(disk_faults, "TORN", (self.suffix,))
+            await faults.torn_file(Fault(0, "", "any", 1.0), node)
+        await whole(cluster)
 
 
 class OneFlush(OneCall):
@@ -274,6 +300,13 @@ def test_every_call_of_the_table_comes_about_and_costs_the_directory(call: Call)
     scenario = OneCall(call)
     run_simulation(0, scenario.main)
     assert scenario.done == {str(call): 1}
+
+
+@pytest.mark.parametrize("suffix", sorted({*TORN} - {".txnindex"}))
+def test_a_file_that_is_torn_costs_no_more_than_its_records(suffix: str) -> None:
+    scenario = OneTorn(suffix)
+    run_simulation(0, scenario.main)
+    assert scenario.done == {torn(suffix): 1}
 
 
 @pytest.mark.parametrize("suffix", FLUSHED)

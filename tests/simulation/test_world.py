@@ -215,6 +215,32 @@ def test_power_loss_after_a_cut_may_keep_it_and_a_part_of_what_followed() -> Non
     assert len(lengths) > 5
 
 
+def test_a_torn_file_keeps_what_was_flushed() -> None:
+    found: set[bytes] = set()
+
+    async def body(simulation: Simulation) -> None:
+        host = simulation.add_host("a")
+        world = simulation.start(host)
+        world.disk.make_dirs("/data")
+        file = world.disk.open("/data/a.index", create=True)
+        file.append([b"s" * 50])
+        await file.flush()
+        file.append([b"u" * 50])
+        world.disk.open("/data/log", create=True).append([b"x"])
+        host.disk.tear = ".index"
+        simulation.power_loss(host)
+        assert host.disk.torn == ["/data/a.index"]
+        simulation.power_on(host)
+        data = simulation.start(host).disk.read_all("/data/a.index")
+        assert data[:50] == b"s" * 50
+        assert data[50:] != b"u" * 50
+        found.add(data)
+
+    run(body, 20)
+    assert len(found) > 10
+    assert any(len(data) == 100 for data in found)
+
+
 @in_simulation()
 async def test_a_silent_session_expires_and_its_client_hears_it_late(
     simulation: Simulation,

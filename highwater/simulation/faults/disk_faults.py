@@ -1,4 +1,5 @@
-"""Faults of disks: one that is full, one that fails, one call that fails, power lost in an fsync.
+"""Faults of disks: one that is full, one that fails, one call that fails, power lost in an fsync or
+with a small file half written.
 
 A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
 whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from highwater.world.chance import Random
     from highwater.world.sim.process import Process
 
-WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3}
+WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3, "torn file": 5}
 """Of `sim --disk-errors`, beside those of any run."""
 PATIENCE_S = 8.0
 """So long a call may not come about at all."""
@@ -61,10 +62,16 @@ LOADS = Call("load", ""), Call("load to send", ".log")
 
 FLUSHED = (".log", "index", "checkpoint")
 """What an fsync of is waited for."""
+TORN = ("checkpoint", "checkpoint", ".snapshot", ".snapshot", ".index", ".timeindex", ".txnindex")
+"""What is torn: files that are replaced or written without waiting for the disk."""
 
 
 def in_a_flush(suffix: str) -> str:
     return f"power loss in a flush of *{suffix}"
+
+
+def torn(suffix: str) -> str:
+    return f"torn *{suffix}"
 
 
 class DiskFaults:
@@ -166,18 +173,29 @@ class DiskFaults:
         await self._lose_power_in_a_sync(suffix, fault, node)
         self._done[in_a_flush(suffix)] += 1
 
-    async def _lose_power_in_a_sync(self, suffix: str, fault: Fault, node: BrokerNode) -> None:
-        """In a later one of such a file, where power must not be lost in the first."""
+    async def _lose_power_in_a_sync(
+        self,
+        suffix: str,
+        fault: Fault,
+        node: BrokerNode,
+        ready: Callable[[], object] = lambda: True,
+    ) -> None:
+        """In a later one of such a file, where it is not `ready` or power must not be lost yet."""
         deadline = trio.current_time() + PATIENCE_S
         while True:
             sync = await self._in_a_sync(suffix, node)
             await trio.sleep(self._random.random() * sync.lasts_s)
             if not sync.under_way:
                 raise NothingToBreak(f"{node.name} is down, and flushes nothing any more")
+            late = trio.current_time() > deadline
+            if not ready():
+                if late:
+                    raise NothingToBreak(f"{node.name} had nothing but that to flush")
+                continue
             try:
                 return await self._lose_power(fault, node)
             except NothingToBreak:
-                if trio.current_time() > deadline:
+                if late:
                     raise
 
     async def _in_a_sync(self, suffix: str, node: BrokerNode) -> NextSync:
@@ -193,6 +211,27 @@ class DiskFaults:
         if not sync.begun.is_set():
             raise NothingToBreak(f"{node.name} flushed no *{suffix}")
         return sync
+
+    async def torn_file(self, fault: Fault, node: BrokerNode) -> None:
+        """Takes the power when a small file is not on the disk yet, and leaves a part of it.  An
+        index is written at a roll, before the fsync of its log begins."""
+        disk, suffix = node.host.disk, self._random.choice(TORN)
+        self._life(node)
+        before, disk.tear = len(disk.torn), suffix
+        try:
+            if suffix.endswith("index"):
+                await self._lose_power_in_a_sync(".log", fault, node, disk.tearable)
+            else:
+                with trio.move_on_after(PATIENCE_S):
+                    while not disk.tearable():
+                        await trio.sleep(0.05)
+                if disk.tearable():
+                    await self._lose_power(fault, node)
+        finally:
+            disk.tear = ""
+        if len(disk.torn) == before:
+            raise NothingToBreak(f"every *{suffix} of {node.name} was on its disk")
+        self._done[torn(suffix)] += 1
 
     def _life(self, node: BrokerNode) -> Process:
         if not node.running or node.world is None:

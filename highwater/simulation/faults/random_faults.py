@@ -133,6 +133,7 @@ class Faults:
             "reset clients": self._reset_clients, "full disk": disks.full_disk,
             "failing disk": disks.failing_disk, "failing call": disks.failing_call,
             "power loss in a flush": disks.power_loss_in_a_flush,
+            "torn file": disks.torn_file,
             "full channel": self._full_channel,
             "stand still": self._stand_still,
         }  # fmt: skip

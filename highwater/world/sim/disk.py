@@ -79,6 +79,10 @@ class SimDisk:
         self.met: list[Met] = []
         """Without what costs a process nothing but an answer: a sendfile, the size of a disk."""
         self.next_sync: NextSync | None = None
+        self.tear = ""
+        """The next power loss tears a file whose path ends so, if there is one to tear."""
+        self.torn: list[str] = []
+        """The files that were torn so."""
         self.locks: dict[str, Life] = {}
         self.handles: dict[SimFile, None] = {}
         """The open files."""
@@ -216,15 +220,26 @@ class SimDisk:
     def power_loss(self) -> int:
         """Leaves the disk as a power cut does; gives the number of bytes that files lost."""
         kept = self.random.randint(0, len(self._journal))
+        if self.tear:
+            kept = len(self._journal)
         for undo in reversed(self._journal[kept:]):
             undo()
         self._journal.clear()
         self.locks.clear()
         self.touch("", self.name)
+        if self.tear and (found := self.tearable()):
+            path, inode = self.random.choice(found)
+            inode.tear(self.random)
+            self.torn.append(path)
+        self.tear = ""
         lost = sum(inode.power_loss(self.random) for _, inode in self.files())
         self.used = sum(len(inode.data) for _, inode in self.files())
         self.kernel.note("power loss", self.name, lost)
         return lost
+
+    def tearable(self) -> list[tuple[str, Inode]]:
+        """The files that may be torn."""
+        return [(path, i) for path, i in self.files() if i.can_tear and path.endswith(self.tear)]
 
     @property
     def names_are_synced(self) -> bool:

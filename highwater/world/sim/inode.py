@@ -66,6 +66,24 @@ class Inode:
             found[position : position + len(old)] = old
         return found
 
+    @property
+    def can_tear(self) -> bool:
+        """Whether a power loss may leave a part of what came after the last sync."""
+        return not self._undo and self.synced < len(self.data)
+
+    def tear(self, random: Random) -> None:
+        """Leaves all up to the last sync, and of the rest a part, or all with zeros in it."""
+        start, end = self.synced, len(self.data)
+        at = random.randrange(start, end)
+        if random.random() < 0.5:
+            stop = random.randint(at + 1, end)
+            self.data[at:stop] = bytes(stop - at)
+        else:
+            del self.data[at:]
+        self.cuts += 1
+        self.synced = len(self.data)
+        self._syncing.clear()
+
     def power_loss(self, random: Random) -> int:
         """Loses power; gives the number of bytes lost at the end."""
         old, new = self.durable(), self.data
