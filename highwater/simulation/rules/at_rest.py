@@ -109,6 +109,9 @@ def _unwritten(services: Services, marks: Mapping[TopicPartition, int]) -> Itera
         if partition.log is not None and marks.get(tp, 0) != partition.high_watermark:
             now, written = partition.high_watermark, marks.get(tp, 0)
             yield f"has the high watermark {now} of {tp}, and {written} in its checkpoint"
+        hw, log = partition.high_watermark, partition.log
+        if log is not None and log.log_start_offset > hw:
+            yield f"has the high watermark {hw} of {tp}, which starts at {log.log_start_offset}"
 
 
 def _epochs(services: Services, disk: SimDisk) -> Iterator[str]:

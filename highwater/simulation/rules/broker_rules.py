@@ -57,6 +57,13 @@ class BrokerRules:
                 "R7", f"{tp}: broker {replica.broker} cut away {known}, which was committed"
             )
 
+    def begins(self, truth: PartitionTruth, replica: Replica) -> None:
+        """R3: the log of a replica of a running broker has lost its beginning."""
+        view, start = replica.view, replica.mirror.start
+        if view is not None and view.hw < start:
+            what = f"has HW {view.hw}, and its log starts at {start}"
+            self._book.broken("R3", f"{truth.tp}: broker {replica.broker} {what}")
+
     def view_changed(
         self,
         truth: PartitionTruth,
@@ -85,7 +92,7 @@ class BrokerRules:
                 "R3", f"{who} has HW {new.hw}, above its own LEO {replica.mirror.end}"
             )
         log: Any = partition.log
-        if log is not None and log.log_start_offset > new.hw and not replica.lossy:
+        if log is not None and log.log_start_offset > new.hw:
             self._book.broken(
                 "R3", f"{who} has HW {new.hw}, below its own log start {log.log_start_offset}"
             )
@@ -100,12 +107,7 @@ class BrokerRules:
                 self._book.broken("R7", f"{who}: leader epoch fell: {old} -> {new}")
             if new.controller_epoch < old.controller_epoch:
                 self._book.broken("R10", f"{who}: controller epoch fell: {old} -> {new}")
-            # a new follower's log may be cut; a leader keeps the HW that it had as a follower
-            may_fall = (new_term and not new.leads) or replica.lossy or bool(truth.unclean)
-            fell = new.hw < old.hw and not may_fall
-            # excused: a leader lost records, as expected
-            if fell and not truth.excuses(new.hw) and not truth.compacted_away(replica):
-                self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
+            self._check_fall(who, truth, replica, old, new)
         replica.epoch_cut = -1
         if new.leads:
             self._check_leader(truth, replica, old, new, partition, new_term)
@@ -119,6 +121,19 @@ class BrokerRules:
             self._book.hold(
                 truth, replica, min(new.hw, replica.mirror.end), "R5", "has its HW there"
             )
+
+    def _check_fall(
+        self, who: str, truth: PartitionTruth, replica: Replica, old: View, new: View
+    ) -> None:
+        """R7: only a cut takes a HW down, and no lower than to the end that it leaves."""
+        if new.hw >= old.hw:
+            return
+        end = replica.mirror.end
+        excused = replica.lossy or truth.excuses(new.hw)  # a leader lost records, as expected
+        if new.hw < min(old.hw, end):
+            self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}, LEO {end}")
+        elif not excused and not truth.unclean and not truth.compacted_away(replica):
+            self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
 
     def _check_epochs(
         self, who: str, truth: PartitionTruth, replica: Replica, partition: Partition
@@ -198,7 +213,7 @@ class BrokerRules:
             late = control_rules.high_watermark_waits(partition, int(self._book.now() * 1000))
             if late is not None:
                 self._book.broken("R3", f"{who}: {late}")
-        if old is not None and not new_term and new.hw > old.hw:
+        if old is not None and new.hw > old.hw:
             least = min(self._min_isr, len(partition.replicas) or 1)
             if len(new.members) < least:
                 self._book.broken(

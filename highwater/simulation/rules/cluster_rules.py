@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from highwater.broker.replica.partition import Partition
     from highwater.broker.replica.replica_manager import ReplicaManager
     from highwater.simulation.last_events import Trace
-    from highwater.simulation.rules.agreed_log import PartitionTruth
+    from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
     from highwater.simulation.rules.change_hooks import News
     from highwater.world.sim.disk import SimDisk
     from highwater.world.sim.zookeeper_server import Ensemble
@@ -117,10 +117,11 @@ class Rules(Book):
 
         def step() -> None:
             try:
-                if disk.touched:
-                    self.disk_changed(broker)
+                begun = self.disk_changed(broker) if disk.touched else []
                 if news:
                     self._look(broker, partitions, news)
+                for truth, replica in begun:
+                    self._broker_rules.begins(truth, replica)
             except Exception as e:  # as a mutant with values of wrong types brings about
                 log.exception("the rules cannot read broker %d", broker)
                 self.broken("R12", f"the rules cannot read broker-{broker}: {e!r}")
@@ -164,9 +165,11 @@ class Rules(Book):
         if truth is not None and broker in truth.replicas:
             truth.replicas[broker].view = None
 
-    def disk_changed(self, broker: int) -> None:
-        """Looks at a machine's disk alone, whether a broker runs there or not."""
+    def disk_changed(self, broker: int) -> list[tuple[PartitionTruth, Replica]]:
+        """Looks at a machine's disk alone, whether a broker runs there or not; gives the replicas
+        whose log has lost its beginning."""
         disk = self._disks[broker]
+        begun: list[tuple[PartitionTruth, Replica]] = []
         touched, disk.touched = disk.touched, {}
         if "" in touched:
             for truth in self.partitions.values():
@@ -175,7 +178,7 @@ class Rules(Book):
                     gone = replica.mirror.refresh()
                     if gone:
                         self._broker_rules.cut(truth, replica, gone)
-            return
+            return begun
         for folder, names in touched.items():
             found = self.replica_in(broker, folder)
             if found is not None:
@@ -185,9 +188,11 @@ class Rules(Book):
                 if replica.mirror.start > start:
                     self.happened("a log's beginning goes", truth.tp)
                     begin = replica.mirror.start
+                    begun.append(found)
                     self.log_begins(truth, replica, [b for b in before if b.last < begin])
                 if gone:
                     self._broker_rules.cut(truth, replica, gone)
+        return begun
 
     # -- what clients say -----------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ RULES = (
         "leader in the ISR",
         "The leader that ZooKeeper names is a member of the ISR there, or there is none (-1);"
         " the ISR is a part of the assigned replicas. A reassignment ends when all of its target "
-        "has been in the ISR.",
+        "has been in the ISR, or where it began; the replicas from before it stay until then.",
         "LeaderAndIsr; PartitionStateMachine",
     ),
     Rule(
@@ -69,8 +69,8 @@ RULES = (
         "R7",
         "epochs and cuts",
         "One broker leads in a leader epoch, and epochs never fall. A replica's high "
-        "watermark falls only by a restart, or where it begins to follow; and no replica cuts off "
-        "what was committed.",
+        "watermark falls only by a restart, or by a cut to the new end of its log; and no replica "
+        "cuts off what was committed.",
         "KIP-101, KIP-279",
     ),
     Rule(
