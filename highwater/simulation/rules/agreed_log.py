@@ -53,6 +53,8 @@ class PartitionTruth:
     target: tuple[int, ...] | None = None
     """Where it is moving (a reassignment), and whether all of that has been in the ISR."""
     target_in_isr: bool = False
+    origin: frozenset[int] = frozenset()
+    """The replicas without those that a move adds: who has them keeps them until it has ended."""
     committed: list[Batch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
     end: int = 0

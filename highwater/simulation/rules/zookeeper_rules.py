@@ -81,24 +81,29 @@ class ZooKeeperRules:
             if truth is None:
                 truth = self._book.begin(tp)
             before, truth.assigned = truth.assigned, tuple(int(b) for b in assignment.replicas)
-            self._moving(truth, assignment)
+            self._moving(truth, before, assignment)
             if before != truth.assigned:
                 self._book.happened("other replicas" if before else "its topic is made", tp)
             if truth.state is not None:
                 self._check_isr(truth)
 
-    def _moving(self, truth: PartitionTruth, now: ReplicaAssignment) -> None:
-        """R2: a move to other replicas ends when all of them have been in the ISR."""
-        isr = truth.state.isr if truth.state is not None else ()
-        ended = truth.target is not None and not now.is_being_reassigned
-        if ended and now.replicas == truth.target and not truth.target_in_isr:
+    def _moving(
+        self, truth: PartitionTruth, before: tuple[int, ...], now: ReplicaAssignment
+    ) -> None:
+        """R2: a move to other replicas ends when all of them have been in the ISR, or is cancelled;
+        until then the replicas from before it stay, whatever its target is now."""
+        wrong = _wrong_move(truth, before, now)
+        if wrong is not None:
+            isr = truth.state.isr if truth.state is not None else ()
             self._book.broken(
-                "R2", f"{truth.tp}: the move to {truth.target} has ended, and the ISR is {isr}"
+                "R2", f"{truth.tp}: {wrong}, from {before} to {now}, the ISR is {isr}"
             )
+        ended = truth.target is not None and not now.is_being_reassigned
         if truth.target is not None or now.is_being_reassigned:
             self._book.happened("a move ends" if ended else "a move", truth.tp)
         truth.target = now.target if now.is_being_reassigned else None
-        truth.target_in_isr = set(now.target) <= set(isr)
+        truth.origin = frozenset(now.origin)
+        truth.target_in_isr = truth.state is not None and set(now.target) <= set(truth.state.isr)
 
     def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState, who: str) -> None:
         truth = self._book.partitions.get(tp)
@@ -208,6 +213,24 @@ class ZooKeeperRules:
                 f"{truth.tp}: {broker} joined the ISR with LEO {replica.mirror.end}, below the "
                 f"start {start} of its leader's epoch {leader.view.leader_epoch}",
             )
+
+
+def _wrong_move(
+    truth: PartitionTruth, before: tuple[int, ...], now: ReplicaAssignment
+) -> str | None:
+    """What is wrong with a change of the assigned replicas, or None."""
+    replicas, origin = frozenset(now.replicas), truth.origin
+    if not before:
+        return None
+    if now.is_being_reassigned:
+        return (
+            None if frozenset(now.origin) == origin else f"a move from {sorted(origin)} is another"
+        )
+    if truth.target is not None and replicas == frozenset(truth.target):
+        return None if truth.target_in_isr else f"the move to {truth.target} has ended"
+    return (
+        None if replicas == origin else f"replicas {sorted(origin)} were exchanged without a move"
+    )
 
 
 def _epoch_start(leader: Replica) -> int | None:
