@@ -85,6 +85,16 @@ class PartitionTruth:
         isr = self.state.isr if self.state is not None else ()
         return broker in isr or any(broker in members for members in pending)
 
+    @property
+    def known_end(self) -> int:
+        """What every member of the ISR has to hold: the highest HW of any leader."""
+        return self.exposed if self.compacted else self.end
+
+    def settled(self, broker: int) -> bool:
+        """Whether the replica is assigned, and no move is about to take it away."""
+        stays = self.target is None or (broker in self.target and broker in self.origin)
+        return broker in self.assigned and stays
+
     def compacted_away(self, replica: Replica) -> bool:
         """Whether a replica outside the ISR was cut because compaction has left its leader no batch
         of the epoch in which it ended."""

@@ -34,6 +34,7 @@ class BrokerRules:
         if truth.compacted:
             if gone[-1].last >= replica.mirror.end:  # else it was compacted
                 replica.epoch_cut, replica.was_cut = gone[-1].epoch, True
+                self._cut_compacted(truth, replica)
             return
         tp, first = truth.tp, gone[0].base
         self._book.seen["truncated_batches"] += len(gone)
@@ -47,14 +48,28 @@ class BrokerRules:
         if replica.lossy or replica.mirror.start > first or known is None:
             return
         # a removed replica goes whole, after it has left the ISR
-        taken_away = not replica.mirror.exists or replica.mirror.made_anew
-        if taken_away and (truth.state is None or replica.broker not in truth.state.isr):
+        out = truth.state is None or replica.broker not in truth.state.isr
+        taken_away = not replica.mirror.exists and not truth.settled(replica.broker)
+        if out and (taken_away or replica.mirror.made_anew):
             return
-        if tp.topic in self._book.deleting:
+        if tp.topic in self._book.deleting and not replica.mirror.exists:
             return
         if known.same(gone[0]):
             self._book.broken(
                 "R7", f"{tp}: broker {replica.broker} cut away {known}, which was committed"
+            )
+
+    def _cut_compacted(self, truth: PartitionTruth, replica: Replica) -> None:
+        """R7: its committed batches are not known, but a member of the ISR has all below its HW."""
+        view, end = replica.view, replica.mirror.end
+        isr = truth.state.isr if truth.state is not None else ()
+        if replica.lossy or not replica.mirror.exists or replica.mirror.made_anew:
+            return
+        if view is not None and end < view.hw and replica.broker in isr and not truth.excuses(end):
+            self._book.broken(
+                "R7",
+                f"{truth.tp}: broker {replica.broker}, of the ISR, cut its log to {end}, below its "
+                f"HW {view.hw}",
             )
 
     def begins(self, truth: PartitionTruth, replica: Replica) -> None:
@@ -163,6 +178,18 @@ class BrokerRules:
             # a lookup by time passes over a segment whose largest timestamp is said to be less
             if (wrong := replica.mirror.misdated(log.segments[-1])) is not None:
                 self._book.broken("R8", f"{who} {wrong}")
+        else:
+            self._find_epochs(who, replica.mirror, entries, log.log_start_offset)
+
+    def _find_epochs(
+        self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
+    ) -> None:
+        """R8: each batch of a compacted log is of the epoch whose entry covers it."""
+        for batch in mirror.batches[mirror.index_from(log_start) :]:
+            epochs = [epoch for epoch, start in entries if start <= batch.last]
+            if not epochs or epochs[-1] != batch.epoch:
+                self._book.broken("R8", f"{who} has {batch}, by its entries of another: {entries}")
+                return
 
     def _compare_epochs(
         self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
@@ -202,13 +229,14 @@ class BrokerRules:
         new_term: bool,
     ) -> None:
         who = f"{truth.tp}: broker {replica.broker}"
-        if replica.lossy and new.leader_epoch < max(truth.leaders, default=-1):
-            return  # a former leader, with records that the next one lost and that were given up
-        if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
-            self._lossy_leads(truth, replica)
+        latest = max(truth.leaders, default=-1)
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
         if other != replica.broker:
             self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
+        if replica.lossy and new.leader_epoch < latest:
+            return  # a former leader, with records that the next one lost and that were given up
+        if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
+            self._lossy_leads(truth, replica)
         if old is not None and not new_term and new.members != old.members:
             late = control_rules.high_watermark_waits(partition, int(self._book.now() * 1000))
             if late is not None:
@@ -230,6 +258,17 @@ class BrokerRules:
         """A replica that lost its tail may lead only where no intact member is in the ISR.  It may
         have another tail instead: what it had cut off, and a power loss brought back."""
         replica.lossy = False
+        isr = truth.state.isr if truth.state else ()
+        others = [b for b in isr if b != replica.broker and not self._book.replica(truth, b).lossy]
+        kept = min(replica.mirror.end, truth.parts_from(replica.mirror))
+        if truth.compacted:
+            kept = replica.mirror.end
+        if kept < truth.known_end and others:
+            self._book.broken(
+                "R4",
+                f"{truth.tp}: broker {replica.broker} lost its tail (LEO {replica.mirror.end}, "
+                f"committed {truth.known_end}), and leads although {others} are in the ISR",
+            )
         if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
             for other in truth.replicas.values():
                 other.lossy = other.lossy or other.mirror.end > replica.mirror.end
@@ -237,17 +276,8 @@ class BrokerRules:
                 truth.given_up.append((replica.mirror.end, truth.exposed))
                 truth.exposed = replica.mirror.end
                 self._book.expected_losses += 1
-        kept = min(replica.mirror.end, truth.parts_from(replica.mirror))
-        if kept >= truth.end:
+        if truth.compacted or kept >= truth.end:
             return
-        isr = truth.state.isr if truth.state else ()
-        others = [b for b in isr if b != replica.broker and not self._book.replica(truth, b).lossy]
-        if others:
-            self._book.broken(
-                "R4",
-                f"{truth.tp}: broker {replica.broker} lost its tail (LEO {replica.mirror.end}, "
-                f"committed {truth.end}), and leads although {others} are in the ISR",
-            )
         self._book.expected_losses += 1
         truth.forget_above(kept)
 
@@ -282,7 +312,7 @@ class BrokerRules:
                 self._book.hold(
                     truth,
                     member,
-                    min(new.hw, truth.end),
+                    min(new.hw, truth.known_end),
                     "R1",
                     f"is in the ISR, and the HW of leader {replica.broker} is {new.hw}",
                 )

@@ -208,7 +208,7 @@ class Rules(Book):
         self, tp: TopicPartition, offset: int, value: bytes, rule: str, what: str
     ) -> None:
         truth = self.partitions.get(tp)
-        if truth is None or truth.unclean or truth.compacted or truth.excuses(offset):
+        if truth is None or truth.compacted or truth.excuses(offset):
             return
         self.checks += 1
         batch = truth.at(offset)

@@ -67,6 +67,8 @@ class Book:
         """Topics whose replicas need not hold the same batches (`compacted`)."""
         self.unclean: frozenset[str] = frozenset()
         """Topics that allow unclean elections (unclean.leader.election.enable)."""
+        self.shortened: set[str] = set()
+        """Topics whose beginning may go: by a retention of their own, or by DeleteRecords."""
         self.deleting: set[str] = set()
         """Topics to be deleted: their replicas go whole."""
         self.checks = 0
@@ -107,10 +109,22 @@ class Book:
         return (truth, replica) if truth is not None and replica is not None else None
 
     def hold(self, truth: PartitionTruth, replica: Replica, upto: int, rule: str, why: str) -> None:
-        """The replica must hold the committed log up to `upto`, from its log start on."""
-        if replica.lossy or truth.compacted:
+        """The replica must hold the committed log up to `upto`, from its log start on; of a
+        compacted one the end is compared."""
+        if replica.lossy:
             return
         mirror = replica.mirror
+        if mirror.start and truth.tp.topic not in self.shortened:
+            self.broken(
+                "R5",
+                f"{truth.tp}: the log of broker {replica.broker} begins at {mirror.start}, and "
+                "nobody deletes from that topic",
+            )
+        if truth.compacted:
+            if mirror.end < upto:
+                ends = f"it ends at {mirror.end}, below {upto}"
+                self.broken(rule, f"{truth.tp}: broker {replica.broker} {why}; {ends}")
+            return
         if replica.matched >= upto:
             return
         position = max(replica.matched, mirror.start)

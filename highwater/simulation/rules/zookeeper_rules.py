@@ -53,6 +53,9 @@ class ZooKeeperRules:
                 self._state_changed(tp, state, who)
         elif len(parts) == 4 and path.startswith("/admin/delete_topics/") and node is not None:
             self._book.deleting.add(parts[3])
+        elif len(parts) == 4 and path.startswith("/config/topics/") and node is not None:
+            if b"retention." in node.data.replace(b"delete.retention.", b""):
+                self._book.shortened.add(parts[3])
         elif len(parts) == 4 and path.startswith("/brokers/ids/"):
             self._book.trace.add(
                 "zookeeper", f"broker {parts[3]} {'is there' if node else 'is gone'}"
@@ -194,7 +197,7 @@ class ZooKeeperRules:
             truth.unclean_epoch = new.leader_epoch
             truth.forget_above(truth.parts_from(replica.mirror))
             return
-        self._book.hold(truth, replica, truth.end, "R4", "was elected leader")
+        self._book.hold(truth, replica, truth.known_end, "R4", "was elected leader")
 
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
         """A follower has joined the ISR on its leader's word."""
@@ -202,7 +205,7 @@ class ZooKeeperRules:
         if replica.view is not None:
             replica.lossy = False  # it must have copied again by now all that a power loss took
         # else it asked before it lost power; what its bounce undoes before it can lead
-        self._book.hold(truth, replica, truth.end, "R1", "joined the ISR")
+        self._book.hold(truth, replica, truth.known_end, "R1", "joined the ISR")
         leader = truth.replicas.get(truth.state.leader) if truth.state else None
         if leader is None or leader.view is None or not leader.view.leads:
             return

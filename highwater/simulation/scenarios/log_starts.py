@@ -29,6 +29,7 @@ def _to_the_leader(stage: Stage) -> None:
 async def _delete(stage: Stage, offset: int) -> int:
     """Deletes the records below an offset; gives the low watermark."""
     _to_the_leader(stage)
+    stage.rules.shortened.add(TP.topic)
     return await stage.client.delete_records(TP, offset)
 
 

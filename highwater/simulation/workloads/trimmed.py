@@ -284,6 +284,7 @@ class TrimmedTopic:
                 continue
             offset = end if random.random() < 0.4 else random.randint(first, end)
             self.deleted[tp] = max(first, offset)
+            self.rules.shortened.add(tp.topic)
             self.counts["records: deletions"] += 1
             try:
                 await client.delete_records(tp, offset)
