@@ -121,6 +121,7 @@ def _state(isr: tuple[int, ...]) -> Any:
         ((1, 2, 3), (3, 2), []),
         ((1, 2), (3, 2), ["R2"]),
         ((1, 2), (1, 2), []),  # cancelled
+        ((1, 2, 3), (1, 3), ["R2"]),
     ],
 )
 def test_a_move_ends_when_its_target_was_in_the_isr(
@@ -129,10 +130,10 @@ def test_a_move_ends_when_its_target_was_in_the_isr(
     book: Any = _Book()
     checker = ZooKeeperRules(book, ensemble=None)  # type: ignore[arg-type]
     truth = book.partitions[TP]
-    truth.state = _state(isr)
+    truth.state, truth.origin = _state(isr), frozenset((1, 2))
     started: Any = ReplicaAssignment((1, 2)).reassign_to((3, 2))  # type: ignore[arg-type]
-    checker._moving(truth, started)
+    checker._moving(truth, (1, 2), started)
     truth.state = _state((1, 2))
     ended: Any = ReplicaAssignment(ends_on)  # type: ignore[arg-type]
-    checker._moving(truth, ended)
+    checker._moving(truth, started.replicas, ended)
     assert book.rules == rules
