@@ -54,3 +54,8 @@ class Options:
     coverage: bool = False
     """Note what the seed reaches of the product (`coverage`)."""
     trace: Callable[[str], None] | None = None
+
+    @property
+    def reads_epochs(self) -> bool:
+        """Whether a consumer names the epoch of its last record (`epoch_reader`)."""
+        return self.unclean and self.power_loss

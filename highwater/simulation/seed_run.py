@@ -211,7 +211,7 @@ class _Run:
                 self._start_compacted(cluster, compacted, clients)
             if self._options.trimmed:
                 self._start_many(cluster, trimmed, clients)
-            if self._options.unclean:
+            if self._options.reads_epochs:
                 reader = EpochClient(*self._place(cluster, "epochs"))
                 clients.start_soon(reader.run, partial(epochs.consume, reader, _plain(tps)))
             rooms.start(clients)
@@ -237,7 +237,7 @@ class _Run:
             if self._options.groups:
                 await groups.judge(self._group_client(cluster, "group-reader"))
             await workload.read_all(self._client(cluster, "reader"), _plain(tps))
-            if self._options.unclean:
+            if self._options.reads_epochs:
                 last = EpochClient(*self._place(cluster, "last-epochs"))
                 await epochs.finish(last, self._history.final)
             if self._options.compacted:
