@@ -7,9 +7,10 @@ arrives.
 * **Where the broker led throughout**, in one life and without a break, what it knows only rises.
   So each offset told is between the two moments: R3 for the HW and the log start, T7 for the LSO.
   The log start is never below the first segment that the broker's disk had when it was asked.
-* **Everywhere** a HW is one that some leader had: never above the committed log (R3).  An offset
-  above it is excused only where it was given up.  A leader that was replaced, and does not know it,
-  may tell what it knew: less, but no more.
+* **Everywhere** a HW is one that some leader had: never above the committed log (R3).  A leader
+  that was replaced, and does not know it, may tell what it knew: less, but no more.  Only where a
+  part of the committed log was given up, such a leader may still count what its successor lost, and
+  more that its own followers fetch.
 * The log start is at most the HW (R3), and the LSO as well (T7).
 * The LSO is the first offset of a transaction that is open below the HW of the same answer, by the
   committed log; where a part of that was given up, by the leader's own disk (T7).  The latest
@@ -205,7 +206,7 @@ class _Compared(Question):
     def _not_beyond(self, truth: PartitionTruth, hw: int, what: str) -> None:
         """R3: nobody is told of what was never committed."""
         end = max(truth.end, truth.exposed)
-        if hw > end and not any(start < hw <= lost for start, lost in truth.given_up):
+        if hw > end and not truth.given_up:
             self._broken("R3", truth.tp, f"{what} {hw}, and only {end} was ever committed")
 
     def _log_start(self, moments: _Moments, offset: int, what: str) -> None:
@@ -223,7 +224,7 @@ class _Compared(Question):
         if before is not None and after is not None:
             self._within("T7", moments, what, lso, before.lso, after.lso)
         stable = self._answers.stable(truth, self._broker if before is not None else None)
-        if stable is None or hw > truth.end:
+        if stable is None or (hw > truth.end and not truth.given_up):
             return
         self._book.seen["answers: LSO by the log"] += 1
         if lso != (expected := stable.at(hw)):
