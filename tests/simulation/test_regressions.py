@@ -230,3 +230,18 @@ def test_a_former_leaders_log_ends_below_a_readers_position() -> None:
     outcome = simulate(1062, Options(pace=0.3, joints=True, retained=True))
     assert outcome.ok, str(outcome.violation)
     assert outcome.operations["retained: out of a former leader's range"]
+
+
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [
+        # a replaced leader raised its HW after the unclean election, and told a reader
+        (9065, Options(pace=0.3, power_loss=True, unclean=True, stalls=True, trimmed=True)),
+        # the largest timestamp was that of a deleted record, whose segment was there still
+        (9094, Options(pace=0.3, compacted=True, retained=True, cold_reads=True)),
+    ],
+)
+def test_what_answers_rightly_tell(seed: int, options: Options) -> None:
+    """False alarms of R3."""
+    outcome = simulate(seed, options)
+    assert outcome.ok, str(outcome.violation)

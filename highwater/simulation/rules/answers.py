@@ -17,7 +17,9 @@ arrives.
   offset under read_committed is such an LSO, for a HW of the time in between.
 * A partition that an incremental fetch session leaves out of its answer has no news (KIP-227): what
   the session told last is held to the same rules, as if it had been told again.
-* A lookup by time finds an offset between log start and HW (R3).
+* A lookup by time finds an offset between log start and HW (R3).  That of the largest timestamp may
+  find a record below the log start whose segment is still there, as in Kafka, whose
+  `UnifiedLog.fetchOffsetByTimestamp` asks the segments alone.
 
 `Book.seen` counts what was compared.  Of a compacted topic the committed batches are not kept: its
 HW and LSO are compared with what brokers know, and with the highest HW.
@@ -125,8 +127,8 @@ class Question:
     def earliest(self, tp: TopicPartition, offset: int) -> None:
         """The earliest offset of ListOffsets."""
 
-    def dated(self, tp: TopicPartition, offset: int) -> None:
-        """The offset that ListOffsets found by a time."""
+    def dated(self, tp: TopicPartition, offset: int, *, largest: bool = False) -> None:
+        """The offset that ListOffsets found by a time, or of the largest time."""
 
 
 class _Compared(Question):
@@ -181,7 +183,7 @@ class _Compared(Question):
         if moments is not None:
             self._log_start(moments, offset, "ListOffsets has the earliest offset")
 
-    def dated(self, tp: TopicPartition, offset: int) -> None:
+    def dated(self, tp: TopicPartition, offset: int, *, largest: bool = False) -> None:
         moments = self._moments(tp)
         if moments is None or offset == NOWHERE:
             return
@@ -189,7 +191,8 @@ class _Compared(Question):
         self._book.seen["answers: by time"] += 1
         if moments.before is None or moments.after is None:
             return
-        first, end = moments.before.log_start, moments.after.hw
+        first = moments.before.first_segment if largest else moments.before.log_start
+        end = moments.after.hw
         if not first <= offset < end:
             self._broken(
                 "R3", tp, f"a lookup by time finds {offset}, and the log has {first} to {end}"

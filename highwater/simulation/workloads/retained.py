@@ -86,7 +86,7 @@ class AskingClient(SimClient):
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise Failed(ErrorCode(found.error_code).name)
-        question.dated(tp, int(found.offset))
+        question.dated(tp, int(found.offset), largest=timestamp == _MAX_TIMESTAMP)
         return int(found.timestamp), int(found.offset)
 
 

@@ -176,6 +176,14 @@ def test_lookups_by_time(cluster: Cluster) -> None:
     assert cluster.found == ["R3", "R3", "R3"]
 
 
+def test_the_largest_timestamp_may_be_that_of_a_deleted_record(cluster: Cluster) -> None:
+    cluster.ask().dated(TP, 1, largest=True)
+    assert not cluster.found, "its segment is there"
+    cluster.disk.start = 2
+    cluster.ask().dated(TP, 1, largest=True)
+    assert cluster.found == ["R3"]
+
+
 def test_a_topic_that_was_made_again_is_another(cluster: Cluster) -> None:
     question = cluster.ask()
     cluster.book.begin(TP)
