@@ -135,8 +135,8 @@ class ManyClient(SimClient):
             tp: FetchPartition(tp, self._newest[tp] if self.fenced else -1, offset, -1, -1, 1 << 14)
             for tp, offset in positions.items()
         }
-        if session.is_new:
-            self._told[address] = {}
+        told = {} if session.is_new else self._told[address]
+        self._told[address] = {tp: known for tp, known in told.items() if tp in positions}
         question = self._question(address, *positions)
         request = session.request(
             asked, replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20
