@@ -164,6 +164,8 @@ class DirMoves:
                     return False
                 while self._copy(partition, future) == PIECE_BYTES:
                     await trio.lowlevel.checkpoint()
+                if partition.tp in self._manager.logs.cleaning:
+                    return False  # the cleaner may exchange segments of the current log
                 if self._is_whole(current, future):
                     break
             else:
@@ -180,7 +182,6 @@ class DirMoves:
             future.log_end_offset == current.log_end_offset
             and future.recovery_point >= current.recovery_point
             and not future.flush_due
-            and current.tp not in self._manager.logs.cleaning
         )
 
     def _exchange(self, partition: Partition, current: Log) -> None:

@@ -98,6 +98,19 @@ async def restarted(rig: Rig, tmp_path: Path) -> Rig:
     return again
 
 
+async def test_a_log_that_is_being_cleaned_is_waited_for(rig: Rig) -> None:
+    rig.host()
+    rig.send(3)
+    moves, log = rig.replicas.moves, rig.replicas.partition(TP).require_log()
+    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
+    rig.logs.cleaning[TP] = None
+    progress = [await moves._advance(TP) for _ in range(3)]
+    assert progress == [True, False, False], "it copied, and then has nothing to do for a moment"
+    del rig.logs.cleaning[TP]
+    assert await moves._advance(TP)
+    assert moves.moved == 1
+
+
 async def test_the_moved_log_is_the_same(rig: Rig) -> None:
     partition = rig.host()
     rig.send(60)
