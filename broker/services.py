@@ -10,6 +10,7 @@ import trio
 
 from highwater.broker.membership.agreement import Agreement
 from highwater.broker.membership.controller_fence import ControllerFence
+from highwater.broker.membership.marker_fence import MarkerFence
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.settings.config_changes import TopicConfigs
 from highwater.broker.settings.dynamic_broker_config import DynamicBrokerConfig
@@ -86,6 +87,7 @@ class Services:
     quotas: Quotas = field(init=False)
     dynamic: DynamicBrokerConfig = field(init=False)
     fence: ControllerFence = field(default_factory=ControllerFence)
+    marker_fence: MarkerFence = field(default_factory=MarkerFence)
     metadata_lock: trio.Lock = field(default_factory=trio.Lock)
     """Held while an UpdateMetadata is applied, which takes several steps."""
     levels_changed: list[Callable[[], None]] = field(default_factory=list)

@@ -2,9 +2,10 @@
 
 A marker is a control batch.  It is appended with acks=all, whatever state the producer is in here:
 the coordinator has decided.  Markers of an older coordinator (by coordinator epoch) and of an older
-producer epoch are refused.  In a partition of __consumer_offsets the group coordinator is told,
-too, as the offsets of the transaction count from there on.  While it is still loading the answer is
-NOT_LEADER_OR_FOLLOWER, and the coordinator asks again.
+producer epoch are refused, and those of a connection that the coordinator has given up are not
+taken (`membership.marker_fence`).  In a partition of __consumer_offsets the group coordinator is
+told, too, as the offsets of the transaction count from there on.  While it is still loading the
+answer is NOT_LEADER_OR_FOLLOWER, and the coordinator asks again.
 
 v1 is a flexible version of the same.
 """
@@ -18,7 +19,7 @@ from highwater.broker.context import Access, Api, Context, Delayed, Reply, clust
 from highwater.broker.handlers.produce import ALL, Wait
 from highwater.broker.log.parts import Origin
 from highwater.broker.request.purgatory import DelayedOperation
-from highwater.broker.request.response import Response
+from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
 from highwater.kafka.topic_names import GROUP_METADATA_TOPIC
@@ -48,6 +49,9 @@ class Place(NamedTuple):
 
 
 def handle(ctx: Context, request: Any) -> Reply:
+    if not ctx.services.marker_fence.admit(ctx.client_id, ctx.connection_number):
+        log.info("%s: markers of a connection that its coordinator gave up", ctx.connection_id)
+        return NoResponse(close=True)
     codes: dict[Place, ErrorCode] = {}
     waiting: dict[Place, Wait] = {}
     for index, entry in enumerate(request.markers):

@@ -58,6 +58,7 @@ BROKEN = [
     ("former-life", "109-an-isr-of-a-former-life"),
     ("compacted-while-away", "118-a-hw-above-a-cut-log"),
     ("late-marker", "100-a-marker-of-a-former-coordinator"),
+    ("marker-sent-again", "158-markers-of-a-connection-given-up"),
     ("deleted-for-good", "113-deleted-until-the-power-goes"),
 ]  # fmt: skip
 

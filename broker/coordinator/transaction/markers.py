@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from highwater.broker.coordinator.transaction.records import State, StoredTransaction
+from highwater.broker.membership.marker_fence import PURPOSE
 from highwater.broker.membership.peer_link import Link
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
@@ -124,7 +125,7 @@ class MarkerSender:
         self._news.set()
 
     def link(self, broker_id: int) -> Link:
-        return Link(self._config, self._world, self._metadata, broker_id, "txn-markers")
+        return Link(self._config, self._world, self._metadata, broker_id, PURPOSE)
 
     def leads_none(self, broker_id: int, markers: Iterable[Wanted]) -> bool:
         """Whether others lead all of these partitions now (or this shard is no longer led here)."""

@@ -1,4 +1,4 @@
-"""Markers of a transaction coordinator that was replaced while they were on their way."""
+"""Markers that are so long on their way that their producer's next transaction is open."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ DATA = TopicPartition(TOPIC, 0)
 DECISIONS = "__transaction_state"
 NAME = "patient"
 LATE_S = 4.0
+AFTER_A_RETRY_S = 8.0
+"""Longer than request.timeout.ms of the simulated brokers."""
 
 
 class _Writer:
@@ -60,18 +62,24 @@ class _Writer:
         return [value.decode() for _, value in found]
 
 
-async def late_marker(stage: Stage) -> None:
-    """A commit marker is held on its way while another coordinator takes the transaction over and
-    ends it.  The producer begins its next transaction under the same epoch; then the marker comes.
-    It must not commit what is open there now, which its producer aborts in the end."""
+async def _begin(stage: Stage) -> tuple[_Writer, int, int, int]:
+    """A writer, its coordinator, the leader of its partition, and a third broker."""
     await stage.start(1, 2, 3)
     writer = _Writer(stage)
     await writer.begin()
     name, _ = await writer.client.coordinator(TRANSACTION, NAME)
     coordinator = int(name.rpartition("-")[2])
-    leader, next_one = (broker for broker in (1, 2, 3) if broker != coordinator)
-    await stage.insist(lambda: stage.create(TOPIC, [leader, coordinator, next_one], 1))
+    leader, third = (broker for broker in (1, 2, 3) if broker != coordinator)
+    await stage.insist(lambda: stage.create(TOPIC, [leader, coordinator, third], 1))
     await stage.whole()
+    return writer, coordinator, leader, third
+
+
+async def late_marker(stage: Stage) -> None:
+    """A commit marker is held on its way while another coordinator takes the transaction over and
+    ends it.  The producer begins its next transaction under the same epoch; then the marker comes.
+    It must not commit what is open there now, which its producer aborts in the end."""
+    writer, coordinator, leader, next_one = await _begin(stage)
     await writer.write("kept")
     held = stage.arm(WriteTxnMarkersRequest.API_KEY, REQUEST, LATE_S, coordinator, leader)
     await writer.end(commit=True)
@@ -89,7 +97,35 @@ async def late_marker(stage: Stage) -> None:
     await writer.end(commit=False)
 
 
+async def marker_sent_again(stage: Stage) -> None:
+    """An abort marker is held on its way until its coordinator gives the connection up, and sends
+    it again over another one.  The producer begins its next transaction under the same epoch; then
+    the first marker comes.  It must not abort what its producer commits in the end."""
+    writer, coordinator, leader, _ = await _begin(stage)
+    await writer.write("never")
+    api_key = WriteTxnMarkersRequest.API_KEY
+    held = stage.arm(api_key, REQUEST, AFTER_A_RETRY_S, coordinator, leader)
+    await writer.end(commit=False)
+    await stage.until(lambda: held.fired, "the marker is on its way")
+    await writer.write("kept")  # once the marker is there that was sent again
+    again = f"broker-{coordinator}.* markers for broker {leader}: no answer; again"
+    passed_over = f"broker-{leader}.* markers of a connection that its coordinator gave up"
+    stage.check(not stage.happened(passed_over), "the marker came before the next transaction")
+    with trio.move_on_after(2 * AFTER_A_RETRY_S):
+        while not stage.happened(passed_over):
+            await stage.client.pause(0.2, 0.3)
+    await writer.end(commit=True)
+    found: list[str] = []
+    with trio.move_on_after(2 * AFTER_A_RETRY_S):
+        while found != ["kept"]:
+            found = await writer.read()
+    stage.check(found == ["kept"], f"{found} is committed in place of the second transaction")
+    stage.in_order(again, passed_over)
+
+
 SCENARIOS = (
     Scenario("late-marker", "a marker of a former coordinator meets the next transaction",
              Shape(brokers=3, min_isr=2, lag_ms=3000), late_marker),
+    Scenario("marker-sent-again", "a marker of a connection that was given up meets the next one",
+             Shape(brokers=3, min_isr=2, lag_ms=3000), marker_sent_again),
 )  # fmt: skip
