@@ -116,10 +116,11 @@ RULES = (
     Rule(
         "R13",
         "an error of the disk",
-        "A broker that met an error of its only log directory, or found it full, halts within "
-        "three seconds of running; one with another directory goes on, and within three seconds "
-        "without a fault others lead what was in the lost one. Nothing that was acknowledged rests "
-        "on what it could not write. After an orderly stop all of its logs are on the disk.",
+        "A broker that met an error of a log directory, or found it full, takes that one offline "
+        "within three seconds of running. It halts where that was the last; with another it goes "
+        "on, and within three seconds without a fault others lead what was in the lost one. "
+        "Nothing that was acknowledged rests on what it could not write. After an orderly stop "
+        "all of its logs are on the disk.",
         "KIP-112; ReplicaManager.handleLogDirFailure",
     ),
     Rule(
