@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
+from highwater.kafka.types import TopicPartition
 from highwater.simulation.options import Options
+from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+from highwater.simulation.rules.allowed_losses import GROUPS
 from highwater.simulation.rules.findings import Book
+from highwater.simulation.rules.mirror import ReplicaMirror
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.simulation.workloads.filing import (
@@ -55,6 +59,7 @@ class _Book(Book):
     def __init__(self) -> None:
         self.rules: list[str] = []
         self.partitions = {}
+        self.now = lambda: 0.0
 
     def broken(self, rule: str, what: str) -> None:
         self.rules.append(rule)
@@ -102,7 +107,7 @@ def test_a_process_that_was_replaced_is_fenced(
 ) -> None:
     book: Any = _Book()
     shift = Shift(book, Counter(), Counter())
-    shift.acked[0] = Acked(7, shift.now())
+    shift.acked[0] = Acked(7, shift.now(), shift.now())
     member: Any = shift._one(_Member(commit, heartbeat))  # type: ignore[arg-type]
     member.replaced = FORMER
     trio.run(member._late, NOW)
@@ -132,15 +137,21 @@ def test_a_process_that_nobody_replaced_is_not_fenced(
     assert book.rules == rules
 
 
-def test_a_former_coordinator_may_fence_by_what_it_knows_alone() -> None:
+@pytest.mark.parametrize(("led_until", "rules"), [(-1.0, []), (-10.0, ["G4"])])
+def test_a_former_coordinator_may_fence_by_what_it_knows_alone(
+    led_until: float, rules: list[str]
+) -> None:
     book: Any = _Book()
+    tp, mirror = TopicPartition(GROUPS, 0), cast(ReplicaMirror, None)
+    replica = Replica(9, mirror, led_until=led_until)
+    book.partitions[tp] = PartitionTruth(tp, replicas={9: replica})
     client = object.__new__(StaticClient)
     client.name, client.late_join = INSTANCES[0], False
-    client.__dict__["_coordinators"] = {(0, NAME): ("broker-9", 9092)}  # which leads nothing
+    client.__dict__["_coordinators"] = {(0, NAME): ("broker-9", 9092)}
     member: Any = Shift(book, Counter(), Counter())._one(client)
     member.member_id = member.stored_id = NOW.member_id
     member.refused("FENCED_INSTANCE_ID")
-    assert book.rules == []
+    assert book.rules == rules
 
 
 def test_one_instance_may_have_two_member_ids_in_a_generation() -> None:
@@ -198,7 +209,7 @@ def test_what_is_broken_is_told(
     book: Any = _Book()
     made = Filing(book, Counter(), Counter())
     made.acked, made.uncertain = ACKED, [LATE]
-    made.put.append(Put("folder-1", HELD, _moment(made)))
+    made.put.append(Put("folder-1", HELD, _moment(made), _moment(made)))
     clerk: Any = _Clerk(answer, config)
     trio.run(made.judge, clerk)
     assert book.rules == rules

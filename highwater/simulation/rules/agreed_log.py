@@ -38,8 +38,16 @@ class Replica:
     """It lost its unflushed tail in a power loss: excused until it has caught up."""
     was_cut: bool = False
     """It was cut since the last look at its epoch cache."""
+    led_until: float = -1.0
+    """When (s, virtual) its broker ceased to lead it, in its own view, the last time."""
     epoch_cut: int = -1
     """The leader epoch in which it ended before that, if its topic is compacted; else -1."""
+
+    def seen(self, view: View | None, now: float) -> None:
+        """Its broker has this view of it from now on."""
+        if self.view is not None and self.view.leads:
+            self.led_until = now
+        self.view = view
 
 
 @dataclass(slots=True)

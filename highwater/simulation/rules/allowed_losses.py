@@ -45,10 +45,22 @@ def lost_between(
 
 
 def coordinator_of(book: Book, topic: str, key: str) -> str:
-    """The host that leads the key's log, by ZooKeeper: an answer of any other proves nothing."""
+    """The host that leads the key's log, by ZooKeeper."""
     truth = log_of(book, topic, key)
     leader = truth.state.leader if truth is not None and truth.state is not None else -1
     return f"broker-{leader}"
+
+
+def former_leads(book: Book, topic: str, key: str, host: str, since_s: float) -> bool:
+    """Whether a host that ZooKeeper no longer names led the key's log in its own view, at some time
+    since then: what it answered proves nothing.  One that has ceased to lead may not answer."""
+    truth = log_of(book, topic, key)
+    found = truth.replicas.values() if truth is not None else ()
+    return any(
+        f"broker-{replica.broker}" == host
+        and (replica.led_until >= since_s or (replica.view is not None and replica.view.leads))
+        for replica in found
+    )
 
 
 def moment_of(truth: PartitionTruth | None) -> Moment:

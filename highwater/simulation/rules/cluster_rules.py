@@ -77,14 +77,14 @@ class Rules(Book):
         self.tables.pop(broker, None)
         for truth in self.partitions.values():
             if broker in truth.replicas:
-                truth.replicas[broker].view = None
+                truth.replicas[broker].seen(None, self.now())
 
     def broker_stopped(self, broker: int) -> None:
         self.tables.pop(broker, None)
         for truth in self.partitions.values():
             replica = truth.replicas.get(broker)
             if replica is not None:
-                replica.view = None
+                replica.seen(None, self.now())
 
     def power_lost(self, broker: int, *, excused: bool) -> None:
         """`excused` is false where it flushed every batch that counted.  Unflushed batches of a
@@ -154,7 +154,8 @@ class Rules(Book):
             )
             replica = truth.replicas.get(broker) or self.replica(truth, broker)
             if view != replica.view:
-                old, replica.view = replica.view, view
+                old = replica.view
+                replica.seen(view, self.now())
                 self._broker_rules.view_changed(truth, replica, old, view, partition)
 
     def _taken_away(self, broker: int, tp: TopicPartition, truth: PartitionTruth | None) -> None:
@@ -163,7 +164,7 @@ class Rules(Book):
         """
         self._broker_rules.checkpoints.get(broker, {}).pop(tp, None)
         if truth is not None and broker in truth.replicas:
-            truth.replicas[broker].view = None
+            truth.replicas[broker].seen(None, self.now())
 
     def disk_changed(self, broker: int) -> list[tuple[PartitionTruth, Replica]]:
         """Looks at a machine's disk alone, whether a broker runs there or not; gives the replicas

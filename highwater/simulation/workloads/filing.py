@@ -35,6 +35,7 @@ from highwater.simulation.rules.allowed_losses import (
     GROUPS,
     Moment,
     coordinator_of,
+    former_leads,
     lost_between,
     moment,
 )
@@ -122,11 +123,13 @@ class FilingClient(GroupClient):
 
 
 class Put(NamedTuple):
-    """A folder that is at rest: what it holds, and the log's state before its first call."""
+    """A folder that is at rest: what it holds, and the log's states before its first call and after
+    its last."""
 
     name: str
     held: dict[int, int]
     since: Moment
+    until: Moment
 
 
 @dataclass
@@ -152,20 +155,23 @@ class Filing:
         while True:
             self.folders += 1
             client.group = f"folder-{self.folders}"
-            since = moment(self.rules, GROUPS, client.group)
+            since = self._moment(client)
             held = dict.fromkeys(range(PARTITIONS), NONE)
             try:
                 for _ in range(client.random.randint(3, 12)):
                     await client.pause(0.02, 0.2)
                     await self._step(client, held)
-                    await self._look(client, held, since)
+                    await self._look(client, held, since, self._moment(client))
             except Failed as failed:
                 self.errors[failed.name] += 1
                 client.lose(COORDINATOR, client.group)
                 await client.pause(0.02, 0.2)
             else:
                 self.count["filing: folders put away"] += 1
-                self.put.append(Put(client.group, held, since))
+                self.put.append(Put(client.group, held, since, self._moment(client)))
+
+    def _moment(self, client: FilingClient) -> Moment:
+        return moment(self.rules, GROUPS, client.group)
 
     async def _step(self, client: FilingClient, held: dict[int, int]) -> None:
         """One call, and what it changes; Failed where the outcome is unknown."""
@@ -192,20 +198,25 @@ class Filing:
                 raise
             self.errors[failed.name] += 1
 
-    async def _look(self, client: FilingClient, held: dict[int, int], since: Moment) -> bool:
+    async def _look(
+        self, client: FilingClient, held: dict[int, int], since: Moment, until: Moment
+    ) -> bool:
         """G4: compares an answer; False where there was none."""
         try:
             where = await client.coordinator(COORDINATOR, client.group)
             leader = coordinator_of(self.rules, GROUPS, client.group)
+            asked_s = self.rules.now()
             answer = await client.committed(where)
         except Failed as failed:
             self.errors[failed.name] += 1
             client.lose(COORDINATOR, client.group)
             return False
         self.count["filing: answers"] += 1
-        if answer == held or where[0] != leader:
-            return True  # one that was replaced answers from what it knew
-        if not lost_between(self.rules, GROUPS, client.group, since):
+        if answer == held:
+            return True
+        if where[0] != leader and former_leads(self.rules, GROUPS, client.group, where[0], asked_s):
+            return True  # one that was replaced, and did not know it, answers from what it knew
+        if not lost_between(self.rules, GROUPS, client.group, since, until):
             self.rules.broken("G4", f"{client.group} has {answer}, and was given {held}")
         return True
 
@@ -245,10 +256,10 @@ class Filing:
     # -- the verdict ----------------------------------------------------------------------------
 
     async def judge(self, client: FilingClient) -> None:
-        for name, held, since in self.put:
+        for name, held, since, until in self.put:
             client.group = name
             deadline = trio.current_time() + JUDGE_S
-            while not await self._look(client, held, since):
+            while not await self._look(client, held, since, until):
                 if trio.current_time() > deadline:
                     self.rules.broken("L1", f"the offsets of {name} cannot be read")
                     return

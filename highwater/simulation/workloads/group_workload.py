@@ -41,6 +41,7 @@ from highwater.simulation.rules.allowed_losses import (
     GROUPS,
     Moment,
     coordinator_of,
+    former_leads,
     log_of,
     lost_between,
     moment,
@@ -81,7 +82,8 @@ class Acked:
 
     offset: int
     since: Moment
-    """The state of the groups' log before it was sent."""
+    until: Moment
+    """The states of the groups' log before it was sent, and when it was answered."""
 
 
 class GroupClient(TxnClient):
@@ -205,14 +207,14 @@ class Groups:
         self.errors = errors
         self.acked: dict[int, Acked] = {}
         self.owners: dict[tuple[int, int], str] = {}
-        self.newest = Acked(-1, Moment(0, 0))
+        self.newest = Acked(-1, Moment(0, 0), Moment(0, 0))
         """The newest generation with an answered SyncGroup: it is stored."""
 
     def now(self) -> Moment:
         return moment(self.rules, GROUPS, self.name)
 
-    def lost(self, since: Moment) -> bool:
-        return lost_between(self.rules, GROUPS, self.name, since)
+    def lost(self, since: Moment, until: Moment | None = None) -> bool:
+        return lost_between(self.rules, GROUPS, self.name, since, until)
 
     # -- what is learned ------------------------------------------------------------------------
 
@@ -220,11 +222,11 @@ class Groups:
         """G3: a SyncGroup was answered.  `who` sits there; a member id, if not given."""
         who = who or seat.member_id
         self.count[f"{self.kind} seats"] += 1
-        if self.lost(self.newest.since):
+        if self.lost(self.newest.since, self.newest.until):
             self.owners.clear()  # generations may come a second time
-            self.newest = Acked(-1, since)
+            self.newest = Acked(-1, since, self.now())
         if seat.generation > self.newest.offset:
-            self.newest = Acked(seat.generation, since)
+            self.newest = Acked(seat.generation, since, self.now())
         for partition in seat.partitions:
             owner = self.owners.setdefault((seat.generation, partition), who)
             if owner != who:
@@ -237,7 +239,7 @@ class Groups:
     def committed(self, seat: Seat, partition: int, offset: int, before: Moment, old: int) -> None:
         """G4: a commit was acknowledged; `old` is the newest generation before it was sent."""
         self.count[f"{self.kind} commits"] += 1
-        if seat.generation < old and not self.lost(self.newest.since):
+        if seat.generation < old and not self.lost(self.newest.since, self.newest.until):
             self.rules.broken(
                 "G4",
                 f"{seat.member_id} committed {offset} for partition {partition} in generation "
@@ -245,16 +247,16 @@ class Groups:
             )
         known = self.acked.get(partition)
         if known is None or offset >= known.offset:
-            self.acked[partition] = Acked(offset, before)
+            self.acked[partition] = Acked(offset, before, self.now())
 
     def answered(self, known: dict[int, Acked], answer: dict[int, int], *, fenced: bool) -> None:
         """G4: `known` was acknowledged before the question; `fenced`: it went to a broker that was
-        already replaced, and may not have known it."""
+        already replaced, and did not know it."""
         self.count[f"{self.kind} answers"] += 1
         for partition, acked in known.items():
             if answer[partition] >= acked.offset:
                 continue
-            if self.lost(acked.since):
+            if self.lost(acked.since, acked.until):
                 self.count[f"{self.kind} commits lost as expected"] += 1
                 if self.acked[partition] is acked:
                     del self.acked[partition]
@@ -272,14 +274,18 @@ class Groups:
         """The host that leads the group's log, by ZooKeeper."""
         return coordinator_of(self.rules, GROUPS, self.name)
 
+    def led_once(self, host: str, since_s: float) -> bool:
+        return former_leads(self.rules, GROUPS, self.name, host, since_s)
+
     async def ask(
         self, client: GroupClient, address: tuple[str, int] | None = None
     ) -> dict[int, int]:
         """The least offset of each partition."""
         where = address or await client.coordinator(COORDINATOR, self.name)
-        known, leader = dict(self.acked), self.leader()
+        known, leader, asked_s = dict(self.acked), self.leader(), self.rules.now()
         answer = await client.committed(where)
-        self.answered(known, answer, fenced=where[0] != leader)
+        fenced = where[0] != leader and self.led_once(where[0], asked_s)
+        self.answered(known, answer, fenced=fenced)
         return {p: max(at, self.acked[p].offset if p in self.acked else at)
                 for p, at in answer.items()}  # fmt: skip
 

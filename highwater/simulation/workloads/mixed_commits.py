@@ -25,6 +25,7 @@ from highwater.simulation.rules.allowed_losses import (
     GROUPS,
     Moment,
     coordinator_of,
+    former_leads,
     lost_between,
     moment,
 )
@@ -47,6 +48,8 @@ class _Group:
 
     name: str
     begun: tuple[Moment, Moment]
+    ended: tuple[Moment, Moment] | None = None
+    """The states of the groups' and of the decisions' log: before it, and after its last call."""
     allowed: set[int] = field(default_factory=lambda: {NONE})
 
 
@@ -68,7 +71,7 @@ class MixedCommits:
         random = client._world.random
         while True:
             name = f"mixed-{len(self._groups)}"
-            group = _Group(name, (moment(self.rules, GROUPS, name), self._decisions()))
+            group = _Group(name, self._moments(name))
             self._groups.append(group)
             try:
                 me = await client.init(NAME, TIMEOUT_MS)
@@ -79,14 +82,15 @@ class MixedCommits:
                         await self._in_transaction(client, group, me)
                     await self._look(client, group)
                     await client.pause(0.01 / self.pace, 0.2 / self.pace)
+                group.ended = self._moments(name)
             except Failed as failed:
                 self.errors[failed.name] += 1
                 client.lose(TRANSACTION, NAME)
                 client.lose(GROUP, name)
                 await client.pause(0.02, 0.2)
 
-    def _decisions(self) -> Moment:
-        return moment(self.rules, DECISIONS, NAME)
+    def _moments(self, name: str) -> tuple[Moment, Moment]:
+        return moment(self.rules, GROUPS, name), moment(self.rules, DECISIONS, NAME)
 
     def _next(self) -> int:
         self._number += 1
@@ -141,11 +145,11 @@ class MixedCommits:
             await self._ask(client, group, stable=False)
 
     async def _ask(self, client: TxnClient, group: _Group, *, stable: bool) -> None:
-        """The answer of a broker that no longer leads the group's log is none."""
+        """The answer of a broker that was replaced, and does not know it, is none."""
         host, _ = await client.coordinator(GROUP, group.name)
-        leader = coordinator_of(self.rules, GROUPS, group.name)
+        leader, asked_s = coordinator_of(self.rules, GROUPS, group.name), self.rules.now()
         offset = await client.committed_offset(group.name, stable=stable)
-        if host != leader:
+        if host != leader and former_leads(self.rules, GROUPS, group.name, host, asked_s):
             self.count["mixed: answers of fenced coordinators"] += 1
             raise Failed("NOT_COORDINATOR")
         self.count["mixed: looked at"] += 1
@@ -156,9 +160,9 @@ class MixedCommits:
         )
 
     def _excused(self, group: _Group) -> bool:
-        of_group, of_decisions = group.begun
-        return lost_between(self.rules, GROUPS, group.name, of_group) or lost_between(
-            self.rules, DECISIONS, NAME, of_decisions
+        of_group, of_decisions = zip(group.begun, group.ended or (None, None), strict=True)
+        return lost_between(self.rules, GROUPS, group.name, *of_group) or lost_between(
+            self.rules, DECISIONS, NAME, *of_decisions
         )
 
     async def judge(self, client: TxnClient) -> None:

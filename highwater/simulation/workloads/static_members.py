@@ -28,7 +28,7 @@ from highwater.simulation.workloads.group_workload import (
     Member,
     Seat,
 )
-from highwater.simulation.workloads.plain_client import Failed
+from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 
 NAME, TOPIC = "shift", "shifted"
@@ -105,7 +105,8 @@ class _Instance(Member):
         lost = self.all.lost(self.stored_since)
         if stored and error == "FENCED_INSTANCE_ID" and not lost:
             asked = client.last_asked(COORDINATOR, NAME)
-            if asked and asked != self.all.leader():
+            since_s = self.all.rules.now() - TIMEOUT_S
+            if asked and asked != self.all.leader() and self.all.led_once(asked, since_s):
                 # it may know a process of its own time, which the next coordinator never heard of
                 self.all.count["static: fenced by a former coordinator"] += 1
                 super().refused(error)
