@@ -29,6 +29,8 @@ class Sent:
     fenced: bool = False
     """It was sent in an older producer epoch than one acknowledged before."""
     tries: int = 0
+    losses: int = 0
+    """So many of the partition's losses were known, and over, when it was acknowledged."""
 
 
 @dataclass
@@ -39,10 +41,14 @@ class History:
     sent: dict[bytes, Sent] = field(default_factory=dict)
     acked: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     read: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
+    read_losses: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """As `Sent.losses`, of what was read first at an offset."""
     final: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     known_end: dict[TopicPartition, int] = field(default_factory=dict)
-    """The offset after the highest one acknowledged (acks=all) or read."""
+    """The offset after the highest one acknowledged (acks=all) or read; and, by partition, the
+    losses that were known then."""
+    known_losses: dict[TopicPartition, int] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -62,8 +68,10 @@ class History:
         require_columns(line)
         self.lines.append(line)
 
-    def knows(self, tp: TopicPartition, offset: int) -> None:
-        self.known_end[tp] = max(self.known_end.get(tp, 0), offset + 1)
+    def knows(self, tp: TopicPartition, offset: int, losses: int, *, anew: bool) -> None:
+        """`anew`: what was known before is lost."""
+        if anew or offset + 1 > self.known_end.get(tp, 0):
+            self.known_end[tp], self.known_losses[tp] = offset + 1, losses
 
     def operation(self) -> int:
         self.operations += 1

@@ -205,6 +205,14 @@ class Rules(Book):
         """R6: a consumer has read this record."""
         self._in_committed(tp, offset, value, "R6", "was read by a consumer")
 
+    def losses_behind(self, tp: TopicPartition, offset: int, value: bytes) -> int:
+        """How many of the known losses cannot have taken this record: all, if it is committed.  One
+        that is not may be among what a leader that was replaced still shows."""
+        truth = self.partitions.get(tp)
+        batch = truth.at(offset) if truth is not None else None
+        known = truth is not None and batch is not None and value in batch.records
+        return len(truth.given_up) if truth is not None and known else 0
+
     def _in_committed(
         self, tp: TopicPartition, offset: int, value: bytes, rule: str, what: str
     ) -> None:

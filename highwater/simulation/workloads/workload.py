@@ -23,6 +23,7 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
+from highwater.simulation.rules.allowed_losses import lost_since
 from highwater.simulation.sim_history import History, SendLines, Sent
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
 from highwater.verdict.history import PROVES_NOTHING_APPENDED
@@ -177,19 +178,28 @@ class Workload:
         for offset, value in enumerate(values, base):
             history.sent[value].offset = offset
             if acks == -1:
-                history.knows(tp, offset)
                 self.rules.acknowledged(tp, offset, value)
+                history.sent[value].losses = self._knows(tp, offset, value)
                 earlier = history.acked.setdefault((tp, offset), value)
-                if earlier != value and not self.given_up(tp, offset):
+                before = history.sent[earlier].losses
+                if earlier != value and not self.given_up(tp, offset, before):
                     self.rules.broken(
                         "C12", f"{tp}@{offset} was acknowledged to {earlier!r} and {value!r}"
                     )
                 history.acked[tp, offset] = value
 
-    def given_up(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether this record was lost where loss is expected (see `PartitionTruth.given_up`)."""
-        truth = self.rules.partitions.get(tp)
-        return truth is not None and truth.excuses(offset)
+    def given_up(self, tp: TopicPartition, offset: int, losses: int = 0) -> bool:
+        """Whether this record was lost where loss is expected (see `PartitionTruth.given_up`), and
+        not by the first `losses` losses, which it came after."""
+        return lost_since(self.rules, tp, offset, losses)
+
+    def _knows(self, tp: TopicPartition, offset: int, value: bytes) -> int:
+        """A client knows of this record; gives the losses that cannot have taken it."""
+        history, losses = self.history, self.rules.losses_behind(tp, offset, value)
+        end = history.known_end.get(tp, 0) - 1
+        anew = self.given_up(tp, end, history.known_losses.get(tp, 0))
+        history.knows(tp, offset, losses, anew=anew)
+        return losses
 
     # -- consuming ------------------------------------------------------------------------------
 
@@ -260,10 +270,11 @@ class Workload:
         where: dict[tuple[TopicPartition, int], bytes],
     ) -> None:
         self.rules.consumed(tp, offset, value)
-        self.history.knows(tp, offset)
+        losses = self._knows(tp, offset, value)
         where[tp, offset] = value
         earlier = self.history.read.setdefault((tp, offset), value)
-        if earlier != value and not self.given_up(tp, offset):
+        before = self.history.read_losses.setdefault((tp, offset), losses)
+        if earlier != value and not self.given_up(tp, offset, before):
             self.rules.broken("C1", f"{tp}@{offset} was {earlier!r}, and is {value!r}")
         if value not in self.history.sent:
             self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
@@ -276,7 +287,7 @@ class Workload:
         self.history.line(client.name, "list_offsets", "invoke", tp, **common)
         truth = self.rules.partitions.get(tp)
         agreed = truth.state.leader_epoch if truth and truth.state else -1
-        known = self.history.known_end.get(tp, 0)
+        known, losses = self.history.known_end.get(tp, 0), self.history.known_losses.get(tp, 0)
         fenced = self._fenced(client, tp)
         try:
             offset, epoch = await client.list_offset_and_epoch(tp, which)
@@ -290,7 +301,7 @@ class Workload:
             self.rules.broken("R10", f"{tp}: {client.name} was told an offset, {fenced}")
         # a leader replaced before the call may still answer for its own epoch
         stale = which == _LATEST and epoch >= agreed and offset < known
-        if stale and not self.given_up(tp, known - 1):
+        if stale and not self.given_up(tp, known - 1, losses):
             self.rules.broken(
                 "C13",
                 f"{tp} ends at {offset}, said the leader of epoch {epoch}; before it was asked, "
@@ -331,14 +342,15 @@ class Workload:
             if sent.tp.topic not in self.deleted:
                 self._judge(value, sent, where.get(value, []))
         for (tp, offset), value in history.read.items():
-            if tp.topic in self.deleted or self.given_up(tp, offset):
+            losses = history.read_losses[tp, offset]
+            if tp.topic in self.deleted or self.given_up(tp, offset, losses):
                 continue
             if offset >= history.starts.get(tp, 0) and (tp, offset) not in history.final:
                 rules.broken("C15", f"{tp}@{offset} {value!r} was read, and is gone")
 
     def _judge(self, value: bytes, sent: Sent, places: list[tuple[TopicPartition, int]]) -> None:
         history, rules = self.history, self.rules
-        excused = sent.offset is not None and self.given_up(sent.tp, sent.offset)
+        excused = sent.offset is not None and self.given_up(sent.tp, sent.offset, sent.losses)
         loss_expected = sent.tp.topic in self.expect_loss or excused
         if sent.offset is not None and not places:
             if loss_expected:
