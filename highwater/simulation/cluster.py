@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from highwater.broker.log.checkpoints import decode_offsets
-from highwater.broker.server import Broker, BrokerError
+from highwater.broker.server import Broker, BrokerError, StartError
 from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
@@ -140,6 +140,9 @@ class BrokerNode:
         self.shutdown = trio.Event()
         self.ready = trio.Event()
         self.wanted = False
+        self.errors_before = 0
+        """The errors that its disk had given before this life."""
+        self.lost_power = False
         self.in_order = False
         """It ended by a controlled shutdown, so all of its logs are on the disk."""
 
@@ -150,6 +153,15 @@ class BrokerNode:
     @property
     def services(self) -> Services | None:
         return self.broker.services if self.running and self.broker is not None else None
+
+    def may_end(self, error: BaseException) -> bool:
+        """Whether a fault explains this error line: a start that did not reach ZooKeeper, an error
+        of the disk, or (of a start) what an earlier one left there, or a power loss."""
+        if str(error).startswith("ZooKeeper at "):
+            return not str(error).endswith("correct that znode")
+        errors, before = self.host.disk.errors, self.errors_before
+        started = isinstance(error, StartError)
+        return errors > before or (started and (self.lost_power or errors > 0))
 
 
 class SimCluster:
@@ -175,6 +187,7 @@ class SimCluster:
         )
         self.rules.more_folders = shape.more_log_dirs
         self.rules.wall_ms = lambda broker: self.nodes[broker].host.clock.wall_ms()
+        self.rules.online = self._online
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
@@ -187,6 +200,7 @@ class SimCluster:
         if node.running:
             return
         node.wanted, node.in_order = True, False
+        node.errors_before = node.host.disk.errors
         world = self.simulation.start(node.host)
         node.world, node.broker = world, None  # the former life's is no part of this one
         node.shutdown, node.ready = trio.Event(), trio.Event()
@@ -245,13 +259,14 @@ class SimCluster:
         task_status.started()
         status = _Ready(node.ready)
         await broker.run(node.shutdown, status)
-        node.in_order = node.shutdown.is_set() and not self.shape.more_log_dirs
+        sound = not node.host.disk.broken and not broker.services.logs.offline_dirs
+        node.in_order = node.shutdown.is_set() and sound
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
         """A broker that stops with an error line is started again, as a service manager would
         do; one that fails otherwise is a finding."""
         self.trace.add(node.name, f"died: {failure!r}")
-        if isinstance(_only(failure), BrokerError):
+        if isinstance(_only(failure), BrokerError) and node.may_end(_only(failure)):
             if any(error in str(_only(failure)) for error in OWN_ERRORS):
                 self.mistaken(f"{node.name} halts: {_describe(failure)}")
             await trio.sleep(_RESTART_AFTER_REFUSAL_S)
@@ -285,7 +300,7 @@ class SimCluster:
 
     def power_loss(self, broker_id: int) -> None:
         node = self.nodes[broker_id]
-        node.wanted = False
+        node.wanted, node.lost_power = False, True
         excused = not self.shape.flush_every_batch
         before = self._ends(broker_id)
         self.kernel.note("power loss", broker_id)
@@ -321,6 +336,19 @@ class SimCluster:
         if node.running and node.world is not None:
             self.trace.add(node.name, "goes on")
             node.world.process.thaw()
+
+    def _online(self, process: str, tp: TopicPartition, replicas: tuple[int, ...]) -> list[int]:
+        """The replicas that a controller takes for online, by its own state."""
+        for node in self.nodes.values():
+            port: Any = node.services.candidate if node.services is not None else None
+            runtime = port._candidate._runtime if port is not None else None
+            if (
+                runtime is not None
+                and node.world is not None
+                and str(node.world.process) == process
+            ):
+                return [b for b in replicas if runtime.machine.state.is_online(b, tp)]
+        return []
 
     # -- what can be asked ----------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class BrokerRules:
         excused = replica.lossy or truth.excuses(new.hw)  # a leader lost records, as expected
         if new.hw < min(old.hw, end):
             self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}, LEO {end}")
-        elif not excused and not truth.unclean and not truth.compacted_away(replica):
+        elif not excused and not truth.compacted_away(replica):
             self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
 
     def _check_epochs(
@@ -212,7 +212,7 @@ class BrokerRules:
     def _check_checkpoint(self, truth: PartitionTruth, replica: Replica, new: View) -> None:
         """R11: after a restart the HW is at or above the last checkpoint."""
         written = self.checkpoints.get(replica.broker, {}).get(truth.tp)
-        if written is not None and new.hw < min(written, replica.mirror.end) and not replica.lossy:
+        if written is not None and new.hw < min(written, replica.mirror.end):
             self._book.broken(
                 "R11",
                 f"{truth.tp}: broker {replica.broker} came back with HW {new.hw}, "

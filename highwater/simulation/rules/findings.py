@@ -57,6 +57,8 @@ class Book:
         self.on_violation: Callable[[], None] = lambda: None
         self.happened: Callable[[str, TopicPartition], None] = lambda *_: None
         """Told of each event of a partition; for the coverage, and no rule."""
+        self.online: Callable[[str, TopicPartition, tuple[int, ...]], list[int]] = lambda *_: []
+        """Of these replicas, those that the controller of this process takes for online."""
         self.log_begins: Callable[[PartitionTruth, Replica, list[Batch]], None] = lambda *_: None
         """Told of each replica whose log has lost these batches at its beginning."""
         self.seen: Counter[str] = Counter()

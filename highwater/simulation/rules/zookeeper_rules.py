@@ -137,7 +137,7 @@ class ZooKeeperRules:
         if state.leader != old.leader:
             if state.leader_epoch == old.leader_epoch:
                 self._book.broken("R7", f"{tp}: a new leader in the same epoch: {old} -> {state}")
-            self._elected(truth, old, state)
+            self._elected(truth, old, state, who)
         truth.isr_changed(tuple(old.isr), tuple(state.isr), self._book.now())
         added = [b for b in state.isr if b not in old.isr]
         if added and state.leader_epoch > old.leader_epoch and state.leader in old.isr:
@@ -176,7 +176,11 @@ class ZooKeeperRules:
             )
 
     def _elected(
-        self, truth: PartitionTruth, old: znodes.PartitionState, new: znodes.PartitionState
+        self,
+        truth: PartitionTruth,
+        old: znodes.PartitionState,
+        new: znodes.PartitionState,
+        who: str,
     ) -> None:
         self._book.happened("an election" if new.leader >= 0 else "no leader", truth.tp)
         if new.leader < 0:
@@ -191,6 +195,13 @@ class ZooKeeperRules:
             if truth.tp.topic not in self._book.unclean:
                 self._book.broken(
                     "R4", f"{truth.tp}: {new.leader} was elected, and was not in {old}"
+                )
+            online = self._book.online(who, truth.tp, tuple(old.isr))
+            if online:
+                self._book.broken(
+                    "R4",
+                    f"{truth.tp}: {who} elected {new.leader}, and took {online} of the ISR "
+                    f"{list(old.isr)} for online",
                 )
             self._book.seen["unclean_elections"] += 1
             truth.unclean += 1

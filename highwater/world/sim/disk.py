@@ -78,6 +78,8 @@ class SimDisk:
         self.failing: FailingCall | None = None
         self.met: list[Met] = []
         """Without what costs a process nothing but an answer: a sendfile, the size of a disk."""
+        self.errors = 0
+        """All errors that faults made it give."""
         self.next_sync: NextSync | None = None
         self.tear = ""
         """The next power loss tears a file whose path ends so, if there is one to tear."""
@@ -100,6 +102,7 @@ class SimDisk:
         """Raises the error of a broken path; a grave one counts as met."""
         for prefix, number in self.broken.items():
             if path.startswith(prefix):
+                self.errors += 1
                 if grave:
                     self.met.append(Met(process, path, number))
                 raise os_error(number, path)
@@ -110,6 +113,7 @@ class SimDisk:
         if failing is None or not failing.strikes(process, call, path):
             return None
         self.failing = failing.next()
+        self.errors += 1
         return failing
 
     def perhaps_fail(self, process: Life, call: str, path: str) -> None:
@@ -119,6 +123,7 @@ class SimDisk:
                 raise os_error(failing.number, path)
 
     def full(self, process: Life, path: str) -> OSError:
+        self.errors += 1
         self.met.append(Met(process, path, errno.ENOSPC))
         return os_error(errno.ENOSPC, path)
 
