@@ -120,8 +120,12 @@ def _state(isr: tuple[int, ...]) -> Any:
     [
         ((1, 2, 3), (3, 2), []),
         ((1, 2), (3, 2), ["R2"]),
+        ((1, 2, 3), (2, 3), []),
+        ((1, 2), (2, 3), ["R2"]),
         ((1, 2), (1, 2), []),  # cancelled
+        ((1, 2), (2, 1), []),
         ((1, 2, 3), (1, 3), ["R2"]),
+        ((1, 2, 3), (3,), ["R2"]),
     ],
 )
 def test_a_move_ends_when_its_target_was_in_the_isr(
@@ -130,10 +134,26 @@ def test_a_move_ends_when_its_target_was_in_the_isr(
     book: Any = _Book()
     checker = ZooKeeperRules(book, ensemble=None)  # type: ignore[arg-type]
     truth = book.partitions[TP]
-    truth.state, truth.origin = _state(isr), frozenset((1, 2))
-    started: Any = ReplicaAssignment((1, 2)).reassign_to((3, 2))  # type: ignore[arg-type]
-    checker._moving(truth, (1, 2), started)
+    truth.state = _state(isr)
+    made: Any = ReplicaAssignment((1, 2))  # type: ignore[arg-type]
+    checker._moving(truth, (), made)
+    started = made.reassign_to((3, 2))
+    checker._moving(truth, made.replicas, started)
     truth.state = _state((1, 2))
     ended: Any = ReplicaAssignment(ends_on)  # type: ignore[arg-type]
     checker._moving(truth, started.replicas, ended)
     assert book.rules == rules
+
+
+def test_a_move_keeps_its_origin_whatever_its_target_is() -> None:
+    book: Any = _Book()
+    checker = ZooKeeperRules(book, ensemble=None)  # type: ignore[arg-type]
+    truth = book.partitions[TP]
+    made: Any = ReplicaAssignment((1, 2))  # type: ignore[arg-type]
+    checker._moving(truth, (), made)
+    checker._moving(truth, made.replicas, made.reassign_to((3, 2)))
+    checker._moving(truth, (3, 2, 1), made.reassign_to((4, 2)))
+    assert book.rules == []
+    without: Any = ReplicaAssignment((5, 2), (5,))  # type: ignore[arg-type]
+    checker._moving(truth, (4, 2, 1), without)
+    assert book.rules == ["R2"]
