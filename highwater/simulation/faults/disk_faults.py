@@ -24,6 +24,7 @@ from highwater.world.sim.failing_call import FailingCall
 from highwater.world.sim.next_sync import NextSync
 
 if TYPE_CHECKING:
+    from highwater.kafka.types import TopicPartition
     from highwater.simulation.cluster import BrokerNode, SimCluster
     from highwater.world.chance import Random
     from highwater.world.sim.process import Process
@@ -59,6 +60,8 @@ CALLS = (
 )  # fmt: skip
 LOADS = Call("load", ""), Call("load to send", ".log")
 """Of brokers whose reads wait for the disk."""
+TAKEOVER = Call("read", ".log of a coordinator")
+"""Of a broker that takes a group's or a transaction's coordinator over, and loads its log."""
 
 FLUSHED = (".log", "index", "checkpoint")
 """What an fsync of is waited for."""
@@ -130,7 +133,12 @@ class DiskFaults:
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
         """One call fails, of an append some bytes are written; then the disk works again."""
         random = self._random
-        call = random.choice((*CALLS, *LOADS) if node.host.disk.cold else CALLS)
+        led = self._coordinators()
+        calls = (*CALLS, *LOADS) if node.host.disk.cold else CALLS
+        call = random.choice((*calls, TAKEOVER, TAKEOVER, TAKEOVER) if led else calls)
+        if call == TAKEOVER:
+            await self._fail_a_takeover(fault, *random.choice(led))
+            return
         failing = FailingCall(
             call.name,
             random.choice((DATA, *self._cluster.shape.more_log_dirs)),
@@ -142,6 +150,32 @@ class DiskFaults:
             failing.cut = random.random() < 0.3
         await self.fail_one(call, failing, node)
         await trio.sleep(fault.seconds)
+        start_anew(self._cluster, node)
+
+    def _coordinators(self) -> list[tuple[TopicPartition, BrokerNode, BrokerNode]]:
+        """Partitions of coordinators, with their leaders and one that may lead next."""
+        nodes, found = self._cluster.nodes, []
+        for tp, truth in sorted(self._cluster.rules.partitions.items()):
+            if tp.topic.startswith("__") and truth.state is not None:
+                leader = nodes.get(truth.state.leader)
+                others = [nodes[b] for b in truth.state.isr if b != truth.state.leader]
+                if leader is not None and leader.running and others and others[0].running:
+                    found.append((tp, leader, others[0]))
+        return found
+
+    async def _fail_a_takeover(
+        self, fault: Fault, tp: TopicPartition, leader: BrokerNode, node: BrokerNode
+    ) -> None:
+        services = node.services
+        log = services.logs.get(tp) if services is not None else None
+        if log is None or node.host.disk.failing is not None:
+            raise NothingToBreak(f"{node.name} has no {tp}")
+        self._cluster.kill(leader.id)
+        try:
+            await self.fail_one(TAKEOVER, FailingCall("read", f"{log.dir}/", ".log"), node)
+            await trio.sleep(fault.seconds)
+        finally:
+            self._cluster.start(leader.id)
         start_anew(self._cluster, node)
 
     async def fail_one(self, call: Call, failing: FailingCall, node: BrokerNode) -> None:
