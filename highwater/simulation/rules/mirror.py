@@ -210,6 +210,8 @@ class ReplicaMirror:
     def _gone(self, before: list[Batch], after: list[Batch]) -> list[Batch]:
         first = after[0].base if after else self.start
         old = before[bisect_right([b.base for b in before], first - 1) :]
+        if old:  # a copy may begin lower: its log start stands above its first segments
+            after = after[bisect_right([b.base for b in after], old[0].base - 1) :]
         kept = 0
         while kept < min(len(old), len(after)) and old[kept].same(after[kept]):
             kept += 1

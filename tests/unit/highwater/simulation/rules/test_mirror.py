@@ -130,3 +130,30 @@ def test_an_append_costs_what_it_appends() -> None:
     # a mirror that had looked through its folder again would have made another list
     assert mirror.batches is first
     assert len(mirror.batches) > 50
+
+
+def test_a_copy_that_begins_lower_has_lost_nothing() -> None:
+    """A replica moves to another directory, and its copy has segments below the log start."""
+    kernel = Kernel(1)
+    host = Host(kernel, "broker-1")
+    disk = host.disk = SimDisk(kernel, "broker-1")
+    process, other = ProcessDisk(disk, Process(host, "broker-1")), "/spare/t-0"
+    batches = [batch(base, 1, 0, base) for base in range(4)]
+
+    def write(folder: str, first: int, until: int = 4) -> None:
+        process.make_dirs(folder)
+        for n in range(first, until):
+            process.open(f"{folder}/{n:020d}.log", create=True).append([batches[n]])
+
+    def moved(until: int) -> list[int]:
+        write(FOLDER, 2)
+        mirror = ReplicaMirror(disk, FOLDER, other)
+        mirror.refresh()
+        write(other, 0, until)
+        process.remove_tree(FOLDER)
+        gone = mirror.refresh()
+        process.remove_tree(other)
+        return [one.base for one in gone]
+
+    assert moved(4) == []
+    assert moved(3) == [3]
