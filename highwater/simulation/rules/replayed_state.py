@@ -129,6 +129,7 @@ def _shards(coordinator: Coordinator[Any, Any], disk: SimDisk) -> Iterator[tuple
     for number, shard in coordinator.shards.items():
         if not (shard.loaded and shard.leads):
             continue
+        coordinator.advance(shard)  # as each request does first
         fresh = coordinator.new_shard(shard.partition)
         replay: BatchReplay[Any] = BatchReplay(coordinator.topic, coordinator.decode, fresh.replay)
         for segment in shard.partition.leader_log().segments:
