@@ -175,7 +175,7 @@ def test_a_sendfile_that_fails_costs_its_connection_alone() -> None:
 
 
 def test_seeds_meet_calls_that_fail() -> None:
-    outcome = simulate(0, Options(seconds=12, pace=0.15, disk_errors=True))
+    outcome = simulate(4, Options(seconds=12, pace=0.15, disk_errors=True))
     assert outcome.ok, outcome.violation
     assert set(WEIGHTS) & set(outcome.faults), outcome.faults
 
