@@ -14,11 +14,17 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.cluster import Shape
 from highwater.simulation.faults import improvised as draw
+from highwater.simulation.faults import joint_players
 from highwater.simulation.faults.improvised import IMPROVISED, improvised
 from highwater.simulation.faults.joint_acts import (
     TRANSACTIONS,
+    Joint,
     LosePower,
+    Pass,
+    Time,
     UntilDown,
+    UntilHeld,
+    UntilWritten,
 )
 from highwater.simulation.faults.joint_players import Joints
 from highwater.simulation.faults.joint_writer import Writers
@@ -214,6 +220,19 @@ def test_an_improvised_joint_goes_on_without_what_cannot_be(number: int) -> None
         await stage.whole()
         await stage.insist(lambda: stage.send("after"))
         assert "after" in await stage.values()
+
+    played(IMPROVISED, course)
+
+
+def test_a_wait_for_an_act_that_was_skipped_is_skipped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts = (UntilHeld(), UntilWritten(), Pass(Time(0.0, 0.1)))
+    waits = Joint(acts, None, skips=True)
+    monkeypatch.setattr(joint_players, "improvised", lambda *_: waits)
+
+    async def course(stage: Stage) -> None:
+        await stage.start(1, 2, 3)
+        await one(stage, IMPROVISED, number="0")
+        stage.in_order("faults .*skipped: nothing was to", "faults .*skipped: no write was")
 
     played(IMPROVISED, course)
 

@@ -287,7 +287,8 @@ class Joints:
 
     async def _until_held(self, scene: _Scene) -> None:
         hold = scene.held
-        assert hold is not None
+        if hold is None:
+            raise NothingToBreak("nothing was to be held: that act was skipped")
         with trio.move_on_after(scene.patience_s):
             while not hold.fired:
                 await trio.sleep(0.01)
@@ -325,7 +326,8 @@ class Joints:
         scene.watches.append(wrote)
 
     async def _until_written(self, scene: _Scene) -> None:
-        assert scene.written is not None
+        if scene.written is None:
+            raise NothingToBreak("no write was awaited: that act was skipped")
         with trio.move_on_after(scene.patience_s):
             await scene.written.wait()
         if not scene.written.is_set():
