@@ -225,13 +225,6 @@ def test_a_former_leader_wakes_with_what_the_next_one_lost() -> None:
     assert outcome.expected_losses
 
 
-def test_a_former_leaders_log_ends_below_a_readers_position() -> None:
-    """A false alarm (C15): the reader went by metadata that was older than what it had read."""
-    outcome = simulate(1062, Options(pace=0.3, joints=True, retained=True))
-    assert outcome.ok, str(outcome.violation)
-    assert outcome.operations["retained: out of a former leader's range"]
-
-
 @pytest.mark.parametrize(
     ("seed", "options"),
     [

@@ -121,3 +121,23 @@ def test_what_retention_may_take(tp: Any, size: int, last: int, rules: list[str]
     book.partitions[tp].replicas[2] = replica(tp, last + 1)
     made.log_begins(book.partitions[tp], mine, gone(0, last))
     assert not book.rules, "a follower goes where its leader has gone"
+
+
+@pytest.mark.parametrize(("asked", "rules"), [(3, []), (4, ["C15"])])
+async def test_a_former_leaders_log_may_end_below_a_readers_position(
+    asked: int, rules: list[str]
+) -> None:
+    """The reader went by metadata that was older than what it had read."""
+    book: Any = _Book()
+    book.partitions[KEPT].state = SimpleNamespace(leader=1, leader_epoch=4)
+    topics = RetainedTopics(book, Counter(), Counter())
+    topics.positions[KEPT] = 7
+
+    async def earliest(*_: object) -> int:
+        return 0
+
+    client: Any = SimpleNamespace(known_term=lambda _: (1, asked), list_offset=earliest)
+    await topics._reset(client, KEPT)
+    assert book.rules == rules
+    assert topics.positions[KEPT] == 0
+    assert topics.count["retained: out of a former leader's range"] == (not rules)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from highwater.cli.sim import sim
+from highwater.simulation import steering as steering_module
 from highwater.simulation.coverage.reached import AT_ONCE, EVENTS, Coverage, Kept
 from highwater.simulation.faults.joints import KINDS
 from highwater.simulation.faults.random_faults import WEIGHTS
@@ -30,7 +31,6 @@ from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.steering import (
     AIMS,
-    GENERATION,
     LONGEST,
     Steering,
     Trial,
@@ -38,7 +38,7 @@ from highwater.simulation.steering import (
 )
 from highwater.world.chance import seeded
 
-SHORT = Options(seconds=2, coverage=True)
+SHORT = Options(seconds=2, pace=0.3, coverage=True)
 EVERYTHING = Options(stalls=True, joints=True, log_dirs=True, disk_errors=True)
 
 
@@ -156,12 +156,15 @@ def test_a_fault_is_aimed_at_an_event_that_never_met_it() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_search_is_the_same_on_two_processes_and_its_runs_can_be_replayed() -> None:
+def test_a_search_is_the_same_on_two_processes_and_its_runs_can_be_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(steering_module, "GENERATION", 4)
     found: list[list[tuple[str, str]]] = []
     for jobs in (1, 2):
         steering, outcomes = Steering(Coverage("here")), list[Outcome]()
         run_steered(
-            range(GENERATION + 8), SHORT, steering, jobs=jobs,
+            range(9), SHORT, steering, jobs=jobs,
             progress=lambda _, outcome: outcomes.append(outcome),  # noqa: B023
         )  # fmt: skip
         assert all(outcome.ok for outcome in outcomes)
