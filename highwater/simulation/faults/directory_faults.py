@@ -168,4 +168,6 @@ class DirectoryFaults:
         truth, nodes = self._cluster.rules.partitions.get(tp), self._cluster.nodes
         if truth is None or truth.state is None or truth.state.leader not in (node.id, NO_BROKER):
             return False
+        if tp.topic in self._cluster.rules.deleting:
+            return False
         return any(b != node.id and nodes[b].ready.is_set() for b in truth.state.isr if b in nodes)
