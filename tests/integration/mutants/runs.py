@@ -50,7 +50,7 @@ CASES = (
     Case(14, "answered-at-append", ("C3", "C4"), rare=True, clean_is_rare=True),
     # a follower has acknowledged records without knowing it; it changes its leader, cannot
     # fetch from the new one, and is the last replica left
-    Case(1, "truncated-at-hw", ("C3", "C4", "C15")),
+    Case(1, "truncated-at-hw", ("C3", "C4", "C15"), rare=True),
     # a leader that was replaced while its last ISR write was on the way; then all restart, from
     # the state in ZooKeeper
     Case(10, "stale-isr-write", ("C3", "C4", "C15"), rare=True, clean_is_rare=True),

@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(600),
+    pytest.mark.rare,  # scripts/long watch takes half an hour for the same
 ]
 QUIET = 0.7
 """Of a core: where a process that asks for one gets less, seconds tell of the machine."""

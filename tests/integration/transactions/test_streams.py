@@ -147,6 +147,7 @@ def kill(cluster: BackgroundCluster, topic: str, partition: int) -> None:
     eventually(lambda: len(cluster.isr_of(topic, partition)) == 3, "all replicas in sync")
 
 
+@pytest.mark.rare  # test_chaos_streams has exactly_once_v2, with a copy that is killed
 def test_words_are_counted_exactly_once(
     cluster: BackgroundCluster, apache_tool: Run, tmp_path: Path
 ) -> None:
