@@ -42,6 +42,7 @@ class JointAdmin:
             raise NothingToBreak(f"all of {tp} has been deleted")
         offset = truth.end if random.random() < 0.5 else random.randint(first + 1, truth.end)
         deletions[tp] = offset
+        self._cluster.rules.shortened.add(tp.topic)
         return partial(self._trim, tp, offset)
 
     async def _trim(self, tp: TopicPartition, offset: int) -> None:

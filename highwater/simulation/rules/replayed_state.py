@@ -47,6 +47,10 @@ class Producer:
     last_offset: int = -1
     timestamp: int = -1
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        return self.epoch, self.sequence
+
     def __str__(self) -> str:
         return f"epoch {self.epoch}, sequence {self.sequence}, open from {self.open}"
 
@@ -101,7 +105,7 @@ def stable_end(log: Log, replayed: Mapping[int, Producer]) -> int:
 
 def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterator[str]:
     """What a log's memory of its producers has otherwise than a replay."""
-    states, whole = log.producers, not log.log_start_offset
+    states, whole = log.producers, not log.log_start_offset and not log.config.compacts
     for producer_id, wanted in replayed.items():
         if wanted.last_offset < log.log_start_offset:
             continue
@@ -111,10 +115,11 @@ def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterat
                 yield f"knows nothing of producer {producer_id}, of {wanted}"
             continue
         known, must = Producer(entry.epoch, entry.last_sequence, entry.txn_first_offset), wanted
-        if log.config.compacts and known.sequence < 0:
-            # it knows a marker alone, whose epoch goes with its record; a last batch stays
+        if log.config.compacts and (known.sequence < 0 or known.reach >= wanted.reach):
+            # a marker's epoch goes with its record; and where a cut takes the last batch, those
+            # before it may be gone already, which a snapshot still knows
             must = replace(wanted, epoch=known.epoch, sequence=known.sequence)
-        elif not (whole and not log.config.compacts) and min(known.open, wanted.open) >= 0:
+        elif not whole and min(known.open, wanted.open) >= 0:
             must = replace(wanted, open=known.open)  # its first records may be gone
         if str(known) != str(must):
             yield f"knows producer {producer_id} by {known}, and the log has {wanted}"
