@@ -258,7 +258,7 @@ class Groups:
                 continue
             if self.lost(acked.since, acked.until):
                 self.count[f"{self.kind} commits lost as expected"] += 1
-                if self.acked[partition] is acked:
+                if self.acked.get(partition) is acked:
                     del self.acked[partition]
                 continue
             if fenced:
