@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -64,6 +65,17 @@ def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found
+
+
+class _Parts(NamedTuple):
+    """What the clients of a run know; each part judges its own in the end."""
+
+    workload: Workload
+    compacted: CompactedTopic
+    transactions: Transactions
+    groups: Groups
+    trimmed: TrimmedTopic
+    epochs: EpochReader
 
 
 def _plain(tps: list[TopicPartition]) -> list[TopicPartition]:
@@ -226,6 +238,23 @@ class _Run:
             clients.cancel_scope.cancel()
         if not healed:
             return
+        parts = _Parts(workload, compacted, transactions, groups, trimmed, epochs)
+        if not await self._read_all(cluster, parts, tps):
+            return
+        if not await self._whole(cluster, KNOWN_S, rest=True):
+            return
+        workload.judge()
+        self._judge_checker(cluster)
+        if self._options.sql and cluster.rules.violation is None:
+            self._judge_by_sql(cluster)
+            if self._options.transactions:
+                transactions.judge_circles()
+
+    async def _read_all(
+        self, cluster: SimCluster, parts: _Parts, tps: list[TopicPartition]
+    ) -> bool:
+        """The last reads, and what each part says of them; False if they do not end."""
+        workload, compacted, transactions, groups, trimmed, epochs = parts
         with trio.move_on_after(READ_S) as scope:
             if self._options.transactions:
                 await transactions.judge(self._txn_client(cluster, "txn-reader"))
@@ -247,18 +276,10 @@ class _Run:
                     producer.judge()
             if self._options.trimmed:
                 await trimmed.judge(self._many_client(cluster, "many-reader"))
-            await rooms.judge()
+            await self._rooms.judge()
         if scope.cancelled_caught:
             cluster.rules.broken("L1", f"the final read did not end within {READ_S:g} s")
-            return
-        if not await self._whole(cluster, KNOWN_S, rest=True):
-            return
-        workload.judge()
-        self._judge_checker(cluster)
-        if self._options.sql and cluster.rules.violation is None:
-            self._judge_by_sql(cluster)
-            if self._options.transactions:
-                transactions.judge_circles()
+        return not scope.cancelled_caught
 
     def _judge_checker(self, cluster: SimCluster) -> None:
         rules = cluster.rules

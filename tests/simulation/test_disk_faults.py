@@ -73,12 +73,7 @@ class Scenario:
             nursery.cancel_scope.cancel()
 
     async def run(self, cluster: SimCluster) -> None:
-        for broker_id in cluster.nodes:
-            cluster.start(broker_id)
-        await whole(cluster)
-        admin = client(cluster, "admin")
-        await admin.create_topic("safe", len(TPS), 3)
-        await whole(cluster)
+        await begun(cluster)
         async with trio.open_nursery() as load:
             for tp in TPS:
                 producer = client(cluster, f"producer-{tp.partition}")
@@ -131,6 +126,17 @@ async def whole(cluster: SimCluster) -> None:
         while cluster.whole() is not None:
             await trio.sleep(0.1)
     assert cluster.whole() is None
+
+
+async def begun(cluster: SimCluster) -> SimClient:
+    """Starts all brokers and makes the topic; gives the client that made it."""
+    for broker_id in cluster.nodes:
+        cluster.start(broker_id)
+    await whole(cluster)
+    admin = client(cluster, "admin")
+    await admin.create_topic("safe", len(TPS), 3)
+    await whole(cluster)
+    return admin
 
 
 @pytest.mark.parametrize(
@@ -197,12 +203,7 @@ class OneCall(Scenario):
             nursery.cancel_scope.cancel()
 
     async def run(self, cluster: SimCluster) -> None:
-        for broker_id in cluster.nodes:
-            cluster.start(broker_id)
-        await whole(cluster)
-        admin = client(cluster, "admin")
-        await admin.create_topic("safe", len(TPS), 3)
-        await whole(cluster)
+        admin = await begun(cluster)
         async with trio.open_nursery() as load:
             for tp in TPS:
                 producer = client(cluster, f"producer-{tp.partition}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.simulation.cluster import DATA
 from highwater.simulation.faults.directory_faults import goes_offline, met_since, start_anew
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
@@ -156,7 +157,7 @@ class DiskFaults:
         """Partitions of coordinators, with their leaders and one that may lead next."""
         nodes, found = self._cluster.nodes, []
         for tp, truth in sorted(self._cluster.rules.partitions.items()):
-            if tp.topic.startswith("__") and truth.state is not None:
+            if tp.topic in INTERNAL_TOPICS and truth.state is not None:
                 leader = nodes.get(truth.state.leader)
                 others = [nodes[b] for b in truth.state.isr if b != truth.state.leader]
                 if leader is not None and leader.running and others and others[0].running:

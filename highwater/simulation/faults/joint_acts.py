@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from highwater.kafka.topic_names import TRANSACTION_STATE_TOPIC
+
 if TYPE_CHECKING:
     from highwater.simulation.cluster import SimCluster
     from highwater.world.chance import Random
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 LEADER, FOLLOWER, THIRD, CONTROLLER, ANYONE = "leader", "follower", "third", "controller", "anyone"
 DATA = "data's leader"
 """The leader of the partition to which the joint's own producer writes."""
-TRANSACTIONS = "__transaction_state"
+TRANSACTIONS = TRANSACTION_STATE_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from highwater.broker.coordinator.shard import partition_for
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
     from highwater.simulation.rules.agreed_log import PartitionTruth
     from highwater.simulation.rules.findings import Book
 
-GROUPS, DECISIONS = "__consumer_offsets", "__transaction_state"
+GROUPS, DECISIONS = GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 
 class Moment(NamedTuple):

@@ -91,8 +91,10 @@ def forgetful(
             for wrong in differing(log, replayed, now):
                 yield f"{wrong} ({tp})"
             partition = services.replicas.partitions.get(tp)
-            known = partition.last_stable_offset if partition is not None else -1
-            if not log.log_start_offset and known not in (-1, end := stable_end(log, replayed)):
+            if partition is None or log.log_start_offset:
+                continue
+            known, end = partition.last_stable_offset, stable_end(log, replayed)
+            if known != end:
                 yield f"has the LSO {known} of {tp}, and by the log it is {end}"
     yield from _groups(broker, disk)
     yield from _transactions(broker, disk)

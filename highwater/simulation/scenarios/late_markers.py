@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+from highwater.kafka.topic_names import TRANSACTION_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import WriteTxnMarkersRequest
 from highwater.kafka.wire.record_codec import Record
@@ -14,7 +15,6 @@ from highwater.simulation.wire_tap import REQUEST
 from highwater.simulation.workloads.transactions_client import TOPIC, TRANSACTION, TxnClient
 
 DATA = TopicPartition(TOPIC, 0)
-DECISIONS = "__transaction_state"
 NAME = "patient"
 LATE_S = 4.0
 AFTER_A_RETRY_S = 8.0
@@ -84,7 +84,7 @@ async def late_marker(stage: Stage) -> None:
     held = stage.arm(WriteTxnMarkersRequest.API_KEY, REQUEST, LATE_S, coordinator, leader)
     await writer.end(commit=True)
     await stage.until(lambda: held.fired, "the marker is on its way")
-    for tp in [tp for tp in stage.rules.partitions if tp.topic == DECISIONS]:
+    for tp in [tp for tp in stage.rules.partitions if tp.topic == TRANSACTION_STATE_TOPIC]:
         await stage.lead(next_one, tp)
     await writer.write("never")
     refused = f"broker-{leader}.* {DATA}: a marker for producer .* came from coordinator epoch"
