@@ -73,10 +73,8 @@ class PartitionTruth:
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
     replicas: dict[int, Replica] = field(default_factory=dict)
-    unclean: int = 0
-    """The number of elections of a replica outside the ISR, where they are allowed."""
     unclean_epoch: int = -1
-    """The leader epoch of the last such election."""
+    """The leader epoch of the last election of a replica outside the ISR, where it is allowed."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of offsets that were committed, and then lost where loss is expected (power losses
     beyond the promise of acks=all, unclean elections where they are allowed)."""

@@ -204,7 +204,6 @@ class ZooKeeperRules:
                     f"{list(old.isr)} for online",
                 )
             self._book.seen["unclean_elections"] += 1
-            truth.unclean += 1
             truth.unclean_epoch = new.leader_epoch
             truth.forget_above(truth.parts_from(replica.mirror))
             return
