@@ -31,8 +31,12 @@ class Entry:
     path: str = ".*"
     ours: str = ".*"
     theirs: str = ".*"
+    shown_by: str = ""
+    """The test of test_same_answers.py that shows it, where the script cannot."""
 
     def covers(self, found: Difference) -> bool:
+        if self.shown_by:
+            return False
         pairs = (
             (self.api, found.api), (self.case, found.case), (self.path, found.path),
             (self.ours, str(found.ours)), (self.theirs, str(found.theirs)),
