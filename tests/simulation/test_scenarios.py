@@ -57,6 +57,7 @@ BROKEN = [
     ("zombie-leader", "14-acks-all-at-local-append"),
     ("former-life", "109-an-isr-of-a-former-life"),
     ("compacted-while-away", "118-a-hw-above-a-cut-log"),
+    ("copied-to-its-end", "159-a-compacted-log-has-no-end"),
     ("late-marker", "100-a-marker-of-a-former-coordinator"),
     ("marker-sent-again", "158-markers-of-a-connection-given-up"),
     ("deleted-for-good", "113-deleted-until-the-power-goes"),

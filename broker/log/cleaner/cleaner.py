@@ -245,6 +245,7 @@ class LogCleaner:
             sources=tuple(sources),
             first_dirty=candidate.first_dirty,
             end=candidate.end,
+            log_end=log.log_end_offset,
             map_capacity=capacity_for(
                 int(self._share(self._config.log_cleaner_dedupe_buffer_size)),
                 self._config.log_cleaner_io_buffer_load_factor,

@@ -8,7 +8,9 @@ its attributes (KIP-534).
 
 The identity of a batch does not change: base offset, last offset, producer, epoch and sequence stay
 the same, however many records are left.  The last batch of a producer that the log remembers stays
-even with none, because its sequence number must be found when the log is read again.
+even with none, because its sequence number must be found when the log is read again.  So does the
+last batch of the log while the active segment is empty (after a cut, for instance): a copy of the
+log, in a follower or in another directory, could not reach its end otherwise.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ class Filter:
     now_ms: int
     delete_retention_ms: int
     all_in_sync: bool
+    log_end: int
+    """Its last batch ends before this offset; a batch that does so stays."""
 
     def clean(self, view: Buffer, header: BatchHeader) -> Buffer | None:
         """The batch for the cleaned segment; None drops it.
@@ -116,7 +120,9 @@ class Filter:
         return horizon is not None and horizon <= self.now_ms and self.all_in_sync
 
     def _emptied(self, view: Buffer, header: BatchHeader) -> Buffer | None:
-        """An empty batch, if it is the last one of its producer."""
+        """An empty batch, if it is the last one of its producer or of the log."""
+        if header.last_offset + 1 == self.log_end:
+            return empty_batch(view, header)
         if header.producer_id < 0:
             return None
         last = self.producers.get(header.producer_id)

@@ -61,6 +61,7 @@ class CleanJob:
     first_dirty: int
     end: int
     """The first offset that must not be cleaned."""
+    log_end: int
     map_capacity: int
     io_bytes: int
     now_ms: int
@@ -119,6 +120,7 @@ def clean_log(disk: Disk, job: CleanJob, pace: Pace) -> Iterator[Mapped | Group]
         job.now_ms,
         job.delete_retention_ms,
         job.all_in_sync,
+        job.log_end,
     )
     sources = [source for source in job.sources if source.base_offset < end]
     for group in group_by_size(sources, job.segment_bytes, job.segment_index_bytes):

@@ -10,8 +10,8 @@ import trio
 
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
-from highwater.simulation.cluster import Shape
-from highwater.simulation.scenarios.script import Scenario, Stage
+from highwater.simulation.cluster import PORT, Shape
+from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.workloads.compacted import (
     COMPACTED,
     DELETE_RETENTION_S,
@@ -197,6 +197,34 @@ async def deletions_wait(stage: Stage) -> None:
     topic.judge(await topic.read_all(stage.new_client_of(KeyedClient, "reader")), stage.cluster)
 
 
+async def copied_to_its_end(stage: Stage) -> None:
+    """A topic becomes a compacted one, which drops records without a key, while its active segments
+    are empty, as a cut leaves them.  A new replica still comes to the end of the log."""
+    stage.rules.compacted = frozenset({TP.topic})
+    await stage.start(1, 2)
+    for value in ("one", "two"):
+        await stage.send(value)
+    await stage.until(lambda: stage.high_watermark(2) == 2, "both replicas have both")
+    for broker in (1, 2):
+        services = stage.cluster.nodes[broker].services
+        assert services is not None
+        log = services.replicas.partitions[TP].log
+        assert log is not None
+        log.roll()
+
+    async def set_policy(policy: str) -> None:
+        await stage.client.alter_topic(("broker-1", PORT), TP.topic, "cleanup.policy", policy)
+
+    await stage.insist(lambda: set_policy("compact"))
+    await stage.until(lambda: len(stage.log(1)) < 2, "the cleaner was there")
+    await stage.insist(lambda: stage.client.reassign(TP, [3, 1]))
+    await stage.until(lambda: stage.isr() == (1, 3), "3 has all, and 2 is gone")
+    await stage.lead(3)
+    await stage.insist(lambda: set_policy("delete"))  # that takes records without a key
+    await stage.insist(lambda: stage.send("three"))
+    stage.check(stage.place(3)[1] == 3, "an offset is given twice")
+
+
 SCENARIOS = (
     Scenario(
         "lossy-compacted",
@@ -215,5 +243,11 @@ SCENARIOS = (
         "tombstones and markers stay while a replica is away",
         Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=300),
         deletions_wait,
+    ),
+    Scenario(
+        "copied-to-its-end",
+        "a new replica of a log whose last records are compacted away",
+        Shape(brokers=3, min_isr=1, lag_ms=2000, cleaner_backoff_ms=300),
+        copied_to_its_end,
     ),
 )

@@ -143,6 +143,23 @@ async def test_small_segments_become_one(cleaned: Cleaned) -> None:
     assert [value for _, key, value in cleaned.records() if key == b"same"] == [b"y"]
 
 
+async def test_the_last_batch_stays_while_the_active_segment_is_empty(cleaned: Cleaned) -> None:
+    """A copy of the log could not reach its end otherwise."""
+    cleaned.add([(b"k", b"v")])
+    cleaned.add([(None, b"no key")])
+    cleaned.log.roll()
+    cleaned.log.update_high_watermark(cleaned.log.log_end_offset)
+    await cleaned.clean()
+    assert [value for _, _, value in cleaned.records()] == [b"v"]
+    last = headers_of(cleaned.log)[-1]
+    assert (last.base_offset, last.last_offset, last.record_count) == (1, 1, 0)
+    assert cleaned.log.read(1, 1 << 20, cleaned.log.log_end_offset)
+    cleaned.add([(b"later", b"w")])
+    cleaned.all_committed()
+    await cleaned.clean()
+    assert [h.base_offset for h in headers_of(cleaned.log)] == [0, 2, 3]
+
+
 async def test_records_without_a_key_go(cleaned: Cleaned) -> None:
     cleaned.add([(None, b"no key"), (b"k", b"v")])
     cleaned.all_committed()
