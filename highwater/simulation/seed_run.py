@@ -37,7 +37,7 @@ from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
 from highwater.simulation.workloads import last_transactions
 from highwater.simulation.workloads.compacted import COMPACTED, CompactedTopic, KeyedClient
-from highwater.simulation.workloads.epoch_reader import EpochClient, EpochReader
+from highwater.simulation.workloads.epoch_reader import EpochReader
 from highwater.simulation.workloads.exact_keys import NAMES as EXACT
 from highwater.simulation.workloads.exact_keys import ExactKeys
 from highwater.simulation.workloads.group_workload import MEMBERS, PARTITIONS, GroupClient, Groups
@@ -224,7 +224,7 @@ class _Run:
             if self._options.trimmed:
                 self._start_many(cluster, trimmed, clients)
             if self._options.reads_epochs:
-                reader = EpochClient(*self._place(cluster, "epochs"))
+                reader = SimClient(*self._place(cluster, "epochs"))
                 clients.start_soon(reader.run, partial(epochs.consume, reader, _plain(tps)))
             rooms.start(clients)
             if self._options.faults:
@@ -267,7 +267,7 @@ class _Run:
                 await groups.judge(self._group_client(cluster, "group-reader"))
             await workload.read_all(self._client(cluster, "reader"), _plain(tps))
             if self._options.reads_epochs:
-                last = EpochClient(*self._place(cluster, "last-epochs"))
+                last = SimClient(*self._place(cluster, "last-epochs"))
                 await epochs.finish(last, self._history.final)
             if self._options.compacted:
                 found = await compacted.read_all(self._keyed_client(cluster, "keyed"))

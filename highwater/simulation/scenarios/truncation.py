@@ -9,7 +9,8 @@ import trio
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
-from highwater.simulation.workloads.epoch_reader import EpochClient, EpochReader
+from highwater.simulation.workloads.epoch_reader import EpochReader
+from highwater.simulation.workloads.plain_client import SimClient
 
 TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
 APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
@@ -162,7 +163,7 @@ async def parted_reader(stage: Stage) -> None:
         await stage.send(f"tail {n}", acks=1, to=1)
     counts: Counter[str] = Counter()
     reader = EpochReader(stage.rules, counts, counts)
-    client = stage.new_client_of(EpochClient, "epochs")
+    client = stage.new_client_of(SimClient, "epochs")
     while not await reader.poll(client, TP) or len(reader.held[TP]) < stage.end(1):
         pass
     epoch, lost = stage.epoch(), stage.lose_power(1)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import (
     DescribeClusterRequest,
@@ -35,7 +34,12 @@ from highwater.kafka.wire.messages import (
     ListTransactionsRequest,
 )
 from highwater.simulation.requested import Requested
-from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, SimClient
+from highwater.simulation.workloads.plain_client import (
+    UNKNOWN_OUTCOME,
+    Failed,
+    SimClient,
+    check_code,
+)
 from highwater.simulation.workloads.workload import make_batch
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ class AdminClient(SimClient):
         """The moves under way."""
         request = ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
         answer = await self._call(await self._controller(), request, 0)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return [TopicPartition(t.name, p.partition_index) for t in answer.topics
                 for p in t.partitions]  # fmt: skip
 
@@ -72,7 +76,7 @@ class AdminClient(SimClient):
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         answer = (await self._call(address, request, 1)).results[0]
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return str(answer.configs[0].value)
 
     async def question(self, address: tuple[str, int], tp: TopicPartition) -> None:
@@ -299,8 +303,3 @@ class Administrators:
         old = [v for _, _, v in polled.records if v in self.written and not v.startswith(now)]
         if old:
             self.rules.broken("C7", f"{_TP}, in its life {self.lives}, has {old[0]!r}")
-
-
-def _check(code: int) -> None:
-    if code:
-        raise Failed(ErrorCode(code).name)

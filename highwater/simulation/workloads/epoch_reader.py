@@ -14,10 +14,8 @@ by an unclean election, or a careless power loss.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from highwater.kafka.errors import ErrorCode
-from highwater.kafka.wire.messages import FetchRequest
 from highwater.kafka.wire.records import records_of
 from highwater.simulation.rules.mirror import parse
 from highwater.simulation.workloads.plain_client import Failed, SimClient
@@ -28,43 +26,6 @@ if TYPE_CHECKING:
 
     from highwater.kafka.types import TopicPartition
     from highwater.simulation.rules.findings import Book
-
-_VERSION = 12
-
-
-class EpochClient(SimClient):
-    """A client whose fetches name the epoch of the last record."""
-
-    async def fetch_after(self, tp: TopicPartition, offset: int, last_epoch: int) -> Any:
-        """The answer for the partition."""
-        address, epoch = await self._leader(tp)
-        topic = FetchRequest.FetchTopic
-        partition = topic.FetchPartition(
-            partition=tp.partition,
-            current_leader_epoch=epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch,
-            log_start_offset=-1,
-            partition_max_bytes=1 << 15,
-        )
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=tp.topic, partitions=[partition])],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-        answer = await self._call(address, request, _VERSION)
-        got = answer.responses[0].partitions[0] if not answer.error_code else None
-        code = got.error_code if got is not None else answer.error_code
-        if code:
-            raise Failed(ErrorCode(code).name)
-        return got
 
 
 class Held(NamedTuple):
@@ -87,18 +48,20 @@ class EpochReader:
         self.held: dict[TopicPartition, list[Held]] = {}
         """Partition -> its records, the first of them at offset 0."""
 
-    async def consume(self, client: EpochClient, tps: list[TopicPartition]) -> None:
+    async def consume(self, client: SimClient, tps: list[TopicPartition]) -> None:
         """Reads until cancelled."""
         while True:
             for tp in tps:
                 await self.poll(client, tp)
             await client.pause(0.05 / self._pace, 0.2 / self._pace)
 
-    async def poll(self, client: EpochClient, tp: TopicPartition) -> bool:
+    async def poll(self, client: SimClient, tp: TopicPartition) -> bool:
         """One fetch; whether the leader's log goes on with what is held."""
         held = self.held.setdefault(tp, [])
         try:
-            got = await client.fetch_after(tp, len(held), held[-1].epoch if held else -1)
+            got = await client.fetch_decoded(
+                tp, len(held), version=12, last_epoch=held[-1].epoch if held else -1
+            )
         except Failed as failed:
             self._errors[failed.name] += 1
             client.forget(tp)
@@ -161,7 +124,7 @@ class EpochReader:
         del held[keep:]
 
     async def finish(
-        self, client: EpochClient, final: Mapping[tuple[TopicPartition, int], bytes]
+        self, client: SimClient, final: Mapping[tuple[TopicPartition, int], bytes]
     ) -> None:
         """Reads to the end that the last read found, and compares with it."""
         for tp in self.held:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import (
     AlterConfigsRequest,
     AlterReplicaLogDirsRequest,
@@ -40,7 +39,7 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.workloads.group_workload import PARTITIONS, GroupClient, Seat
-from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed
+from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, check_code
 from highwater.simulation.workloads.static_members import TOPIC
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 
@@ -72,12 +71,12 @@ class FilingClient(GroupClient):
             group_id=self.group, topics=[topic(name=self.topic, partitions=[one])]
         )
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 0)
-        _check(answer.error_code or answer.topics[0].partitions[0].error_code)
+        check_code(answer.error_code or answer.topics[0].partitions[0].error_code)
 
     async def delete_group(self) -> None:
         request = DeleteGroupsRequest(groups_names=[self.group])
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 2)
-        _check(answer.results[0].error_code)
+        check_code(answer.results[0].error_code)
 
     async def replace_config(self, address: tuple[str, int], configs: dict[str, str]) -> None:
         """Gives the topic these properties, and no other."""
@@ -86,7 +85,7 @@ class FilingClient(GroupClient):
         resource = kind(resource_type=2, resource_name=self.topic, configs=values)
         request = AlterConfigsRequest(resources=[resource], validate_only=False)
         answer = await self._call(address, request, 1)
-        _check(answer.responses[0].error_code)
+        check_code(answer.responses[0].error_code)
 
     async def config(self, address: tuple[str, int]) -> dict[str, str]:
         """The properties of DEFAULTS, as this broker tells them."""
@@ -95,7 +94,7 @@ class FilingClient(GroupClient):
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         answer = (await self._call(address, request, 1)).results[0]
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return {str(one.name): str(one.value) for one in answer.configs}
 
     async def move_between_directories(self, address: tuple[str, int]) -> bool:
@@ -118,7 +117,7 @@ class FilingClient(GroupClient):
         topic = directory.AlterReplicaLogDirTopic(name=self.topic, partitions=[partition])
         request = AlterReplicaLogDirsRequest(dirs=[directory(path=target, topics=[topic])])
         moved = await self._call(address, request, 1)
-        _check(moved.results[0].partitions[0].error_code)
+        check_code(moved.results[0].partitions[0].error_code)
         return True
 
 
@@ -274,8 +273,3 @@ class Filing:
                 self.rules.broken(
                     "L2", f"{TOPIC}: {address[0]} has {found}; {self.acked} was acknowledged last"
                 )
-
-
-def _check(code: int) -> None:
-    if code:
-        raise Failed(ErrorCode(code).name)

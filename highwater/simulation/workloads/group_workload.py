@@ -46,7 +46,7 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
-from highwater.simulation.workloads.plain_client import Failed
+from highwater.simulation.workloads.plain_client import Failed, check_code
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 from highwater.simulation.workloads.transactions_client import TxnClient
 
@@ -116,7 +116,7 @@ class GroupClient(TxnClient):
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 5)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return str(answer.member_id), -1, []
-        _check(answer.error_code)
+        check_code(answer.error_code)
         leads = answer.leader == answer.member_id
         members = [str(m.member_id) for m in answer.members] if leads else []
         return str(answer.member_id), int(answer.generation_id), members
@@ -133,7 +133,7 @@ class GroupClient(TxnClient):
             ],
         )
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return seat._replace(partitions=tuple(bytes(answer.assignment)))
 
     async def heartbeat(self, seat: Seat) -> None:
@@ -144,12 +144,12 @@ class GroupClient(TxnClient):
             group_instance_id=self.instance,
         )
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
-        _check(answer.error_code)
+        check_code(answer.error_code)
 
     async def leave(self, member_id: str) -> None:
         request = LeaveGroupRequest(group_id=self.group, member_id=member_id)
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 2)
-        _check(answer.error_code)
+        check_code(answer.error_code)
 
     async def commit(self, seat: Seat, partition: int, offset: int) -> None:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -164,7 +164,7 @@ class GroupClient(TxnClient):
             topics=[topic(name=self.topic, partitions=[place])],
         )
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 7)
-        _check(answer.topics[0].partitions[0].error_code)
+        check_code(answer.topics[0].partitions[0].error_code)
 
     async def committed(self, address: tuple[str, int], *, stable: bool = False) -> dict[int, int]:
         """The committed offset of every partition; -1: none."""
@@ -175,16 +175,16 @@ class GroupClient(TxnClient):
             require_stable=stable,
         )
         answer = await self._call(address, request, 7)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         for p in answer.topics[0].partitions:
-            _check(p.error_code)
+            check_code(p.error_code)
         return {p.partition_index: int(p.committed_offset) for p in answer.topics[0].partitions}
 
     async def described(self) -> tuple[str, int]:
         """The group's state, and how many members it has."""
         request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 5)
-        _check(answer.groups[0].error_code)
+        check_code(answer.groups[0].error_code)
         return str(answer.groups[0].group_state), len(answer.groups[0].members)
 
     def brokers(self) -> list[tuple[str, int]]:
@@ -485,8 +485,3 @@ class Member:
             self.all.count[f"{self.all.kind} late commits"] += failed.name in REFUSED
             return
         self.all.committed(former, partition, offset, before, newest)
-
-
-def _check(code: int) -> None:
-    if code:
-        raise Failed(ErrorCode(code).name)

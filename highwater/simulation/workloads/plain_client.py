@@ -17,8 +17,15 @@ from highwater.kafka.client.produce_codec import parse_produce_response, produce
 from highwater.kafka.client.producer import PRODUCE, PRODUCE_VERSION
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import BadMessage, decode_response, encode_request
-from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
+from highwater.kafka.wire.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    build_fetch,
+    parse_fetch_answer,
+)
 from highwater.kafka.wire.messages import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -77,13 +84,14 @@ def _produced(answer: memoryview, tp: TopicPartition) -> int:
     """The base offset in a Produce answer; its topic has its producers' times, so a time is that
     of a batch that was there already."""
     code, offset, append_time = parse_produce_response(answer)[tp]
-    _check(code)
+    check_code(code)
     if append_time not in (-1, STAMP_MS):
         raise BadMessage(f"a Produce answer has the log append time {append_time}")
     return offset
 
 
-def _check(code: int) -> None:
+def check_code(code: int) -> None:
+    """Raises Failed for the code of an error."""
     if code:
         raise Failed(ErrorCode(code).name)
 
@@ -257,9 +265,9 @@ class SimClient:
         body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
         assert body is not None
         answer = parse_fetch_answer(body, FETCH_VERSION)
-        _check(answer.error)
+        check_code(answer.error)
         got = answer.partitions[0]
-        _check(got.error)
+        check_code(got.error)
         question.fetched(got)
         if not got.size:
             return Polled(got.high_watermark, got.log_start_offset, offset, [])
@@ -272,6 +280,49 @@ class SimClient:
             if record.offset >= offset:
                 records.append((record.offset, epoch, record.value or b""))
         return Polled(got.high_watermark, got.log_start_offset, next_offset, records)
+
+    async def fetch_decoded(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        version: int,
+        isolation: int = 0,
+        last_epoch: int = -1,
+        max_wait_ms: int = 100,
+    ) -> Any:
+        """The partition's part of an answer of any version, as kafka-python decodes it."""
+        address, epoch = await self._leader(tp)
+        topic = messages.FetchRequest.FetchTopic
+        partition = topic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 16,
+        )
+        request = messages.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=isolation,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=tp.topic, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        question = self._question(address, tp)
+        answer = await self._call(address, request, version)
+        check_code(answer.error_code)
+        got = answer.responses[0].partitions[0]
+        check_code(got.error_code)
+        if got.diverging_epoch is None or got.diverging_epoch.epoch < 0:
+            hw, lso = int(got.high_watermark), int(got.last_stable_offset)
+            question.fetched(FetchedPartition(tp, 0, hw, lso, int(got.log_start_offset), b"", 0))
+        return got
 
     async def list_offset_and_epoch(self, tp: TopicPartition, timestamp: int) -> tuple[int, int]:
         """Asks for an offset by timestamp; -1 is latest, -2 earliest."""
@@ -288,7 +339,7 @@ class SimClient:
         question = self._question(address, tp)
         answer = await self._call(address, request, 5)
         result = answer.topics[0].partitions[0]
-        _check(result.error_code)
+        check_code(result.error_code)
         (question.latest if timestamp == LATEST else question.earliest)(tp, int(result.offset))
         return int(result.offset), int(result.leader_epoch)
 
@@ -299,7 +350,7 @@ class SimClient:
         address = self._world.random.choice(self._bootstrap)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
         answer = await self._call(address, request, 1)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return int(answer.producer_id), int(answer.producer_epoch)
 
     async def delete_records(self, tp: TopicPartition, offset: int) -> int:
@@ -314,7 +365,7 @@ class SimClient:
         )
         answer = await self._call(address, request, 1)
         result = answer.topics[0].partitions[0]
-        _check(result.error_code)
+        check_code(result.error_code)
         return int(result.low_watermark)
 
     # -- administration -------------------------------------------------------------------------
@@ -345,7 +396,7 @@ class SimClient:
             validate_only=False,
         )
         answer = await self._call(await self._controller(), request, 4)
-        _check(answer.topics[0].error_code)
+        check_code(answer.topics[0].error_code)
 
     async def create_assigned(
         self, name: str, assignments: list[Any], config: Mapping[str, str] | None = None
@@ -363,7 +414,7 @@ class SimClient:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=2000, validate_only=False)
         answer = await self._call(await self._controller(), request, 4)
-        _check(answer.topics[0].error_code)
+        check_code(answer.topics[0].error_code)
 
     async def grow_topic(self, name: str, partitions: int, timeout_ms: int = 2000) -> None:
         topic = CreatePartitionsRequest.CreatePartitionsTopic(
@@ -373,7 +424,7 @@ class SimClient:
             topics=[topic], timeout_ms=timeout_ms, validate_only=False
         )
         answer = await self._call(await self._controller(), request, 1)
-        _check(answer.results[0].error_code)
+        check_code(answer.results[0].error_code)
 
     async def alter_topic(self, address: tuple[str, int], name: str, key: str, value: str) -> None:
         """Sets one property of a topic at that broker."""
@@ -382,12 +433,12 @@ class SimClient:
         resource = kind(resource_type=2, resource_name=name, configs=[config])
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         answer = await self._call(address, request, 0)
-        _check(answer.responses[0].error_code)
+        check_code(answer.responses[0].error_code)
 
     async def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=2000)
         answer = await self._call(await self._controller(), request, 3)
-        _check(answer.responses[0].error_code)
+        check_code(answer.responses[0].error_code)
 
     async def elect_preferred(self, tp: TopicPartition) -> None:
         topics = [ElectLeadersRequest.TopicPartitions(topic=tp.topic, partitions=[tp.partition])]
@@ -402,8 +453,8 @@ class SimClient:
             timeout_ms=2000, topics=[topic(name=tp.topic, partitions=[partition])]
         )
         answer = await self._call(await self._controller(), request, 0)
-        _check(answer.error_code)
-        _check(answer.responses[0].partitions[0].error_code)
+        check_code(answer.error_code)
+        check_code(answer.responses[0].partitions[0].error_code)
 
     async def describe_topic(self, address: tuple[str, int], topic: str) -> None:
         """Its configuration, which the broker reads from ZooKeeper."""

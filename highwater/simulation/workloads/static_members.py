@@ -19,7 +19,6 @@ import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.messages import LeaveGroupRequest
 from highwater.simulation.workloads.group_workload import (
     REFUSED,
@@ -28,7 +27,7 @@ from highwater.simulation.workloads.group_workload import (
     Member,
     Seat,
 )
-from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed
+from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed, check_code
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 
 NAME, TOPIC = "shift", "shifted"
@@ -61,7 +60,7 @@ class StaticClient(GroupClient):
         except Failed:
             self.late_join = True
             raise
-        _check(answer.error_code)
+        check_code(answer.error_code)
         leads = answer.leader == answer.member_id and not answer.skip_assignment
         members = [str(m.member_id) for m in answer.members] if leads else []
         return str(answer.member_id), int(answer.generation_id), members
@@ -73,7 +72,7 @@ class StaticClient(GroupClient):
         )
         request = LeaveGroupRequest(group_id=self.group, members=[member])
         answer = await self._call(await self.coordinator(COORDINATOR, self.group), request, 3)
-        _check(answer.error_code or answer.members[0].error_code)
+        check_code(answer.error_code or answer.members[0].error_code)
 
 
 class Shift(Groups):
@@ -176,8 +175,3 @@ class _Instance(Member):
             await client.sleep(random.uniform(1.5, 5.0))
             for partition in seat.partitions:
                 await self._commit(seat, partition, positions)
-
-
-def _check(code: int) -> None:
-    if code:
-        raise Failed(ErrorCode(code).name)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from highwater.kafka.client.fetched import visible
-from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.fetch import FetchedPartition
 from highwater.kafka.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -19,7 +16,7 @@ from highwater.kafka.wire.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from highwater.simulation.workloads.plain_client import Failed, SimClient
+from highwater.simulation.workloads.plain_client import SimClient, check_code
 
 TOPIC = "txn"
 GROUP, TRANSACTION = 0, 1
@@ -36,7 +33,7 @@ class TxnClient(SimClient):
         if (kind, key) not in known:
             address = self._world.random.choice(self._bootstrap)
             answer = await self._call(address, FindCoordinatorRequest(key=key, key_type=kind), 2)
-            _check(answer.error_code)
+            check_code(answer.error_code)
             known[kind, key] = (answer.host, answer.port)
         return known[kind, key]
 
@@ -57,7 +54,7 @@ class TxnClient(SimClient):
             producer_epoch=expected[1],
         )
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 4)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         return int(answer.producer_id), int(answer.producer_epoch)
 
     async def add(self, name: str, producer: tuple[int, int], tp: TopicPartition) -> None:
@@ -70,7 +67,7 @@ class TxnClient(SimClient):
         )
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
         found = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-        _check(found.partition_error_code)
+        check_code(found.partition_error_code)
 
     async def end(self, name: str, producer: tuple[int, int], commit: bool) -> None:
         request = EndTxnRequest(
@@ -80,7 +77,7 @@ class TxnClient(SimClient):
             committed=commit,
         )
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
-        _check(answer.error_code)
+        check_code(answer.error_code)
 
     async def add_offsets(
         self, name: str, producer: tuple[int, int], group: str | None = None
@@ -93,7 +90,7 @@ class TxnClient(SimClient):
             group_id=group or name,
         )
         answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
-        _check(answer.error_code)
+        check_code(answer.error_code)
 
     async def commit_offset(
         self, name: str, producer: tuple[int, int], offset: int, group: str | None = None
@@ -110,7 +107,7 @@ class TxnClient(SimClient):
             topics=[topic(name=TOPIC, partitions=[partition])],
         )
         answer = await self._call(await self.coordinator(GROUP, group or name), request, 2)
-        _check(answer.topics[0].partitions[0].error_code)
+        check_code(answer.topics[0].partitions[0].error_code)
 
     async def commit_alone(self, group: str, offset: int) -> None:
         """A commit outside of any transaction, to a group without members."""
@@ -125,7 +122,7 @@ class TxnClient(SimClient):
             topics=[topic(name=TOPIC, partitions=[partition])],
         )
         answer = await self._call(await self.coordinator(GROUP, group), request, 7)
-        _check(answer.topics[0].partitions[0].error_code)
+        check_code(answer.topics[0].partitions[0].error_code)
 
     async def committed_offset(self, name: str, *, stable: bool = True) -> int:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
@@ -135,9 +132,9 @@ class TxnClient(SimClient):
             require_stable=stable,
         )
         answer = await self._call(await self.coordinator(GROUP, name), request, 7)
-        _check(answer.error_code)
+        check_code(answer.error_code)
         found = answer.topics[0].partitions[0]
-        _check(found.error_code)
+        check_code(found.error_code)
         return int(found.committed_offset)
 
     async def send(self, name: str, tp: TopicPartition, batch: bytes) -> int:
@@ -152,41 +149,17 @@ class TxnClient(SimClient):
         )
         answer = await self._call(address, request, 8)
         result = answer.responses[0].partition_responses[0]
-        _check(result.error_code)
+        check_code(result.error_code)
         return int(result.base_offset)
 
     async def read(
         self, tp: TopicPartition, offset: int, max_wait_ms: int = 100
     ) -> tuple[list[tuple[int, bytes]], int, int]:
         """The visible records as (offset, value), the next position, and the answer's LSO."""
-        address, epoch = await self._leader(tp)
-        topic = FetchRequest.FetchTopic
-        partition = topic.FetchPartition(
-            partition=tp.partition,
-            current_leader_epoch=epoch,
-            fetch_offset=offset,
-            log_start_offset=-1,
-            partition_max_bytes=1 << 16,
+        p = await self.fetch_decoded(
+            tp, offset, version=11, isolation=READ_COMMITTED, max_wait_ms=max_wait_ms
         )
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=max_wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=tp.topic, partitions=[partition])],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-        question = self._question(address, tp)
-        answer = await self._call(address, request, 11)
-        _check(answer.error_code)
-        p = answer.responses[0].partitions[0]
-        _check(p.error_code)
-        hw, lso = int(p.high_watermark), int(p.last_stable_offset)
-        question.fetched(FetchedPartition(tp, 0, hw, lso, int(p.log_start_offset), b"", 0))
+        lso = int(p.last_stable_offset)
         aborted = [(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()]
         data = memoryview(bytes(p.records or b""))
         records, position = visible(data, offset, aborted)
@@ -206,11 +179,6 @@ class TxnClient(SimClient):
         question = self._question(address, tp)
         answer = await self._call(address, request, 5)
         found = answer.topics[0].partitions[0]
-        _check(found.error_code)
+        check_code(found.error_code)
         question.latest(tp, int(found.offset), committed=isolation == READ_COMMITTED)
         return int(found.offset)
-
-
-def _check(code: int) -> None:
-    if code:
-        raise Failed(ErrorCode(code).name)
