@@ -32,6 +32,7 @@ from highwater.broker.log.segment import (
     Segment,
     segment_path,
 )
+from highwater.kafka.config import LONG_MAX
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import (
     HEADER_SIZE,
@@ -177,12 +178,13 @@ class _Loader:
         """Adds the epochs of batches below the file's first entry, if there are any.
 
         The file forgets them as soon as the log start moves up, but the checkpoint with the log
-        start follows later: a crash in between brings records back.  The segments are those that
-        no recovery reads; raises `CorruptSegmentError` where one of them is damaged.
+        start follows later: a crash in between brings records back.  A file without entries is of a
+        log that began at its end.  The segments are those that no recovery reads; raises
+        `CorruptSegmentError` where one of them is damaged.
         """
-        if not self._epochs_in_file or not segments:
+        if not self._epochs_known or not segments:
             return
-        first_epoch, known_from = self._epochs_in_file[0]
+        first_epoch, known_from = (*self._epochs_in_file, (LONG_MAX, LONG_MAX))[0]
         if known_from <= max(self.log_start_offset, segments[0].base_offset):
             return  # as nearly always: no log is read for this
         found: list[Entry] = []

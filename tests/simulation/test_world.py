@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 import trio
@@ -125,6 +126,23 @@ async def test_a_killed_process_resets(simulation: Simulation) -> None:
     with trio.fail_after(1):
         await near.wait_readable()
     assert near.recv_into(memoryview(bytearray(1))) == 0
+
+
+@in_simulation()
+async def test_a_listener_may_be_closed_while_it_accepts(simulation: Simulation) -> None:
+    """Seed 1031 --joints --pace 0.3 at fcf1e091."""
+    a, b = simulation.add_host("a"), simulation.add_host("b")
+    wa, wb = simulation.start(a), simulation.start(b)
+    listener = await wb.network.listen("b", 9092)
+    await wa.network.connect("b", 9092)
+
+    async def close() -> None:
+        listener.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(close)
+        with suppress(trio.ClosedResourceError):
+            await listener.accept()
 
 
 @in_simulation()

@@ -242,8 +242,9 @@ class SimListener:
             if not self.open:
                 raise trio.ClosedResourceError("the listener was closed")
             if self._waiting:
+                connection = self._waiting.popleft()
                 await trio.lowlevel.cancel_shielded_checkpoint()
-                return self._waiting.popleft()
+                return connection
             await self._acceptors.park()
 
     def offer(self, connection: SimConnection) -> bool:

@@ -285,6 +285,28 @@ def test_epochs_of_records_that_come_back_are_found(logs: Logs, clean: bool) -> 
     assert log.epochs.entries == [(0, 2), *entries[1:]]
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_epochs_are_found_where_the_file_has_none(logs: Logs, clean: bool) -> None:
+    """Seed 922 --pace 0.3 --trimmed at fcf1e091, R8: the log began at its end, and a crash came
+    before the checkpoint with the log start."""
+    log = logs.open(SMALL)
+    fill(log, 20)
+    entries, end = log.epochs.entries, log.log_end_offset
+    log.advance_log_start(end)
+    log.epochs.lead(entries[-1][0] + 1, end)
+    log.epochs.truncate_from_end(end)  # it follows another leader
+    log.close_files()
+    recovery_point = log.segments[3].base_offset
+    log = logs.open(SMALL, clean=clean, recovery_point=recovery_point)
+    assert log.epochs.entries == entries
+    log.advance_log_start(end)
+    log.epochs.truncate_from_end(end)
+    log.close_files()
+    log = logs.open(SMALL, clean=clean, recovery_point=recovery_point, log_start_offset=end)
+    assert (log.log_start_offset, log.log_end_offset) == (end, end)
+    assert log.epochs.entries == ([] if clean else [(entries[-1][0], end)])
+
+
 def test_damage_in_records_that_come_back_cuts_nothing(logs: Logs) -> None:
     """Found by Hypothesis in `test_damaged_files.py`: a log that was closed in order lost all that
     follows the damage, which nobody had to read but for the forgotten epochs."""
