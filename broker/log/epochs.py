@@ -9,6 +9,11 @@ KIP-279 made the answer exact over several quick changes of leader: it names the
 is not above the one asked for, with its end, and the follower asks again if it does not know that
 epoch itself.
 
+Compaction leaves holes, and one may hide where an epoch began.  A replica that copies such a log
+lets the epoch begin where the hole does: nothing of an older epoch is there, and a replica that has
+something there, unreplicated perhaps, cuts it away.  (In Kafka the epoch begins at its first batch,
+and what was never committed may stay.)
+
 Entries rise strictly in both numbers.  A new leader enters its epoch at its LEO, in memory; the
 file gets the entry before the log has its first batch, and before the memory changes.  An epoch
 without a batch need not outlive the process, which leads in a newer one when it comes back.  So a

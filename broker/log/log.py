@@ -83,8 +83,10 @@ class Log:
         self._active = segments[-1]
         self._jitter_ms = hooks.jitter_ms(config.jitter_limit_ms)
         self.truncations = 0
+        self.doubtful_from: int | None = None
+        """Of a compacted log: offsets from here on may be missing for a power loss (`recovery`)."""
         self.name_changes = 1
-        """The number of files made, renamed and removed since the log was opened."""
+        """Files made, renamed and removed since it was opened."""
         self.flusher = Flusher(self)
 
     def __repr__(self) -> str:
@@ -199,16 +201,16 @@ class Log:
         prepared = self.producers.prepare(
             headers, None, Origin.REPLICATION, marker_of=lambda header: marker_of(view, header)
         )
-        segment = self._segment_for(
-            size, headers[0].base_offset, last.last_offset, largest, self._clock.wall_ms()
-        )
-        epochs = self.epochs
+        base, now_ms = headers[0].base_offset, self._clock.wall_ms()
+        segment = self._segment_for(size, base, last.last_offset, largest, now_ms)
+        epochs, end = self.epochs, self.log_end_offset
         before = epochs.entries if last.partition_leader_epoch != epochs.latest else None
         try:
             for header in headers:
                 epoch = header.partition_leader_epoch
                 if epoch != epochs.latest and epoch >= 0:
-                    epochs.assign(epoch, header.base_offset)
+                    epochs.assign(epoch, end)
+                end = header.last_offset + 1
             segment.append(part_of(view, headers), headers, None)
         except OSError:
             if before is not None:

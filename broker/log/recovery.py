@@ -5,8 +5,12 @@ batch is read and its CRC checked.  At the first batch that is torn, damaged or 
 is cut, and later segments go, since offsets must have no hole.  The same pass rebuilds the indexes,
 finds leader epochs that are missing in the epoch file, and brings the producers up to date.
 
-Kafka's recovery does the same, with one difference: here a *clean* log whose last segment does not
-end with a whole batch is recovered, too, rather than appended to.
+A compacted log has holes, and one at the end of a segment may as well be what a power loss took of
+it.  That log keeps all it has, but a replica outside of the ISR takes it anew from there
+(`Log.doubtful_from`): it may miss a tombstone that the others remove soon.
+
+Kafka's recovery does the same, but for holes, which it does not see, and for a *clean* log whose
+last segment does not end with a whole batch: here it is recovered rather than appended to.
 """
 
 from __future__ import annotations
@@ -107,12 +111,15 @@ def load_log(
         loader.find_forgotten_epochs(loader.segments[:start])
     except CorruptSegmentError as error:
         raise DamagedLogError(folder, error) from error
+    if not clean:
+        for segment in loader.segments[:start][-1:]:
+            segment.distrust_indexes()
     loader.recover(start, clean)
     try:
         end = loader.finish()
     except CorruptSegmentError as error:
         raise DamagedLogError(folder, error) from error
-    return Log(
+    log = Log(
         disk=disk,
         clock=clock,
         folder=folder,
@@ -123,9 +130,11 @@ def load_log(
         producers=loader.producers,
         log_start_offset=loader.log_start_offset,
         log_end_offset=end,
-        recovery_point=end if loader.trusted else min(recovery_point, end),
+        recovery_point=end if loader.trusted else min(recovery_point, end, loader.rewritten_from),
         hooks=hooks or NoHooks(),
     )
+    log.doubtful_from = loader.doubtful_from
+    return log
 
 
 class _Loader:
@@ -148,9 +157,12 @@ class _Loader:
         self.cleaned_to = cleaned_to
         self.segments: list[Segment] = []
         self.trusted = True
+        self.doubtful_from: int | None = None
+        self.rewritten_from = LONG_MAX
+        """Below the recovery point's segment too, files are new from here on, and not flushed."""
+        self._flushed_below = 0
         self._last_epoch = self._epoch_below = -1
         self._writing = False
-        self._epochs_known = True
         self._epochs_in_file = self._read_epochs()
         self.epochs = EpochCache(self._epochs_in_file, self._write_epochs)
         self.producers = ProducerStates(disk, folder, config.producer_id_expiration_ms)
@@ -165,7 +177,6 @@ class _Loader:
                 return checkpoints.decode_epochs(data)
         except checkpoints.MalformedFileError as error:
             logger.warning("%s: %s; leader epochs are read from the log instead", path, error)
-        self._epochs_known = False
         return []
 
     def _write_epochs(self, entries: list[Entry]) -> None:
@@ -179,28 +190,34 @@ class _Loader:
 
         The file forgets them as soon as the log start moves up, but the checkpoint with the log
         start follows later: a crash in between brings records back.  A file without entries is of a
-        log that began at its end.  The segments are those that no recovery reads; raises
-        `CorruptSegmentError` where one of them is damaged.
+        log that began at its end, or was lost.  The segments are those that no recovery reads;
+        raises `CorruptSegmentError` where one of them is damaged.
         """
-        if not self._epochs_known or not segments:
+        if not segments:
             return
-        first_epoch, known_from = (*self._epochs_in_file, (LONG_MAX, LONG_MAX))[0]
+        entries = self._epochs_in_file
+        first_epoch, known_from = (*entries, (LONG_MAX, LONG_MAX))[0]
         if known_from <= max(self.log_start_offset, segments[0].base_offset):
             return  # as nearly always: no log is read for this
+        found = self._epochs_of(segments, known_from)
+        if found and found[-1][0] > first_epoch:  # the file is not of this log
+            entries, found = [], self._epochs_of(segments, LONG_MAX)
+        self.epochs = EpochCache([*found, *entries], self._write_epochs)
+
+    def _epochs_of(self, segments: list[Segment], end: int) -> list[Entry]:
+        """By the batches between the log start and this offset."""
         found: list[Entry] = []
-        for header in _headers(segments, self.log_start_offset, known_from):
+        at = segments[0].base_offset
+        for header in _headers(segments, self.log_start_offset, end):
             epoch = header.partition_leader_epoch
             if epoch > (found[-1][0] if found else -1):
-                found.append((epoch, header.base_offset))
-        if not found:
-            return
-        if found[-1][0] > first_epoch:
-            self._epochs_known = False  # the file is not of this log
-        self.epochs = EpochCache([*found, *self._epochs_in_file], self._write_epochs)
+                found.append((epoch, at))
+            at = header.last_offset + 1
+        return found
 
-    def _note_epoch(self, header: BatchHeader) -> None:
+    def _note_epoch(self, header: BatchHeader, end_before: int) -> None:
         if header.partition_leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.epochs.assign(header.partition_leader_epoch, end_before)
 
     # ----------------------------------------------------------------------------- the files
 
@@ -263,13 +280,13 @@ class _Loader:
 
     def first_to_recover(self, clean: bool, recovery_point: int) -> int:
         """The place of the first suspect segment; the number of segments if none is."""
-        start = len(self.segments) if clean else self._index_of(recovery_point)
+        place = self._index_of(recovery_point)
+        self._flushed_below = self.segments[place].base_offset if self.segments else 0
+        start = len(self.segments) if clean else place
         return min(start, self._first_suspect())
 
     def recover(self, start: int, clean: bool) -> None:
         """Checks the segments from a place on; afterwards every one of them is whole."""
-        if not self._epochs_known and any(segment.size for segment in self.segments):
-            start = 0
         self.trusted = clean and start == len(self.segments)
         if start < len(self.segments):
             self._recover_from(start)
@@ -293,6 +310,8 @@ class _Loader:
 
     def _recover_from(self, start: int) -> None:
         first = self.segments[start].base_offset
+        if first < self._flushed_below:
+            self.rewritten_from = first
         try:
             self.producers.reload(self.log_start_offset, first, self.now_ms)
             replay(self.producers, self.segments[:start], first)
@@ -320,6 +339,9 @@ class _Loader:
                 )
                 self._drop(self.segments[n:])
                 break
+            known = max(self.cleaned_to, self.log_start_offset)
+            if hole and segment.base_offset > known and self.doubtful_from is None:
+                self.doubtful_from = max(expected, self.log_start_offset)
             self.producers.end_offset = segment.base_offset
             if n > start:
                 self.segments[n - 1].forget_tail()
@@ -362,7 +384,7 @@ class _Loader:
                 break
             self._last_epoch = header.partition_leader_epoch
             segment.note(position, last, header)
-            self._note_epoch(header)
+            self._note_epoch(header, expected)
             for aborted in self.producers.replay(
                 header,
                 lambda h, v=view: marker_of(v, h, h.position),  # type: ignore[misc]

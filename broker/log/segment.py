@@ -178,6 +178,11 @@ class Segment:
         """Whether the file of an index was changed since its last flush."""
         return self._time_file.unsynced or self._offset_file.unsynced or self._txn_file.unsynced
 
+    def distrust_indexes(self) -> None:
+        """The process before may have ended before it flushed the last entries."""
+        self._time_file.unsynced = self._offset_file.unsynced = True
+        self._txn_file.unsynced = self.disk.exists(self._txn_file.path)
+
     def leave(self) -> None:
         """It is full: another segment becomes the active one."""
         self.write_indexes(final=True)

@@ -92,6 +92,13 @@ class ReplicaFetcher:
     def add(self, partition: Partition, address: Address) -> None:
         """Takes over a partition, and interrupts what is under way for the others."""
         follower_log = partition.require_log()
+        if not partition.in_isr and follower_log.doubtful_from is not None:
+            log.warning(
+                "%s: takes all from offset %d on anew: some may be missing since a power loss",
+                partition.tp, follower_log.doubtful_from,
+            )  # fmt: skip
+            partition.truncate_to(follower_log.doubtful_from)
+            follower_log.doubtful_from = None
         state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
         if follower_log.epochs.latest < 0:
             # epochs say nothing of an empty log, or of one older than epochs

@@ -209,7 +209,7 @@ class Partition:
         self.stir()
         self._adopt(state)
         self.isr.reset(state.isr, state.zk_version)
-        self.role = Role.LEADER
+        self.role, log.doubtful_from = Role.LEADER, None
         self.epoch_start_offset = log.log_end_offset
         log.epochs.lead(state.leader_epoch, log.log_end_offset)
         # a replica that a reassignment takes away stays, and counts, in the ISR for a moment

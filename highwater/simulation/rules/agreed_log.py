@@ -109,6 +109,11 @@ class PartitionTruth:
             return False
         return all(batch.epoch != replica.epoch_cut for batch in leader.mirror.batches)
 
+    def may_go_back(self, replica: Replica) -> bool:
+        """Whether it may take a part of its log anew: a hole of a compacted log may be what a power
+        loss took, and outside of the ISR a replica does not keep such a log."""
+        return self.compacted and not self.counts(replica.broker)
+
     def isr_changed(self, old: tuple[int, ...], new: tuple[int, ...], now: float) -> None:
         for broker in old:
             if broker not in new:

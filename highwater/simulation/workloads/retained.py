@@ -178,9 +178,13 @@ class RetainedTopics:
         await client.pause()
 
     def _start(self, tp: TopicPartition) -> int:
-        """The highest beginning that a replica's log has."""
-        truth = self.rules.partitions[tp]
-        return max((replica.mirror.start for replica in truth.replicas.values()), default=0)
+        """The highest beginning that a replica's log has: by its files, or, where it came from
+        another directory with older ones, by what its broker knows."""
+        starts = [0]
+        for broker, replica in self.rules.partitions[tp].replicas.items():
+            known = self.rules.answers.known(broker, tp)
+            starts += [replica.mirror.start, known.log_start if known is not None else 0]
+        return max(starts)
 
     # -- lookups by time --------------------------------------------------------------------------
 

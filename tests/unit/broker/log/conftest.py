@@ -74,10 +74,11 @@ class Logs:
         clean: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_to: int = 0,
     ) -> Log:
         return load_log(
             self.disk, self.clock, self.folder, TP, config or LogConfig(), clean=clean,
-            recovery_point=recovery_point, log_start_offset=log_start_offset,
+            recovery_point=recovery_point, log_start_offset=log_start_offset, cleaned_to=cleaned_to,
         )  # fmt: skip
 
 

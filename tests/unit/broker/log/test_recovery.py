@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,47 @@ def test_epochs_are_found_where_the_file_has_none(logs: Logs, clean: bool) -> No
     log = logs.open(SMALL, clean=clean, recovery_point=recovery_point, log_start_offset=end)
     assert (log.log_start_offset, log.log_end_offset) == (end, end)
     assert log.epochs.entries == ([] if clean else [(entries[-1][0], end)])
+
+
+async def test_what_recovery_writes_is_flushed(logs: Logs) -> None:
+    """Seed 1866 of five flags at fcf1e091, L2: the file of the epochs was lost, and the indexes of
+    all segments were written anew, of which nobody flushed those below the recovery point."""
+    log = logs.open(SMALL)
+    fill(log, 20)
+    entries, bases = log.epochs.entries, [segment.base_offset for segment in log.segments]
+    log.close_files()
+    Path(f"{logs.folder}/{LEADER_EPOCHS}").unlink()
+    log = logs.open(SMALL, clean=False, recovery_point=bases[3])
+    assert log.epochs.entries == entries
+    unsynced = [segment.unsynced_indexes for segment in log.segments]
+    assert unsynced == [False, False, True, True], "the process before may have ended too soon"
+    await log.flush()
+    assert not any(segment.unsynced_indexes for segment in log.segments)
+    log.close_files()
+    Path(f"{logs.folder}/{bases[1]:020d}.index").unlink()
+    log = logs.open(SMALL, clean=False, recovery_point=bases[3])
+    assert log.recovery_point == bases[1]
+    await log.flush()
+    assert not any(segment.unsynced_indexes for segment in log.segments)
+
+
+def test_holes_of_a_compacted_log_are_doubtful(logs: Logs) -> None:
+    """Seeds 1833 and 1837 of five flags at fcf1e091, R5: a power loss took a tombstone at the end
+    of a segment, and not the segments after it."""
+    compacted = replace(SMALL, cleanup_policy="compact")
+    log = logs.open(SMALL)
+    fill(log, 20)
+    bases = [segment.base_offset for segment in log.segments]
+    data = bytes_of(log)
+    log.close_files()
+    path = Path(f"{logs.folder}/{bases[2]:020d}.log")
+    last = list(batches(path.read_bytes()))[-1]
+    path.write_bytes(path.read_bytes()[: last.position])
+    for cleaned_to, doubtful in ((0, last.base_offset), (bases[3], None)):
+        log = logs.open(compacted, clean=False, cleaned_to=cleaned_to)
+        assert log.doubtful_from == doubtful
+        assert len(bytes_of(log)) == len(data) - last.size, "it keeps what it has"
+        log.close_files()
 
 
 def test_damage_in_records_that_come_back_cuts_nothing(logs: Logs) -> None:
