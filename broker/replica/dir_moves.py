@@ -11,8 +11,10 @@ As safe: a follower's fetch, and with flush.messages=1 the HW, promise that reco
 power loss; the exchange must not break that promise.  The current log's flushes are held up for the
 last piece, so that the copy catches up under load too.
 
-After a restart the future log is found, and the move goes on.  After a crash the copy may hold what
-the current log lost, so it is first brought in line by epochs, like a follower with its leader.
+After a restart the future log is found, and the move goes on; that of a compacted log begins anew,
+as the cleaner may have been there while the copy's directory was offline.  After a crash the copy
+may hold what the current log lost, so it is first brought in line by epochs, like a follower with
+its leader.
 
 Source: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """

@@ -5,6 +5,10 @@ always a prefix of the current log: `replica/dir_moves` copies batches unchanged
 current log cuts the future one in the same step.  No client reads it, and it does not count until
 it replaces the current log.
 
+A log is not cleaned while it has a future one, which would keep records whose tombstones it never
+gets.  But it is cleaned while the future one's directory is offline; so of a compacted log the next
+start begins the copy anew.
+
 The replacement is two renames: the old folder becomes `-delete`, then the new one gets the
 partition's name.  A crash between them leaves a future log and no current one.  Nothing else leaves
 that while every directory is there, so the next start completes it.
@@ -89,8 +93,10 @@ class FutureLogs:
             await manager.load_moved(tp, path)
         elif tp in self.logs or manager.dir_of(current) == path:
             self._throw_away(folder)
+        elif (config := current.config).compacts or manager.cleaned_to(current) is not None:
+            self._throw_away(folder)
+            self.create(tp, path, config)
         else:
-            config = current.config
             self.logs[tp] = await manager.disk.run(
                 lambda: load_log(manager.disk, manager.clock, folder, tp, config, hooks=self)
             )
@@ -172,6 +178,7 @@ class FutureLogs:
             )  # fmt: skip
             log.recovery_point = min(future.recovery_point, log.log_end_offset)
             log.epochs.restore(current.epochs.entries)
+            log.doubtful_from = current.doubtful_from
         except OSError as error:
             manager.fail_dir(path, error)
             raise

@@ -257,6 +257,26 @@ async def test_a_restart_goes_on_and_brings_the_copy_in_line(rig: Rig, tmp_path:
     assert log.log_end_offset == 55
 
 
+async def test_the_copy_of_a_cleaned_log_begins_anew_after_a_restart(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Seed 1879 of five flags at fcf1e091, R8: while the copy's directory was offline, the cleaner
+    removed records that the copy had, and tombstones that it had not."""
+    partition = rig.host()
+    rig.send(40)
+    log, moves = partition.require_log(), rig.replicas.moves
+    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
+    while moves._copy(partition, rig.logs.futures.logs[TP]):
+        pass
+    rig.logs.note_cleaned(log, 10)
+    again = await restarted(rig, tmp_path)
+    partition = again.host(epoch=3)
+    assert again.logs.futures.logs[TP].log_end_offset == 0
+    async with running(again):
+        await until(lambda: again.replicas.moves.moved)
+    assert partition.require_log().log_end_offset == 40
+
+
 async def test_a_crash_between_the_renames_is_completed(rig: Rig, tmp_path: Path) -> None:
     partition = rig.host()
     rig.send(40)
