@@ -15,7 +15,14 @@ from highwater.broker.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.recovery import DamagedLogError, UnsupportedFormatError
-from highwater.kafka.wire.records import TRANSACTIONAL, Marker, batches, build_marker
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import (
+    TRANSACTIONAL,
+    Marker,
+    batches,
+    build_batch,
+    build_marker,
+)
 from tests.unit.broker.log.conftest import (
     OWN,
     START_MS,
@@ -24,6 +31,7 @@ from tests.unit.broker.log.conftest import (
     bytes_of,
     check_indexes,
     content,
+    follow,
     headers_of,
     lead,
     sequence_of,
@@ -328,6 +336,23 @@ async def test_what_recovery_writes_is_flushed(logs: Logs) -> None:
     assert log.recovery_point == bases[1]
     await log.flush()
     assert not any(segment.unsynced_indexes for segment in log.segments)
+
+
+def test_an_epoch_begins_with_the_hole_before_its_first_batch(logs: Logs) -> None:
+    """Seed 1889 of five flags at fcf1e091, C2."""
+    log = logs.open(SMALL)
+    for base, epoch in ((0, 0), (1, 1), (10, 4), (11, 4)):
+        record = Record(b"key", b"value", 0)
+        follow(log, bytes(build_batch([record], base_offset=base, partition_leader_epoch=epoch)))
+    entries = [(0, 0), (1, 1), (4, 2)]
+    assert log.epochs.entries == entries
+    assert log.epochs.end_offset_for(1, log.log_end_offset) == (1, 2)
+    log.close_files()
+    Path(f"{logs.folder}/{LEADER_EPOCHS}").unlink()
+    for recovery_point in (0, 11):
+        log = logs.open(SMALL, recovery_point=recovery_point)
+        assert log.epochs.entries == entries
+        log.close_files()
 
 
 def test_holes_of_a_compacted_log_are_doubtful(logs: Logs) -> None:

@@ -88,6 +88,26 @@ async def test_a_log_that_does_not_fit_its_leaders_stops_that_partition_alone(
     assert fetcher.states[broken].truncating, "a new term brings it in line first"
 
 
+@pytest.mark.parametrize(("isr", "end"), [((2, 1), 3), ((2,), 1)])
+async def test_a_doubtful_log_is_taken_anew_outside_of_the_isr(
+    tmp_path: Path, isr: tuple[int, ...], end: int
+) -> None:
+    manager = await replica_manager(tmp_path)
+    partition = hosted(manager, TopicPartition("t", 0))
+    fetcher = ReplicaFetcher(manager, int(LEADER), 0, ("nowhere", 1))
+    fetcher.add(partition, ("nowhere", 1))
+    for n in range(3):
+        fetcher._append(partition.tp, fetcher.states[partition.tp], sent(partition.tp, n, 1))
+    log = partition.require_log()
+    log.doubtful_from = 1
+    partition.make_follower(replace(STATE, leader_epoch=LeaderEpoch(1), isr=isr))
+    fetcher.add(partition, ("nowhere", 1))
+    assert log.log_end_offset == fetcher.states[partition.tp].offset == end
+    assert (log.doubtful_from is None) == (end == 1)
+    partition.make_leader(replace(STATE, leader=FOLLOWER, leader_epoch=LeaderEpoch(2)), 0)
+    assert log.doubtful_from is None
+
+
 async def test_the_first_delays_are_short(
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
