@@ -290,7 +290,8 @@ class ReplicaFetcher:
         """Whether the leader's epochs prove nothing, should its log start at this log's end."""
         partition = self.manager.partitions[tp]
         end = partition.require_log().log_end_offset
-        return not partition.in_isr and partition.high_watermark < end == leader_end
+        # a leader that was deposed may be told of an ISR that it was still in
+        return partition.high_watermark < end == leader_end
 
     async def _prove(
         self, connection: ClientConnection, unproved: dict[TopicPartition, FetchState]

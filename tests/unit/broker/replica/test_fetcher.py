@@ -257,7 +257,7 @@ async def test_a_follower_out_of_its_leaders_range_finds_its_place(
         ((2,), 2, 9, False),  # the leader has all of this log's epoch
         ((2,), 2, 3, False),  # its last batch is cut away
         ((2,), 4, 4, False),  # all its records are known to be committed
-        ((2, 1), 2, 4, False),  # a member of the ISR has what is committed there
+        ((2, 1), 2, 4, True),  # it may have left the ISR since the leader was elected
     ],
 )
 @pytest.mark.parametrize(
