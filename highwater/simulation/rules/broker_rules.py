@@ -52,7 +52,9 @@ class BrokerRules:
         taken_away = not replica.mirror.exists and not truth.settled(replica.broker)
         if out and (taken_away or replica.mirror.made_anew):
             return
-        if tp.topic in self._book.deleting and not replica.mirror.exists:
+        # what is left may be an empty log in a directory that failed when the log was to be made
+        gone_or_left = not replica.mirror.exists or replica.mirror.moved
+        if tp.topic in self._book.deleting and gone_or_left:
             return
         if known.same(gone[0]):
             self._book.broken(

@@ -114,6 +114,8 @@ class ReplicaMirror:
         self.exists = False
         self.made_anew = False
         """Whether the last look found a log made while the former one was offline."""
+        self.moved = False
+        """Whether the last look found it elsewhere."""
         self.start = 0
         self.end = 0
         """The log end offset."""
@@ -128,7 +130,8 @@ class ReplicaMirror:
         are gone, except those gone from the front (deleted segments).
         """
         place = self._place()
-        self.made_anew = place != self.path and self._is_newer(place)
+        self.moved = place != self.path
+        self.made_anew = self.moved and self._is_newer(place)
         if changed is not None and not self.made_anew:
             logs = sorted(name for name in changed if name.endswith(".log"))
             if all(self._grew(name) for name in logs):
