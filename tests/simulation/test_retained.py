@@ -11,6 +11,7 @@ import pytest
 from highwater.kafka.wire.record_codec import Record
 from highwater.simulation.options import Options
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+from highwater.simulation.rules.answers import Answers
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.rules.mirror import Batch
 from highwater.simulation.seed_run import simulate
@@ -41,6 +42,8 @@ class _Book(Book):
     def __init__(self) -> None:
         self.rules: list[str] = []
         self.partitions = {tp: PartitionTruth(tp) for tp in TPS}
+        self.tables = {}
+        self.answers = Answers(self)
 
     def broken(self, rule: str, what: str) -> None:
         self.rules.append(rule)
