@@ -392,6 +392,8 @@ class Member:
         """The state of the groups' log before it joined."""
         self.led: Seat | None = None
         """Its seat, if it was the leader."""
+        self.led_since = self.since
+        """The state of the groups' log before it joined for that seat."""
 
     def refused(self, error: str) -> None:
         """A call failed."""
@@ -448,12 +450,14 @@ class Member:
         seat = await client.sync(seat, assigned)
         self.all.seated(seat, self.since, client.instance or "")
         self.led = seat if members and client.instance is None else None
+        self.led_since = self.since
         return seat
 
     def _check_rejoined(self, seat: Seat) -> None:
-        """G3: a leader that joins again wants another assignment, so a new generation begins."""
+        """G3: a leader that joins again wants another assignment, so a new generation begins, as
+        long as the group's log has not lost the generation that it led."""
         led, self.led = self.led, None
-        if led is not None and seat[:2] == led[:2] and not self.all.lost(self.since):
+        if led is not None and seat[:2] == led[:2] and not self.all.lost(self.led_since):
             self.all.rules.broken(
                 "G3", f"{seat.member_id}, the leader, joined again in generation {seat.generation}"
             )
