@@ -106,9 +106,13 @@ class ProcessDisk:
         # one step of the journal: a rename is never half done
         second, first = disk._journal.pop(), disk._journal.pop()
 
+        before = node.renamed if isinstance(node, Inode) else None
+
         def undo() -> None:
             second()
             first()
+            if isinstance(node, Inode):
+                node.renamed = before
 
         disk._journal.append(undo)
         if isinstance(node, Inode):
