@@ -220,7 +220,7 @@ class ZooKeeperRules:
         if leader is None or leader.view is None or not leader.view.leads:
             return
         start = _epoch_start(leader)
-        if start is not None and replica.mirror.end < start:
+        if start is not None and replica.mirror.end < start and not replica.lossy:
             self._book.broken(
                 "R9",
                 f"{truth.tp}: {broker} joined the ISR with LEO {replica.mirror.end}, below the "
