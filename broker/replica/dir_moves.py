@@ -113,6 +113,8 @@ class DirMoves:
         partition, future = self._manager.partitions.get(tp), self._futures.logs.get(tp)
         if partition is None or partition.log is None or future is None:
             return False
+        if tp in self._manager.logs.cleaning:
+            return False  # the copy could have a value, and miss its tombstone; none begins now
         try:
             if self._in_line.get(tp) is not future:
                 _bring_in_line(partition.log, future)
@@ -166,8 +168,6 @@ class DirMoves:
                     return False
                 while self._copy(partition, future) == PIECE_BYTES:
                     await trio.lowlevel.checkpoint()
-                if partition.tp in self._manager.logs.cleaning:
-                    return False  # the cleaner may exchange segments of the current log
                 if self._is_whole(current, future):
                     break
             else:
