@@ -25,6 +25,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from highwater.base.wall_clock import wall_ms
+from highwater.chaos.app_causes import NotThere, why_not_there
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
 from highwater.chaos.app_traffic import Feeder, Watcher, count
 from highwater.chaos.faults.engine import Engine
@@ -365,7 +366,7 @@ class AppRun:
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
                 for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            judgement.headline += self._why(bootstrap, rule, first, many)
+            judgement.headline += self._why(bootstrap, apps, rule, first, many)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
             judgement.verdict, judgement.headline = "invalid", self.problems[0]
@@ -403,7 +404,7 @@ class AppRun:
         """Whether the output has offsets without a record: those of transactions' markers."""
         return any(count < end for count, end in self._outputs.values())
 
-    def _why(self, bootstrap: str, rule: str, lost: Any, many: int) -> str:
+    def _why(self, bootstrap: str, apps: AppCluster, rule: str, lost: Any, many: int) -> str:
         """A clause on a missing or repeated output: what the logs and the group's offsets say."""
         if rule == "K8" and not self._markers():
             return (
@@ -412,24 +413,24 @@ class AppRun:
             )
         if rule != "K7":
             return ""
-        gone = sum(d.lost for d in self._deaths.deaths if d.tp.topic == self.options.output)
-        if gone >= many:  # fewer, which nothing had acknowledged yet, end with any leader
-            return (
-                f"; {counted(gone, 'record')} of {self.options.output} ended with their leader: "
-                "the others did not have them, which acks=1 acknowledges"
+        output = self.options.output
+        moved = sum(
+            line["what"] == "leader" and line["topic"] == output and line["leader_epoch"] > 0
+            for line in read_lines(self.folder.witness)
+        )
+        killed = {f["target"] for f in read_lines(self.folder.faults) if f["name"] == "kill"}
+        return why_not_there(
+            NotThere(
+                output,
+                self.options.group,
+                many,
+                lost["offset"],
+                _committed(bootstrap, self.options.group, lost["topic"], lost["partition"]),
+                sum(d.lost for d in self._deaths.deaths if d.tp.topic == output),
+                moved,
+                any(copy.ends or copy.name in killed for copy in apps.copies.values()),
+                self.options.within_s,
             )
-        offset = _committed(bootstrap, self.options.group, lost["topic"], lost["partition"])
-        if offset is None:
-            return ""
-        if offset > lost["offset"]:
-            return (
-                f"; group {self.options.group} has committed offset {offset}, past it: the "
-                "application commits before its output is stored"
-            )
-        return (
-            f"; group {self.options.group} has committed offset {offset}, not past it: the "
-            f"application was not yet there {self.options.within_s:g} s after the last input "
-            "(--rate, --within)"
         )
 
 

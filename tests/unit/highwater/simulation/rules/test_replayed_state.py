@@ -92,6 +92,8 @@ LOG = {7: Producer(0, 3, -1, 3, STAMP)}
         (a_log(KNOWN._replace(epoch=1, batches=()), compacts=True), []),
         (a_log(KNOWN, KNOWN._replace(producer_id=8), compacts=True), []),
         (a_log(KNOWN._replace(txn_first_offset=2), compacts=True), ["knows producer 7 by epoch 0"]),
+        (a_log(KNOWN._replace(txn_first_offset=4), compacts=True), []),
+        (a_log(KNOWN._replace(txn_first_offset=4)), ["knows producer 7 by epoch 0"]),
         (
             a_log(KNOWN, ProducerEntry(8, 0)),
             ["knows producer 8, which the log does not have"],

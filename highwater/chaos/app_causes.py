@@ -1,0 +1,56 @@
+"""Why outputs of an application are missing: what the cluster's witnesses say beside its contract.
+
+Three mistakes look alike in the topic, a record that is not there.  What else happened tells them
+apart: an output that only its leader had (acks=1) goes with that leader, dead or merely deposed; a
+group's offset past an unstored output (committed too early) shows when a copy ends between the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from highwater.verdict.headline import counted
+
+
+@dataclass(frozen=True, slots=True)
+class NotThere:
+    """What is known when inputs are without their output."""
+
+    output: str
+    group: str
+    many: int
+    """How many outputs are missing."""
+    offset: int
+    """Of the first input without an output."""
+    committed: int | None
+    """The group's offset in that partition."""
+    gone: int
+    """Records of the output that dead leaders had and their successors had not."""
+    moved: int
+    """How often another broker became the leader of a partition of the output."""
+    ended: bool
+    """Whether a copy of the application ended or was killed."""
+    within_s: float
+
+
+def why_not_there(seen: NotThere) -> str:
+    """A clause for the headline; empty where nothing is known."""
+    if seen.gone >= seen.many:  # fewer, which nothing had acknowledged yet, end with any leader
+        return (
+            f"; {counted(seen.gone, 'record')} of {seen.output} ended with their leader: "
+            "the others did not have them, which acks=1 acknowledges"
+        )
+    if seen.committed is None:
+        return ""
+    past = f"; group {seen.group} has committed offset {seen.committed}, "
+    if seen.committed <= seen.offset:
+        return (
+            f"{past}not past it: the application was not yet there {seen.within_s:g} s after the "
+            "last input (--rate, --within)"
+        )
+    if seen.moved and not seen.ended:  # it commits too early only where it ends before it stores
+        return (
+            f"{past}past it, no copy ended, and {seen.output} had {counted(seen.moved, 'change')} "
+            "of leader: the new leader did not have it, which acks=1 acknowledges"
+        )
+    return f"{past}past it: the application commits before its output is stored"

@@ -1,0 +1,28 @@
+"""What the headline gives as the reason for missing outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from highwater.chaos.app_causes import NotThere, why_not_there
+
+LOST = NotThere("out", "app", 3, 149, 700, gone=3, moved=2, ended=False, within_s=10)
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (LOST, "3 records of out ended with their leader"),
+        # three more went with a leader that was deposed, and lived on
+        (replace(LOST, many=6), "no copy ended, and out had 2 changes of leader"),
+        (replace(LOST, many=6, ended=True), "the application commits before its output is stored"),
+        (replace(LOST, gone=0, moved=0), "the application commits before its output is stored"),
+        (replace(LOST, gone=0, committed=149), "not past it: the application was not yet there"),
+        (replace(LOST, gone=0, committed=None), ""),
+    ],
+)
+def test_the_witnesses_tell_why_an_output_is_missing(seen: NotThere, told: str) -> None:
+    assert told in why_not_there(seen)
+    assert bool(told) == bool(why_not_there(seen))
