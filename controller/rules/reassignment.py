@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from highwater.controller.rules import partitions, replicas, topic_deletion
+from highwater.controller.rules import partitions, replicas, topic_deletion, topics
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import Exists, Get, Procedure, Reply, read, write
 from highwater.controller.rules.election import Strategy
@@ -287,16 +287,27 @@ def delete_all(paths: list[str]) -> Procedure[None]:
 def _write_assignment(
     state: State, tp: TopicPartition, assignment: ReplicaAssignment
 ) -> Procedure[str | None]:
-    assigned = dict(state.assignments.get(tp.topic, {}))
-    assigned[tp.partition] = assignment
-    data = znodes.encode_topic(
-        znodes.TopicState(dict(sorted(assigned.items())), state.topic_ids.get(tp.topic))
-    )
-    (result,) = yield from write([(SetData(znodes.topic_path(tp.topic), data),)])
-    if isinstance(result, ZkError):
-        log.error("the assignment of %s is not written: %s", tp, result)
-        return str(result)
-    return None
+    """Keeps partitions that CreatePartitions added and that `topics.modified` has still to handle;
+    Kafka's controller writes over them."""
+    path = znodes.topic_path(tp.topic)
+    while True:
+        (answer,) = yield from read([Get(path)])
+        assigned = dict(state.assignments.get(tp.topic, {}))
+        if answer is not None:
+            found = topics.decode(tp.topic, answer[0])
+            assigned = {**(found.partitions if found is not None else {}), **assigned}
+        assigned[tp.partition] = assignment
+        data = znodes.encode_topic(
+            znodes.TopicState(dict(sorted(assigned.items())), state.topic_ids.get(tp.topic))
+        )
+        version = answer[1].version if answer is not None else -1
+        (result,) = yield from write([(SetData(path, data, version),)])
+        if isinstance(result, BadVersion):
+            continue  # one more partition meanwhile
+        if isinstance(result, ZkError):
+            log.error("the assignment of %s is not written: %s", tp, result)
+            return str(result)
+        return None
 
 
 def _read_znode() -> Procedure[dict[TopicPartition, tuple[BrokerId, ...]] | None]:

@@ -43,7 +43,7 @@ def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
     answers = yield from read([Get(znodes.topic_path(t), watch=True) for t in wanted])
     loaded: list[TopicPartition] = []
     for topic, answer in zip(wanted, answers, strict=True):
-        found = None if answer is None else _decode(topic, answer[0])
+        found = None if answer is None else decode(topic, answer[0])
         if found is None:
             continue  # gone again, as the watch on the parent will show
         state.topics.add(topic)
@@ -67,7 +67,7 @@ def modified(state: State, topic: str) -> Procedure[None]:
     if topic not in state.topics:
         yield from changed(state)  # its znode was not understood until now
         return
-    found = None if answer is None else _decode(topic, answer[0])
+    found = None if answer is None else decode(topic, answer[0])
     if found is None:
         return
     new = {
@@ -104,7 +104,7 @@ def _restore(state: State, topic: str, found: znodes.TopicState) -> Procedure[No
         yield from write([(SetData(znodes.topic_path(topic), znodes.encode_topic(old)),)])
 
 
-def _decode(topic: str, data: bytes) -> znodes.TopicState | None:
+def decode(topic: str, data: bytes) -> znodes.TopicState | None:
     """None, and one line, for one that is passed over until its znode is right.
 
     A name that no client could give is passed over, too: it may be none for a directory, and a

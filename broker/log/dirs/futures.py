@@ -177,6 +177,10 @@ class FutureLogs:
                 clean=True, log_start_offset=start, hooks=manager,
             )  # fmt: skip
             log.recovery_point = min(future.recovery_point, log.log_end_offset)
+            unsynced = {s.base_offset for s in future.segments if s.unsynced_indexes}
+            for segment in log.segments:
+                if segment.base_offset in unsynced:
+                    segment.distrust_indexes()
             log.epochs.restore(current.epochs.entries)
             log.doubtful_from = current.doubtful_from
         except OSError as error:

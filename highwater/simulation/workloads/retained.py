@@ -237,7 +237,8 @@ class RetainedTopics:
             return  # the largest may not be committed yet
         for place, known in before.items():
             late_enough = known.timestamp > at if timestamp < 0 else known.timestamp >= timestamp
-            skipped = answer == _NOWHERE or place < offset or timestamp < 0
+            # a former leader's log may end below what the next one wrote
+            skipped = answer == _NOWHERE or place < offset or (timestamp < 0 and current)
             if late_enough and skipped and place >= start and not self._lost(tp, place, known):
                 broken(
                     "C4", f"{tp}: {timestamp} was asked for, and the answer was {at} at {offset}; "

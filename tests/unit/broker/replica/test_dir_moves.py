@@ -138,6 +138,24 @@ async def test_the_moved_log_is_the_same(rig: Rig) -> None:
     assert partition.high_watermark == 65
 
 
+async def test_what_the_copy_had_not_flushed_is_flushed_in_its_new_place(rig: Rig) -> None:
+    partition = rig.host()
+    rig.send(40)
+    log, moves = partition.require_log(), rig.replicas.moves
+    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
+    future = rig.logs.futures.logs[TP]
+    while moves._copy(partition, future):
+        pass
+    await future.flush()
+    rig.send(1, first=40)  # it comes after the last flush, and adds an entry to the time index
+    while moves._copy(partition, future):
+        pass
+    moved = rig.logs.futures.replace_current(TP, 41)
+    assert any(segment.unsynced_indexes for segment in moved.segments)
+    await moved.flush()
+    assert not any(segment.unsynced_indexes for segment in moved.segments)
+
+
 async def test_a_moved_log_recognizes_retries_of_the_last_five_batches(rig: Rig) -> None:
     partition = rig.host()
     rig.send(10)

@@ -243,3 +243,24 @@ def test_the_leader_epoch_grows_over_a_concurrent_write_of_the_leader() -> None:
     assert alter(lab, 2, 1, 3) == OK
     assert lab.state(tp())[1:4] == (1, 1, ids(1, 2))
     assert lab.state(tp()).zk_version == 2
+
+
+def test_a_partition_that_is_added_meanwhile_is_kept() -> None:
+    lab = lab_with_topic()
+    lab.before_write = lambda: lab.add_partitions("t", (4, 5))
+    assert alter(lab, 1, 2, 4) == OK
+    assert lab.topic("t").partitions[1] == ReplicaAssignment(ids(4, 5))
+    assert lab.state(tp("t", 1)).leader == 4
+    lab.leader_writes_isr(tp(), 1, 2, 3, 4).settle()
+    assert lab.topic("t").partitions == {
+        0: ReplicaAssignment(ids(1, 2, 4)),
+        1: ReplicaAssignment(ids(4, 5)),
+    }
+
+
+def test_a_partition_that_was_added_and_is_not_known_yet_is_kept() -> None:
+    lab = lab_with_topic()
+    lab.add_partitions("t", (4, 5))  # its event waits behind the request
+    assert alter(lab, 2, 1, 3) == OK
+    assert sorted(lab.topic("t").partitions) == [0, 1]
+    assert lab.state(tp("t", 1)).leader == 4
