@@ -36,6 +36,8 @@ class Replica:
     """Up to here the log equals the committed log."""
     lossy: bool = False
     """It lost its unflushed tail in a power loss: excused until it has caught up."""
+    doubts: bool = False
+    """It has not gone back yet since its broker started."""
     was_cut: bool = False
     """It was cut since the last look at its epoch cache."""
     led_until: float = -1.0
@@ -110,9 +112,11 @@ class PartitionTruth:
         return all(batch.epoch != replica.epoch_cut for batch in leader.mirror.batches)
 
     def may_go_back(self, replica: Replica) -> bool:
-        """Whether it may take a part of its log anew: a hole of a compacted log may be what a power
-        loss took, and outside of the ISR a replica does not keep such a log."""
-        return self.compacted and not self.counts(replica.broker)
+        """Whether it may take a part of its log anew, once in a life: a hole of a compacted log may
+        be what a power loss took, and outside of the ISR a replica does not keep such a log."""
+        allowed = self.compacted and replica.doubts and not self.counts(replica.broker)
+        replica.doubts = False
+        return allowed
 
     def isr_changed(self, old: tuple[int, ...], new: tuple[int, ...], now: float) -> None:
         for broker in old:

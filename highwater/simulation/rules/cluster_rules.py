@@ -78,6 +78,7 @@ class Rules(Book):
         for truth in self.partitions.values():
             if broker in truth.replicas:
                 truth.replicas[broker].seen(None, self.now())
+                truth.replicas[broker].doubts = True
 
     def broker_stopped(self, broker: int) -> None:
         self.tables.pop(broker, None)
