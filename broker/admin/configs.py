@@ -79,6 +79,7 @@ class Operation(IntEnum):
 
 _UNKNOWN = 0
 """The type of a property that is not in the table."""
+ANY_VERSION = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ async def replace(
     check_overrides(services.config, overrides)
     if not validate_only:
         with zookeeper_errors():
-            await write_topic(services.zk, name, overrides, None)
+            await write_topic(services.zk, name, overrides, ANY_VERSION)
         await _go_by(services, name)
 
 
@@ -407,16 +408,21 @@ async def write_topic(
 ) -> None:
     """Writes the overrides and tells all brokers.
 
-    `version` conditions the write; None means that there was no znode (or that any version will
-    do, for a replacement).
+    `version` conditions the write; None means that there was no znode.  Raises BadVersion, NoNode
+    or NodeExists where another writer came first.
     """
     path, data = znodes.config_path("topics", topic), znodes.encode_config(overrides)
-    if version is not None:
-        await zk.set(path, data, version)
+    if version is None:
+        await zk.create(path, data)
     else:
         try:
-            await zk.create(path, data)
-        except NodeExists:
-            await zk.set(path, data)
+            await zk.set(path, data, version)
+        except NoNode:
+            if version != ANY_VERSION:
+                raise
+            try:
+                await zk.create(path, data)
+            except NodeExists:
+                await zk.set(path, data)
     notification = znodes.encode_config_change(f"topics/{topic}")
     await zk.create(znodes.CONFIG_CHANGE_PREFIX, notification, sequential=True)

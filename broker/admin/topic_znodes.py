@@ -38,8 +38,11 @@ from highwater.kafka.types import BrokerId
 from highwater.kafka.znodes import TopicState
 from highwater.world.api import (
     BadVersion,
+    Create,
     NodeExists,
     NoNode,
+    SetData,
+    ZkOp,
     ZooKeeper,
 )
 
@@ -132,13 +135,27 @@ async def create(
 async def write(
     zk: ZooKeeper, name: str, assignment: Assignment, overrides: Mapping[str, str]
 ) -> None:
-    """Writes the configuration first, then the assignment, which makes the topic exist."""
-    await set_or_create(zk, znodes.config_path("topics", name), znodes.encode_config(overrides))
-    try:
-        await zk.create(znodes.topic_path(name), znodes.encode_topic(_state(assignment)))
-    except NodeExists:
-        detail = f"topic {name!r} already exists"
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, detail) from None
+    """Writes configuration and assignment in one transaction: of two clients that make a topic at
+    once, with one of them by its mere name (auto.create.topics.enable), each would otherwise give
+    its configuration to the other's topic, as in Kafka.
+    """
+    path, data = znodes.config_path("topics", name), znodes.encode_config(overrides)
+    topic = Create(znodes.topic_path(name), znodes.encode_topic(_state(assignment)))
+    config: ZkOp = Create(path, data)
+    while True:
+        try:
+            await zk.multi([config, topic])
+        except NodeExists as e:
+            if e.path == topic.path:
+                detail = f"topic {name!r} already exists"
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, detail) from None
+            config = SetData(path, data)  # of a topic of that name that is gone, or was never whole
+        except NoNode as e:
+            if e.path != path:
+                raise
+            config = Create(path, data)
+        else:
+            return
 
 
 def _state(assignment: Assignment) -> TopicState:
@@ -148,16 +165,6 @@ def _state(assignment: Assignment) -> TopicState:
             for p, replicas in assignment.items()
         }
     )
-
-
-async def set_or_create(zk: ZooKeeper, path: str, data: bytes) -> None:
-    try:
-        await zk.set(path, data)
-    except NoNode:
-        try:
-            await zk.create(path, data)
-        except NodeExists:
-            await zk.set(path, data)
 
 
 async def auto_create(services: Services, name: str) -> ErrorCode:

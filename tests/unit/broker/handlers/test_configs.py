@@ -4,6 +4,7 @@ brokers.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from highwater.kafka.wire.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
+from highwater.world.api import NoNode
 from tests.unit.broker.handlers.conftest import in_broker
 
 TOPIC, BROKER = 2, 4
@@ -156,9 +158,13 @@ async def test_incremental_operations(b: Any) -> None:
     assert await b.stored_config("t") == before
 
 
+@pytest.mark.parametrize("has_znode", [True, False])
 @in_broker()
-async def test_two_at_once_do_not_undo_each_other(b: Any) -> None:
+async def test_two_at_once_do_not_undo_each_other(b: Any, has_znode: bool) -> None:
     await make_topic(b, "t")
+    if not has_znode:
+        with suppress(NoNode):
+            await b.zk.delete(znodes.config_path("topics", "t"))
     async with trio.open_nursery() as nursery:
         for name in ("retention.ms", "segment.bytes", "flush.ms", "retention.bytes"):
             nursery.start_soon(alter, b, "t", (name, SET, "100"))

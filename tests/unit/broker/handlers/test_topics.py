@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.broker.admin import topic_znodes
 from highwater.broker.handlers import create_partitions, create_topics, delete_topics, metadata
 from highwater.kafka import znodes
-from highwater.kafka.errors import ErrorCode
+from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -304,3 +305,17 @@ async def test_racks_of_some_brokers_only(b: Any) -> None:
     asked = [MetadataRequest.MetadataRequestTopic(name="auto")]
     found = await b.ask(metadata, 12, MetadataRequest(topics=asked))
     assert codes(found.topics) == {"auto": "LEADER_NOT_AVAILABLE"}
+
+
+@in_broker()
+async def test_who_makes_a_topic_second_does_not_change_its_configuration(b: Any) -> None:
+    """Both have seen that there is none; the second is a client that only named it."""
+    path = znodes.config_path("topics", "t")
+    await b.zk.create(path, znodes.encode_config({"retention.ms": "1"}))  # of a topic that is gone
+    await topic_znodes.write(b.zk, "t", {0: (1,)}, {"cleanup.policy": "compact"})
+    with pytest.raises(ApiError) as refused:
+        await topic_znodes.write(b.zk, "t", {0: (1,), 1: (1,)}, {})
+    assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    data, _ = await b.zk.get(path)
+    assert znodes.decode_config(data) == {"cleanup.policy": "compact"}
+    assert len(await b.stored_topic("t")) == 1
