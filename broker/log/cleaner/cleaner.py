@@ -30,7 +30,7 @@ import trio
 
 from highwater.broker.log.cleaner.offset_map import capacity_for
 from highwater.broker.log.cleaner.plan import Candidate, dirtiest, inspect
-from highwater.broker.log.cleaner.record_filter import LastRecord
+from highwater.broker.log.cleaner.record_filter import last_record
 from highwater.broker.log.cleaner.replacement import (
     remove_unfinished,
     replace_segments,
@@ -258,9 +258,7 @@ class LogCleaner:
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             producers={
-                entry.producer_id: LastRecord(
-                    entry.batches[-1].last_offset if entry.batches else -1, entry.epoch
-                )
+                entry.producer_id: last_record(entry, log.high_watermark)
                 for entry in log.producers.entries
             },
             aborted=tuple(_aborted(log, candidate.end)),

@@ -8,7 +8,8 @@ its attributes (KIP-534).
 
 The identity of a batch does not change: base offset, last offset, producer, epoch and sequence stay
 the same, however many records are left.  The last batch of a producer that the log remembers stays
-even with none, because its sequence number must be found when the log is read again.  So does the
+even with none, because its sequence number must be found when the log is read again; so does its
+last one below the high watermark, for a cut may take those above.  So does the
 last batch of the log while the active segment is empty (after a cut, for instance): a copy of the
 log, in a follower or in another directory, could not reach its end otherwise.
 """
@@ -28,6 +29,7 @@ from highwater.broker.log.cleaner.compacted_records import (
 )
 from highwater.broker.log.cleaner.offset_map import OffsetMap
 from highwater.broker.log.cleaner.transaction_filter import CleanedTransactions
+from highwater.broker.log.producer_entry import ProducerEntry
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.compression import Compression, compress
 from highwater.kafka.wire.records import (
@@ -55,11 +57,23 @@ _CRC_AT, _TIMES_AT, _COUNT_AT = 17, 27, 57
 
 
 class LastRecord(NamedTuple):
-    """The batch that must stay for a producer that the log still remembers."""
+    """The batches that must stay for a producer that the log still remembers."""
 
     last_offset: int
     """The end of its last batch of data; -1: only a marker of it is known."""
     epoch: int
+    committed: int = -1
+    """The end of its last batch of data below the high watermark, as far as that is remembered."""
+    unsure: bool = False
+    """All that is remembered of it may be cut off: which batch is its last then is not known."""
+
+
+def last_record(entry: ProducerEntry, high_watermark: int) -> LastRecord:
+    """What must stay of a producer; Kafka keeps the last batch only, though a cut may take it."""
+    ends = [batch.last_offset for batch in entry.batches]
+    committed = max((end for end in ends if end < high_watermark), default=-1)
+    unsure = committed < 0 and entry.last_offset >= high_watermark
+    return LastRecord(ends[-1] if ends else -1, entry.epoch, committed, unsure)
 
 
 @dataclass(slots=True)
@@ -128,8 +142,10 @@ class Filter:
         last = self.producers.get(header.producer_id)
         if last is None:
             return None
-        if last.last_offset >= 0:
-            needed = header.last_offset == last.last_offset
+        if last.unsure:
+            needed = True  # until a later cleaning
+        elif last.last_offset >= 0:
+            needed = header.last_offset in (last.last_offset, last.committed)
         else:
             needed = header.is_control and header.producer_epoch == last.epoch
         return empty_batch(view, header) if needed else None

@@ -3,11 +3,13 @@
 One changes a topic of its own: more partitions, a property, other replicas, and now and then a
 cancellation of that move.  It is written so seldom that most of its leaders append nothing in their
 terms.  Another asks every broker about groups, transactions, producers, directories and the
-cluster.  A third deletes a topic, makes it again under the same name, and writes to it.  The
-checks, when all is whole again:
+cluster.  A third deletes a topic, makes it again under the same name, and writes to it; a fourth
+makes that topic at the same moment, with another configuration.  The checks, when all is whole
+again:
 
 * L2: every broker gives a property the value that was acknowledged last, or one whose outcome is
   unknown; a topic has at least the partitions that were acknowledged.
+* L2, too: the topic that two made has the configuration of the one whose request was acknowledged.
 * L2, too: no move is under way any more, and its replicas are those of a target that was asked for.
 * C7: a topic that was made again has nothing of its former lives.
 * R2: a move ends only when its whole target has been in the ISR (`ZooKeeperRules`).
@@ -118,6 +120,14 @@ class Administrators:
     """Nothing new is begun: the faults are over."""
     lives: int = 0
     """How often the topic was made again."""
+    begun: trio.Event = field(default_factory=trio.Event)
+    """Set when the topic begins to be made again; then there is another for its next life."""
+    there: trio.Event = field(default_factory=trio.Event)
+    """Set when the topic is there."""
+    made_with: int | None = None
+    """The property's value by the request of this life that was acknowledged, if one was."""
+    unheard: int = -2
+    """The last life in which a request to make it had an unknown outcome."""
 
     async def _try(self, what: str, call: Awaitable[object]) -> str:
         """The error's name; empty where the call succeeded."""
@@ -221,6 +231,7 @@ class Administrators:
                     await client.pause()
                 else:
                     self.written.add(value)
+            await self._compare(client, {2 * self.lives, 2 * self.lives + 1})
             await self._delete(client)
             self.lives += 1
             await self._make(client, replicas)
@@ -237,13 +248,37 @@ class Administrators:
             await client.pause(0.1, 0.5)
 
     async def _make(self, client: AdminClient, replicas: int) -> None:
-        tried = False
-        while True:
-            error = await self._try("reborn: calls", client.create_topic(REBORN, 1, replicas))
-            if not error or (error == "TOPIC_ALREADY_EXISTS" and tried):
-                return  # by this attempt, or by one whose answer was lost
-            tried = tried or error in UNKNOWN_OUTCOME
+        begun, self.begun = self.begun, trio.Event()
+        self.there, self.made_with = trio.Event(), None
+        begun.set()
+        while not await self._made(client, replicas, FIRST_VALUE + 2 * self.lives):
             await client.pause(0.1, 0.5)
+        self.there.set()
+
+    async def _made(self, client: AdminClient, replicas: int, value: int) -> bool:
+        """Whether the topic is there: by this attempt, the other's, or one whose answer was lost.
+        While the former one is being deleted, its name is taken, too."""
+        life, config = self.lives, {PROPERTY: str(value)}
+        call = client.create_topic(REBORN, 1, replicas, config)
+        error = await self._try("reborn: calls", call)
+        if life != self.lives:
+            return True  # the answer came late, and is of a former life
+        if not error:
+            self.made_with = value
+        if error in UNKNOWN_OUTCOME:
+            self.unheard = life
+        exists = self.unheard >= life - 1 or self.made_with is not None  # one may come late
+        return not error or (error == "TOPIC_ALREADY_EXISTS" and exists)
+
+    async def compete(self, client: AdminClient, replicas: int) -> None:
+        """Makes the topic whenever the other one does, until cancelled."""
+        while True:
+            await self.begun.wait()
+            there, value = self.there, FIRST_VALUE + 2 * self.lives + 1
+            await client.pause(0.0, 0.003)
+            while not there.is_set() and not await self._made(client, replicas, value):
+                await client.pause(0.1, 0.5)
+            self.count["reborn: by two"] += 1
 
     # -- the verdict ------------------------------------------------------------------------------
 
@@ -294,6 +329,7 @@ class Administrators:
     async def _judge_reborn(self, client: AdminClient) -> None:
         if _TP not in self.rules.partitions:
             return
+        await self._compare(client)
         try:
             polled = await client.fetch(_TP, 0)
         except Failed as failed:
@@ -303,3 +339,19 @@ class Administrators:
         old = [v for _, _, v in polled.records if v in self.written and not v.startswith(now)]
         if old:
             self.rules.broken("C7", f"{_TP}, in its life {self.lives}, has {old[0]!r}")
+
+    async def _compare(self, client: AdminClient, of: set[int] | None = None) -> None:
+        """Holds the topic's configuration to the request that made it; with `of`, only where it has
+        one of these values: while brokers fail, one may know a former life's."""
+        for address in client.addresses() if self.made_with is not None else ():
+            try:
+                found = int(await client.value(address, REBORN, PROPERTY))
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                continue
+            self.count["reborn: configurations compared"] += 1
+            if found != self.made_with and (of is None or found - FIRST_VALUE in of):
+                self.rules.broken(
+                    "L2", f"{REBORN}: {address[0]} has {PROPERTY} {found}, and it was made with "
+                    f"{self.made_with}"
+                )  # fmt: skip

@@ -123,6 +123,7 @@ class Rooms:
             rebirth = partial(admins.rebirth, replicas=replicas)
             people: dict[str, Callable[[AdminClient], Awaitable[None]]]
             people = {"governor": admins.govern, "inquirer": admins.ask, "midwife": rebirth}
+            people["rival"] = partial(admins.compete, replicas=replicas)
             self._start(nursery, AdminClient, people)
         if (shift := self._shift) is not None:
             places = {**dict.fromkeys(INSTANCES, shift.member), "passer-by": shift.stranger}

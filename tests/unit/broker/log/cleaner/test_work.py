@@ -182,6 +182,18 @@ async def test_a_batch_keeps_offsets_and_producer_when_it_loses_records(cleaned:
     assert cleaned.records()[:2] == [(2, b"a", b"2"), (3, b"b", b"2")]
 
 
+async def test_the_last_committed_batch_of_a_producer_stays_too(cleaned: Cleaned) -> None:
+    """The one after it may be cut off, and its sequence would not be found then."""
+    cleaned.add([(b"k", b"1")], producer_id=7, producer_epoch=0, base_sequence=0)
+    cleaned.add([(b"k", b"2")])
+    cleaned.all_committed()
+    committed = cleaned.log.log_end_offset
+    cleaned.add([(b"k", b"3")], producer_id=7, producer_epoch=0, base_sequence=1)
+    assert await cleaned.clean()
+    cleaned.log.truncate_to(committed)
+    assert [h.base_sequence for h in headers_of(cleaned.log) if h.producer_id == 7] == [0]
+
+
 async def test_the_last_batch_of_a_producer_stays_empty_for_its_sequence(cleaned: Cleaned) -> None:
     for n in range(3):
         cleaned.add([(b"k", b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n)
