@@ -25,7 +25,7 @@ def test_commits_survive_and_late_ones_are_refused(seed: int) -> None:
 
 
 def test_commits_of_both_kinds_count_in_the_order_of_the_log() -> None:
-    outcome = simulate(0, Options(seconds=10, pace=0.5, groups=True, transactions=True))
+    outcome = simulate(2, Options(seconds=10, pace=0.5, groups=True, transactions=True))
     assert outcome.violation is None, str(outcome.violation)
     for what in ("alone", "committed", "aborted", "looked at"):
         assert outcome.operations[f"mixed: {what}"] > 5, outcome.operations
