@@ -151,7 +151,9 @@ async def test_what_the_copy_had_not_flushed_is_flushed_in_its_new_place(rig: Ri
     while moves._copy(partition, future):
         pass
     moved = rig.logs.futures.replace_current(TP, 41)
-    assert any(segment.unsynced_indexes for segment in moved.segments)
+    unsynced = [segment.base_offset for segment in moved.segments if segment.unsynced_indexes]
+    assert unsynced == [s.base_offset for s in future.segments if s.unsynced_indexes]
+    assert 0 < len(unsynced) < len(moved.segments), "the others were flushed"
     await moved.flush()
     assert not any(segment.unsynced_indexes for segment in moved.segments)
 
