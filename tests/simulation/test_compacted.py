@@ -85,6 +85,26 @@ def test_a_deleted_key_must_not_come_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("deletion", "final", "rules"),
+    [
+        (Deletion(1.0, crc=7), {2: (b"b", b"3")}, []),
+        (Deletion(1.0, crc=7), {0: (b"a", b"1"), 2: (b"b", b"3")}, ["C4"]),
+        (Deletion(1.0, crc=8), {2: (b"b", b"3")}, ["C4"]),
+        (Deletion(1.0, crc=9), {2: (b"b", b"3")}, ["C4"]),
+    ],
+    ids=["committed", "an older value is there", "before the record", "never committed"],
+)
+def test_a_tombstone_without_an_answer_removes_a_key_if_it_was_committed(
+    deletion: Deletion, final: dict[int, tuple[bytes, bytes | None]], rules: list[str]
+) -> None:
+    made, book = topic()
+    made.deletions[b"a"] = [deletion]
+    book.truth.stood = {7: 4, 8: 0}
+    made.judge(final, _Cluster())
+    assert book.rules == rules
+
+
+@pytest.mark.parametrize(
     ("deletion", "away", "rules"),
     [
         (Deletion(20.0, 20.1, 3), (19.0, 30.0), []),

@@ -85,6 +85,9 @@ class PartitionTruth:
     exposed: int = 0
     """The highest HW; of a compacted topic, whose committed batches are not kept, all that is
     known."""
+    stood: dict[int, int] = field(default_factory=dict)
+    """CRC -> base offset of each batch that was committed to a compacted topic, cleaned since or
+    not."""
 
     def counts(self, broker: int) -> bool:
         """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""

@@ -286,8 +286,11 @@ class BrokerRules:
     def _extend(self, truth: PartitionTruth, replica: Replica, hw: int) -> None:
         """Extends the committed log to a leader's HW."""
         mirror = replica.mirror
-        truth.exposed = max(truth.exposed, hw)
+        below, truth.exposed = truth.exposed, max(truth.exposed, hw)
         if truth.compacted:
+            for batch in mirror.batches[mirror.index_from(below) :]:
+                if below <= batch.base and batch.last < hw:
+                    truth.stood[batch.crc] = batch.base
             return
         self._book.hold(truth, replica, min(hw, truth.end), "R6", "leads, with its HW there")
         if hw <= truth.end or self._book.violation:

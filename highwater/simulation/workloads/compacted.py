@@ -6,7 +6,8 @@ replicas rightly hold different batches (R5: compacted topics are compared by su
 The producer here has no producer id; those of `exact_keys` have one.  These checks run instead,
 after the last read:
 
-* C4: each key has its last acknowledged record, or a later one.
+* C4: each key has its last acknowledged record, or a later one.  A later tombstone may be gone,
+  if it was committed; for one that was not acknowledged, the checker knows that by its batch.
 * C15: a key whose last acknowledged record is a tombstone does not come back with an older value.
 * C7, C12: the record at an offset is the one acknowledged there, sent with that key.
 * R5: every replica, read from its disk, says the same of each key.
@@ -81,6 +82,8 @@ class Deletion:
     sent_s: float
     acked_s: float = inf
     offset: int | None = None
+    crc: int = 0
+    """Of its batch."""
 
     def missed_in(self, away: tuple[float, float]) -> bool:
         """Whether a replica that was out of the ISR then can have met neither the record nor its
@@ -163,6 +166,7 @@ class CompactedTopic:
             items, deleted = self.make(random, b"key", KEYS)
             batch = build_batch([Record(k, v, client.wall_ms()) for k, v in items])
             losses = losses_of(self.book, TP)
+            name_batch(deleted, batch)
             try:
                 base = await client.produce(TP, bytes(batch), -1)
             except Failed:
@@ -234,7 +238,7 @@ class CompactedTopic:
         there = _last(final)
         for key, (offset, value) in sorted(_last(binding).items()):
             at, now = there.get(key, (-1, None))
-            if at < offset and value is not None:
+            if at < offset and value is not None and not (at < 0 and self._deleted(key, offset)):
                 self.book.broken(
                     "C4", f"{TP}: {key!r}={value!r} was acknowledged at {offset}, the last of its "
                     f"key, and is not there; {'nothing' if at < 0 else f'{now!r} at {at}'} is"
@@ -244,6 +248,17 @@ class CompactedTopic:
                     "C15", f"{TP}: {key!r} was deleted at {offset}, and is {now!r} (at {at})"
                 )
         self._compare(cluster)
+
+    def _deleted(self, key: bytes, offset: int) -> bool:
+        """Whether a tombstone that nobody acknowledged was committed above this offset."""
+        stood = self.book.partitions[TP].stood
+        found = any(
+            deletion.offset is None and stood.get(deletion.crc, -1) > offset
+            for deletion in self.deletions.get(key, [])
+        )
+        if found:
+            self.book.seen["unanswered_tombstones"] += 1
+        return found
 
     def _compare(self, cluster: SimCluster) -> None:
         """Compares replicas by surviving records (R5), below the end of the shortest log: a record
@@ -307,6 +322,13 @@ class CompactedTopic:
         if missed:
             self.book.seen["missed_tombstones"] += 1
         return missed
+
+
+def name_batch(deletions: list[tuple[int, Deletion]], data: bytes | bytearray) -> None:
+    """Notes in tombstones that are to be sent in which batch they are."""
+    for header in batches(data):
+        for _, deletion in deletions:
+            deletion.crc = header.crc
 
 
 def _records(data: bytes | memoryview) -> Found:

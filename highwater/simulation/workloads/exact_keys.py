@@ -27,7 +27,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
-from highwater.simulation.workloads.compacted import TP, CompactedTopic, Deletion, KeyedClient
+from highwater.simulation.workloads.compacted import (
+    TP,
+    CompactedTopic,
+    Deletion,
+    KeyedClient,
+    name_batch,
+)
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
 from highwater.simulation.workloads.workload import FATAL
 
@@ -122,6 +128,7 @@ class ExactKeys:
             base_sequence=sequence,
         )
         losses = losses_of(self.book, TP)
+        name_batch(deletions, data)
         return ExactBatch(producer, sequence, items, deletions, bytes(data), losses)
 
     async def _bring_home(self, batch: ExactBatch) -> bool:
