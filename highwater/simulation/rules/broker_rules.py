@@ -236,7 +236,10 @@ class BrokerRules:
         if other != replica.broker:
             self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
         if replica.lossy and new.leader_epoch < latest:
-            return  # a former leader, with records that the next one lost and that were given up
+            # a former leader, with records that the next one lost: it may commit some only now
+            if not truth.compacted and old is not None and new.hw > old.hw:
+                truth.given_up_by(replica.mirror, new.hw)
+            return
         if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
             self._lossy_leads(truth, replica)
         if old is not None and not new_term and new.members != old.members:
@@ -278,7 +281,12 @@ class BrokerRules:
                 truth.given_up.append((replica.mirror.end, truth.exposed))
                 truth.exposed = replica.mirror.end
                 self._book.expected_losses += 1
-        if truth.compacted or kept >= truth.end:
+        if truth.compacted:
+            return
+        for other in truth.replicas.values():
+            if other.view is not None and other.view.leads and other is not replica:
+                other.lossy = other.lossy or other.mirror.end > kept
+        if kept >= truth.end:
             return
         self._book.expected_losses += 1
         truth.forget_above(kept)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 
 import trio
 
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import TP, Scenario, Stage
-from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH
+from highwater.simulation.wire_tap import ANSWER, FETCH, OFFSETS_FOR_LEADER_EPOCH, REQUEST
 from highwater.simulation.workloads.epoch_reader import EpochReader
-from highwater.simulation.workloads.plain_client import SimClient
+from highwater.simulation.workloads.plain_client import Failed, SimClient
 
 TWO = Shape(brokers=2, min_isr=1, lag_ms=10_000)
 APART = Shape(brokers=3, min_isr=1, lag_ms=10_000)
@@ -151,6 +153,37 @@ async def lossy_alone(stage: Stage) -> None:
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")
 
 
+async def lost_before_committed(stage: Stage) -> None:
+    """A leader stands still with a fetch before it that tells of a record; the follower that sent
+    it loses the record with its power, and leads.  When the former leader goes on, it commits what
+    is lost: its ISR of that time lost a member's power, so loss is expected."""
+    await stage.start(1, 2, controller=3)
+    await stage.send("one")
+    stage.cluster.stop(2)  # which flushes what it has
+    await stage.until(lambda: not stage.cluster.nodes[2].running, "the follower has stopped")
+    stage.cluster.start(2)
+    await stage.whole()
+    held = stage.arm(FETCH, REQUEST, 0.2, 2, 1)
+    stage.nursery.start_soon(partial(_try_to_send, stage, "lost"))
+    await stage.until(lambda: held.fired and stage.end(2) == 2, "the follower has the record")
+    stage.cluster.freeze(1)
+    await trio.sleep(3.0)  # the fetch lies before the leader now
+    stage.check(stage.lose_power(2) == 1, "the follower lost nothing")
+    await stage.until(lambda: stage.isr() == (2,), "the leader's session has expired first")
+    stage.cluster.power_on(2)
+    await stage.until(lambda: stage.leader() == 2, "the follower leads")
+    await stage.insist(lambda: stage.send("two"))
+    stage.cluster.thaw(1)
+    await stage.equal_logs((1, 2))
+    stage.check(await stage.values() == ["one", "two"], "the lost record is there")
+    stage.in_order("broker-2 .*loses power", "broker-2 .*t-0: leads", "broker-1 .*t-0: cut 1")
+
+
+async def _try_to_send(stage: Stage, value: str) -> None:
+    with suppress(Failed):
+        await stage.send(value, to=1)
+
+
 async def parted_reader(stage: Stage) -> None:
     """A leader that was alone loses power, and records that a consumer has read; it leads anew, and
     its log grows beyond the consumer's position before the consumer asks again (KIP-595)."""
@@ -196,6 +229,12 @@ SCENARIOS = (
         "an ISR of one, and a power loss",
         Shape(brokers=3, min_isr=1, lag_ms=2000),
         lossy_alone,
+    ),
+    Scenario(
+        "lost-before-committed",
+        "a former leader commits what its follower lost with its power",
+        APART,
+        lost_before_committed,
     ),
     Scenario(
         "parted-reader",
