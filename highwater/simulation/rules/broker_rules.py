@@ -237,7 +237,7 @@ class BrokerRules:
             self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")
         if replica.lossy and new.leader_epoch < latest:
             # a former leader, with records that the next one lost: it may commit some only now
-            if not truth.compacted and old is not None and new.hw > old.hw:
+            if old is not None and new.hw > old.hw:
                 truth.given_up_by(replica.mirror, new.hw)
             return
         if replica.lossy and new.leader_epoch >= truth.unclean_epoch:
@@ -275,6 +275,7 @@ class BrokerRules:
                 f"committed {truth.known_end}), and leads although {others} are in the ISR",
             )
         if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
+            truth.lost_from = replica.mirror.end
             for other in truth.replicas.values():
                 other.lossy = other.lossy or other.mirror.end > replica.mirror.end
             if replica.mirror.end < truth.exposed:

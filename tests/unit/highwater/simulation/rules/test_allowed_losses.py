@@ -17,7 +17,9 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.rules.mirror import Batch, parse
+from highwater.simulation.rules.mirror import Batch, ReplicaMirror, parse
+from highwater.world.sim.disk import SimDisk
+from highwater.world.sim.kernel import Kernel
 
 TP = TopicPartition("t", 0)
 LOG = TopicPartition(DECISIONS, 0)
@@ -67,6 +69,20 @@ def test_excused_is_what_was_given_up_and_what_stood_on_it(book: Book) -> None:
         False, False, True, True, False, True,
     ]  # fmt: skip
     assert not excused(book, TopicPartition("other", 0), 5)
+
+
+def test_a_former_leader_gives_up_what_its_successor_lacked(book: Book) -> None:
+    truth, mirror = book.partitions[TP], ReplicaMirror(SimDisk(Kernel(1), "broker-1"), "/data/t-0")
+    mirror.batches = log = [data(0, 1), data(2, 1), data(4, 1)]
+    truth.commit(log[:2], 4)
+    truth.given_up_by(mirror, 4)
+    assert not truth.given_up, "all that it shows is there"
+    truth.given_up_by(mirror, 5)
+    truth.given_up_by(mirror, 6)
+    assert truth.given_up == [(4, 6)]
+    keyed = PartitionTruth(TP, compacted=True, lost_from=4)
+    keyed.given_up_by(mirror, 6)
+    assert keyed.given_up == [(4, 6)], "its committed batches are not known"
 
 
 def test_lost_is_what_was_written_between_two_moments(book: Book) -> None:
