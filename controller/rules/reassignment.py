@@ -205,9 +205,11 @@ def _update_assignment(
     unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
     if unwanted:
         # they leave the ISR, and cannot join again, before the assignment forgets them: no broker
-        # would take them out after a controller that fails in between
-        state.assign(tp, wanted)
-        problem = yield from _bump_leader_epoch(state, tp, wanted)
+        # would take them out after a controller that fails in between.  New ones are told when the
+        # assignment names them, since one that fetches at once may be in the ISR at once.
+        left = now.without(unwanted)
+        state.assign(tp, left)
+        problem = yield from _bump_leader_epoch(state, tp, left)
         if problem is not None:
             state.assign(tp, now)
             return problem

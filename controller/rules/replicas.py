@@ -158,10 +158,7 @@ def _to_offline(
 
 def _forget(state: State, broker: BrokerId, partitions: list[TopicPartition]) -> None:
     for tp in partitions:
-        old = state.assignment(tp)
-        state.assign(
-            tp, type(old)(*(tuple(r for r in replicas if r != broker) for replicas in old))
-        )
+        state.assign(tp, state.assignment(tp).without((broker,)))
         state.replica_phases.pop(Replica(tp, broker), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from highwater.kafka.types import BrokerId
@@ -29,6 +30,9 @@ class ReplicaAssignment(NamedTuple):
     @property
     def origin(self) -> tuple[BrokerId, ...]:
         return tuple(r for r in self.replicas if r not in self.adding)
+
+    def without(self, unwanted: Collection[BrokerId]) -> ReplicaAssignment:
+        return ReplicaAssignment(*(tuple(r for r in some if r not in unwanted) for some in self))
 
     def reassign_to(self, target: tuple[BrokerId, ...]) -> ReplicaAssignment:
         """The assignment while moving to `target`; a running move's origin is kept."""

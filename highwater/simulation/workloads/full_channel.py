@@ -45,6 +45,10 @@ class FullChannel:
         cluster, life = self._cluster, node.world
         if not cluster.shape.control_plane:
             return "both planes share a channel"
+        if life is not None and life.process.frozen:
+            return (
+                f"{node.name} stands still, and may have been told something that it has not read"
+            )
         told = cluster.tap.told[node.name]
         await trio.sleep(_QUIET_S)
         sent = self._empty_leader_and_isr(node)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from highwater.controller.rules.effects import Question, Reply
+from highwater.controller.rules.effects import Question, Reply, SendLeaderAndIsr
 from highwater.controller.rules.events import (
     AlterReassignments,
     ElectLeaders,
@@ -144,6 +144,19 @@ def test_another_target_takes_the_place_of_the_first() -> None:
     assert lab.topic("t").partitions[0] == ReplicaAssignment(ids(5, 1, 2, 3), ids(5), ids(3))
     assert stopped(lab.orders, 4, delete=True) == [tp()]
     assert leader_and_isr(lab.orders, 5)[tp()].is_new
+
+
+def test_a_replica_is_told_of_its_partition_only_when_it_is_assigned() -> None:
+    """`sim --admin --log-dirs --pace 0.3`, seed 100012: told before, it was in the ISR so soon that
+    the controller never noted it, and left it there when the partition moved on."""
+    lab = lab_with_topic()
+    alter(lab, 4, 1, 2)
+    lab.orders.clear()
+    assert alter(lab, 5, 1, 2) == OK
+    told = [p for o in lab.orders if isinstance(o, SendLeaderAndIsr) for p in o.partitions
+            if o.broker_id == 5]  # fmt: skip
+    assert {p.state.leader_epoch for p in told} == {lab.state(tp()).leader_epoch}
+    assert {p.assignment for p in told} == {lab.topic("t").partitions[0]}
 
 
 def test_targets_that_are_refused() -> None:
