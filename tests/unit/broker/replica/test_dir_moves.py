@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from highwater.broker.log.log import Log
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.log.parts import Origin
 from highwater.broker.replica import dir_moves
@@ -91,6 +92,18 @@ async def rig(tmp_path: Path) -> Rig:
     return made
 
 
+def copied(rig: Rig, count: int) -> tuple[Partition, Log]:
+    """A partition with this many records, and a copy that has them all."""
+    partition = rig.host()
+    rig.send(count)
+    log, moves = partition.require_log(), rig.replicas.moves
+    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
+    future = rig.logs.futures.logs[TP]
+    while moves._copy(partition, future):
+        pass
+    return partition, future
+
+
 async def restarted(rig: Rig, tmp_path: Path) -> Rig:
     rig.kill()
     again = Rig(tmp_path)
@@ -139,13 +152,8 @@ async def test_the_moved_log_is_the_same(rig: Rig) -> None:
 
 
 async def test_what_the_copy_had_not_flushed_is_flushed_in_its_new_place(rig: Rig) -> None:
-    partition = rig.host()
-    rig.send(40)
-    log, moves = partition.require_log(), rig.replicas.moves
-    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
-    future = rig.logs.futures.logs[TP]
-    while moves._copy(partition, future):
-        pass
+    partition, future = copied(rig, 40)
+    moves = rig.replicas.moves
     await future.flush()
     rig.send(1, first=40)  # it comes after the last flush, and adds an entry to the time index
     while moves._copy(partition, future):
@@ -235,13 +243,8 @@ async def test_what_is_appended_meanwhile_is_not_lost(
 
 
 async def test_a_cut_of_the_log_cuts_the_copy(rig: Rig) -> None:
-    partition = rig.host()
-    rig.send(40)
+    partition, future = copied(rig, 40)
     log, moves = partition.require_log(), rig.replicas.moves
-    moves.alter(TP, next(d for d in rig.dirs if d not in log.dir))
-    future = rig.logs.futures.logs[TP]
-    while moves._copy(partition, future):
-        pass
     assert future.log_end_offset == 40
     log.truncate_to(10)
     assert future.log_end_offset == 10
