@@ -121,8 +121,8 @@ def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterat
             # a marker's epoch goes with its record; and where a cut takes the last batch, those
             # before it may be gone already, which a snapshot still knows
             must = replace(wanted, epoch=known.epoch, sequence=known.sequence)
-            if known.open > wanted.last_offset:
-                must.open = known.open  # of such a batch; its marker was cut off
+            if known.open > wanted.last_offset or 0 <= known.open < wanted.open:
+                must.open = known.open  # by a batch that is gone; its marker was cut off
         elif not whole and min(known.open, wanted.open) >= 0:
             must = replace(wanted, open=known.open)  # its first records may be gone
         if str(known) != str(must):

@@ -107,5 +107,18 @@ def test_what_a_broker_knows_otherwise(log: Any, found: list[str]) -> None:
     assert all(text.startswith(start) for text, start in zip(told, found, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("known", "compacts", "agree"),
+    [(1, True, True), (2, True, True), (3, True, False), (-1, True, False), (1, False, False)],
+)
+def test_the_first_batch_of_an_open_transaction_may_be_cleaned_away(
+    known: int, compacts: bool, agree: bool
+) -> None:
+    """It was ended then, and its marker was cut off since."""
+    log = a_log(KNOWN._replace(txn_first_offset=known), compacts=compacts)
+    told = list(differing(log, {7: Producer(0, 3, 2, 3, STAMP)}, STAMP + 10))
+    assert (not told) == agree
+
+
 def test_an_expired_producer_may_be_forgotten() -> None:
     assert list(differing(a_log(), LOG, STAMP + 1000)) == []
