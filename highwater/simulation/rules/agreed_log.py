@@ -116,6 +116,10 @@ class PartitionTruth:
             return False
         return all(batch.epoch != replica.epoch_cut for batch in leader.mirror.batches)
 
+    def cut_a_hole(self, replica: Replica) -> bool:
+        """Whether a replica outside the ISR was cut where its log had no batch since compaction."""
+        return self.compacted and replica.epoch_cut < 0 and not self.counts(replica.broker)
+
     def may_go_back(self, replica: Replica) -> bool:
         """Whether it may take a part of its log anew, once in a life: a hole of a compacted log may
         be what a power loss took, and outside of the ISR a replica does not keep such a log."""

@@ -149,7 +149,12 @@ class BrokerRules:
         excused = replica.lossy or truth.excuses(new.hw)  # a leader lost records, as expected
         if new.hw < min(old.hw, end):
             self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}, LEO {end}")
-        elif not excused and not truth.compacted_away(replica) and not truth.may_go_back(replica):
+        elif not (
+            excused
+            or truth.compacted_away(replica)
+            or truth.cut_a_hole(replica)
+            or truth.may_go_back(replica)
+        ):
             self._book.broken("R7", f"{who}: the HW fell from {old.hw} to {new.hw}")
 
     def _check_epochs(
