@@ -70,11 +70,11 @@ class StaleCopies:
         if manager.offline_dirs or len(manager.live_dirs()) < 2:
             return
         for _, log in sorted(manager.logs.items()):
-            if self._marked(log.dir):
-                try:
+            try:
+                if self._marked(log.dir):
                     manager.disk.remove(f"{log.dir}/{MARK}")
-                except OSError as error:
-                    manager.fail_dir(manager.dir_of(log), error)
+            except OSError as error:
+                manager.fail_dir(manager.dir_of(log), error)
 
     def _marked(self, folder: str) -> bool:
         return self._manager.disk.exists(f"{folder}/{MARK}")
