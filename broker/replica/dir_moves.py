@@ -176,8 +176,16 @@ class DirMoves:
         moved = partition.log
         if moved is not None:
             await moved.flush()
-            await moved.disk.sync_dir(current.dir.rpartition("/")[0])
+            await self._sync_source(self._manager.logs.dir_of(current))
         return True
+
+    async def _sync_source(self, path: str) -> None:
+        """Makes it durable that the old copy is gone; a failing source costs only itself."""
+        logs = self._manager.logs
+        try:
+            await logs.disk.sync_dir(path)
+        except OSError as e:
+            logs.fail_dir(path, e)
 
     def _is_whole(self, current: Log, future: Log) -> bool:
         return (
