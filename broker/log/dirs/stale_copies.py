@@ -46,7 +46,12 @@ class StaleCopies:
         other = manager.get(tp)
         if other is None:
             return False
-        newer, loaded_newer = self._marked(folder), self._marked(other.dir)
+        newer = self._marked(folder)
+        try:
+            loaded_newer = self._marked(other.dir)
+        except OSError as error:  # of the other directory: as if it had been offline before
+            manager.fail_dir(manager.dir_of(other), error)
+            return False
         if newer == loaded_newer:
             raise LogDirectoryError(
                 f"partition {tp} is in {other.dir} and in {folder}: remove one of the two, the one "

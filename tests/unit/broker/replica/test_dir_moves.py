@@ -19,6 +19,7 @@ from highwater.broker.replica.throttles import LOG_DIRS_RATE
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
+from highwater.world.api import World
 from highwater.world.real import RealWorld
 from tests.unit.broker.log.conftest import batch, bytes_of, largest_file, sequence_of
 
@@ -29,11 +30,11 @@ TP = TopicPartition("t", 0)
 class Rig:
     """One broker's replicas on two directories; a restart is another one on the same folders."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, world: World | None = None) -> None:
         self.dirs = [str(root / "a"), str(root / "b")]
         self.failed: list[str] = []
         config = Config(broker_id=1, log_dirs=tuple(self.dirs), log_segment_bytes=2000)
-        world = RealWorld(seed=1)
+        world = world or RealWorld(seed=1)
         self.logs = LogManager(world.disk, world.clock, self.dirs, config, self._failed)
         self.replicas = ReplicaManager(
             config, world, self.logs, SELF,
