@@ -214,7 +214,7 @@ JOBS: Mapping[str, Job] = {
     "pairs": Job(
         "68 fresh seeds of each of 105 pairs of the simulation's flags", _pairs("1000..1067")
     ),
-    "pairs-again": Job("30 other seeds of each of those pairs", _pairs("110000..110029")),
+    "pairs-again": Job("30 other seeds of each of those pairs", _pairs("120000..120029")),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(
