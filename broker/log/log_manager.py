@@ -83,9 +83,7 @@ class LogManager:
         self._rolled: dict[TopicPartition, None] = {}
         self._roll_seen = trio.Event()
         self._planned = trio.Event()
-        self.deletions = Deletions(
-            disk, lambda path: Guard(self.fail_dir, self._dirs[path]), self.offline_dirs
-        )
+        self.deletions = Deletions(disk, lambda path: Guard(self.fail_dir, path), self.offline_dirs)
         self._flush_sooner = trio.Event()
         self._least_flush_ms = math.inf
         """The least flush.ms of any log so far."""
@@ -142,11 +140,11 @@ class LogManager:
         self._overrides = overrides or {}
         try:
             for directory in self._live():
-                with Guard(self.fail_dir, directory):
+                with Guard(self.fail_dir, directory.path):
                     directory.lock()
                     await directory.claim(cluster_id, broker_id)
             for directory in self._live():
-                with Guard(self.fail_dir, directory):
+                with Guard(self.fail_dir, directory.path):
                     await self._load_dir(directory)
             await self.futures.load()
             self.copies.settle()
@@ -259,7 +257,7 @@ class LogManager:
     def forget_offsets(self, tp: TopicPartition, path: str) -> None:
         """Cleans the checkpoints: a new topic of this name must not find these offsets."""
         directory = self._dirs[path]
-        with Guard(self.fail_dir, directory):
+        with Guard(self.fail_dir, directory.path):
             for name in _CHECKPOINTS:
                 known = directory.current(name)
                 if known.get(tp):
@@ -416,7 +414,7 @@ class LogManager:
         """Works on the logs one by one, letting other tasks run; a failure costs its directory."""
         async for log in in_turns(logs, 1):
             if not log.deleted:
-                with Guard(self.fail_dir, self._dirs[self.dir_of(log)], log):
+                with Guard(self.fail_dir, self.dir_of(log), log):
                     result = work(log)
                     if result is not None:
                         await result  # type: ignore[misc]
@@ -448,7 +446,7 @@ class LogManager:
     async def settle(self) -> None:
         """Writes the planned checkpoints."""
         for directory in self._live():
-            with Guard(self.fail_dir, directory):
+            with Guard(self.fail_dir, directory.path):
                 await directory.settle()
 
     async def _settle(self) -> None:
@@ -488,7 +486,7 @@ class LogManager:
 
     async def _shut_down_dir(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self._in_dir(directory.path)
-        with Guard(self.fail_dir, directory):
+        with Guard(self.fail_dir, directory.path):
             async with trio.open_nursery() as nursery:
                 for log in logs:
                     nursery.start_soon(log.flush_for_good)

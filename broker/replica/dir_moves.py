@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.base.event_loop import monotonic_ms
+from highwater.broker.log.dirs.guard import Guard
 from highwater.broker.log.parts import UnexpectedOffsetError
 from highwater.broker.replica.fetch_state import truncation_step
 from highwater.broker.replica.partition import Partition, Role
@@ -176,16 +177,10 @@ class DirMoves:
         moved = partition.log
         if moved is not None:
             await moved.flush()
-            await self._sync_source(self._manager.logs.dir_of(current))
+            source = self._manager.logs.dir_of(current)  # no power loss brings the old copy back
+            with Guard(self._manager.logs.fail_dir, source):
+                await moved.disk.sync_dir(source)
         return True
-
-    async def _sync_source(self, path: str) -> None:
-        """Makes it durable that the old copy is gone; a failing source costs only itself."""
-        logs = self._manager.logs
-        try:
-            await logs.disk.sync_dir(path)
-        except OSError as e:
-            logs.fail_dir(path, e)
 
     def _is_whole(self, current: Log, future: Log) -> bool:
         return (

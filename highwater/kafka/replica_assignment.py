@@ -32,6 +32,7 @@ class ReplicaAssignment(NamedTuple):
         return tuple(r for r in self.replicas if r not in self.adding)
 
     def without(self, unwanted: Collection[BrokerId]) -> ReplicaAssignment:
+        """The assignment as if it had never named these brokers."""
         return ReplicaAssignment(*(tuple(r for r in some if r not in unwanted) for some in self))
 
     def reassign_to(self, target: tuple[BrokerId, ...]) -> ReplicaAssignment:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from highwater.broker.log.dirs.directory import LogDirectory
     from highwater.broker.log.log import Log
 
 
 class Guard:
-    """Code inside uses one directory: an OSError takes that offline, and goes no further."""
+    """Code inside uses the directory `path`: an OSError takes it offline, and goes no further."""
 
     def __init__(
         self,
         fail_dir: Callable[[str, OSError], None],
-        directory: LogDirectory,
+        path: str,
         log: Log | None = None,
     ) -> None:
         self._fail_dir = fail_dir
-        self._path = directory.path
+        self._path = path
         self._log = log
 
     def __enter__(self) -> None: ...

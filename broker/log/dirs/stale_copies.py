@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from highwater.broker.log.dirs.directory import LogDirectoryError
+from highwater.broker.log.dirs.guard import Guard
 
 if TYPE_CHECKING:
     from highwater.broker.log.log_manager import LogManager
@@ -75,11 +76,9 @@ class StaleCopies:
         if manager.offline_dirs or len(manager.live_dirs()) < 2:
             return
         for _, log in sorted(manager.logs.items()):
-            try:
+            with Guard(manager.fail_dir, manager.dir_of(log)):
                 if self._marked(log.dir):
                     manager.disk.remove(f"{log.dir}/{MARK}")
-            except OSError as error:
-                manager.fail_dir(manager.dir_of(log), error)
 
     def _marked(self, folder: str) -> bool:
         return self._manager.disk.exists(f"{folder}/{MARK}")

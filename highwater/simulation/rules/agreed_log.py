@@ -85,7 +85,7 @@ class PartitionTruth:
     exposed: int = 0
     """The highest HW; of a compacted topic, whose committed batches are not kept, all that is
     known."""
-    lost_from: int = 0
+    lost_from: int | None = None
     """Of a compacted topic: where the log ended that a leader had when it had lost its tail."""
     stood: dict[int, int] = field(default_factory=dict)
     """CRC -> base offset of each batch that was committed to a compacted topic, cleaned since or
@@ -171,7 +171,7 @@ class PartitionTruth:
         """A leader whose successor lacked records that it has, and which does not know it, shows
         all of its log up to `hw`: the records that other replicas lack are lost."""
         start = self.lost_from if self.compacted else self.parts_from(mirror)
-        if hw > start:
+        if start is not None and hw > start:
             self.given_up = [lost for lost in self.given_up if lost[0] != start or lost[1] > hw]
             self.given_up.append((start, hw))
 

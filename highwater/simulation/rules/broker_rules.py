@@ -279,20 +279,17 @@ class BrokerRules:
                 f"{truth.tp}: broker {replica.broker} lost its tail (LEO {replica.mirror.end}, "
                 f"committed {truth.known_end}), and leads although {others} are in the ISR",
             )
+        for other in truth.replicas.values():
+            former = other.view is not None and other.view.leads
+            if other is not replica and (former or truth.compacted):
+                other.lossy = other.lossy or other.mirror.end > kept
         if truth.compacted:  # committed batches are not kept; replicas that are ahead follow
             truth.lost_from = replica.mirror.end
-            for other in truth.replicas.values():
-                other.lossy = other.lossy or other.mirror.end > replica.mirror.end
             if replica.mirror.end < truth.exposed:
                 truth.given_up.append((replica.mirror.end, truth.exposed))
                 truth.exposed = replica.mirror.end
                 self._book.expected_losses += 1
-        if truth.compacted:
-            return
-        for other in truth.replicas.values():
-            if other.view is not None and other.view.leads and other is not replica:
-                other.lossy = other.lossy or other.mirror.end > kept
-        if kept >= truth.end:
+        if truth.compacted or kept >= truth.end:
             return
         self._book.expected_losses += 1
         truth.forget_above(kept)

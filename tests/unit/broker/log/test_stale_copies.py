@@ -72,27 +72,6 @@ async def test_two_copies_that_nobody_can_tell_apart_are_refused(tmp_path: Path)
     assert new.exists()
 
 
-async def test_a_directory_that_fails_when_its_marks_are_looked_for_goes_offline_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`sim --transactions --log-dirs --pace 0.3`, seed 110009: the broker died."""
-    logs = await manager(tmp_path / "a", tmp_path / "b")
-    append(logs, 1)
-    path = logs.logs[TP].dir.rpartition("/")[0]
-    exists = logs.disk.exists
-
-    def fails(asked: str) -> bool:
-        if asked == f"{path}/{TP}/{MARK}":
-            raise OSError(5, "Input/output error")
-        return exists(asked)
-
-    monkeypatch.setattr(logs.disk, "exists", fails)
-    logs.copies.settle()
-    assert logs.offline_dirs == {path}
-    assert TP not in logs.logs
-    await logs.shutdown()
-
-
 async def test_a_log_made_while_all_is_well_has_no_mark(tmp_path: Path) -> None:
     logs = await manager(tmp_path / "a", tmp_path / "b")
     append(logs, 1)

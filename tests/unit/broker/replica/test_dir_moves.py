@@ -203,28 +203,6 @@ async def test_a_source_that_fails_during_the_exchange_costs_the_source_alone(
     assert partition.high_watermark == 11
 
 
-async def test_a_source_that_fails_after_the_exchange_costs_the_source_alone(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its directory is synced last, so that no power loss brings the old copy back."""
-    partition = rig.host()
-    rig.send(10)
-    source = partition.require_log().dir.rpartition("/")[0]
-    target, sync_dir = next(d for d in rig.dirs if d != source), rig.logs.disk.sync_dir
-
-    async def fails(path: str) -> None:
-        if path == source and rig.replicas.moves.moved:
-            raise OSError(5, "Input/output error")
-        await sync_dir(path)
-
-    monkeypatch.setattr(rig.logs.disk, "sync_dir", fails)
-    async with running(rig):
-        rig.replicas.moves.alter(TP, target)
-        await until(lambda: rig.failed)
-    assert rig.failed == [source]
-    assert rig.logs.logs[TP] is partition.log
-
-
 async def test_a_flush_whose_log_is_deleted_meanwhile_is_no_failure_of_the_disk(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
