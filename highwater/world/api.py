@@ -167,7 +167,8 @@ class Disk(Protocol):
         within must not await.
         """
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """OSError where that cannot be told."""
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted."""

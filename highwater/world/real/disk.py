@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -226,6 +227,16 @@ def _load_all(path: str) -> None:
         _read_through(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
+def _mode(path: str) -> int | None:
+    """None: nothing is there.  `os.path.exists` says so of a disk that fails too, and then a log
+    would go on without the index that cannot be looked at.
+    """
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 class RealLock:
     """An flock: it ends with the process, however the process ends."""
 
@@ -274,7 +285,7 @@ class RealDisk:
             self.hurried = 0
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return _mode(path) is not None
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -283,7 +294,8 @@ class RealDisk:
         os.makedirs(path, exist_ok=True)
 
     def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
+        mode = _mode(path)
+        return mode is not None and stat.S_ISDIR(mode)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

@@ -24,6 +24,19 @@ from highwater.world.real.slow_calls import SLOW_NS, SlowCalls
 ColdFile = Callable[[RealDisk, Path], RealFile]
 
 
+def test_what_cannot_be_looked_at_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")  # any error but ENOENT and ENOTDIR
+    (tmp_path / "file").touch()
+    disk = RealDisk()
+    for asks in (disk.exists, disk.is_dir):
+        with pytest.raises(OSError):
+            asks(str(tmp_path / "loop" / "00.index"))
+        assert not asks(str(tmp_path / "missing"))
+        assert not asks(str(tmp_path / "file" / "below"))
+    assert disk.exists(str(tmp_path / "file"))
+    assert not disk.is_dir(str(tmp_path / "file"))
+
+
 @pytest.mark.parametrize("views", [[b"x" * 100], [b"x" * 60, b"y" * 40]])
 def test_a_short_write_says_how_far_it_got(tmp_path: Path, views: list[bytes]) -> None:
     file = RealDisk().open(str(tmp_path / "file"), create=True)
