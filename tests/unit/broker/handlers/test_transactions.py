@@ -197,6 +197,14 @@ in_node = running_in(run)
 
 
 @in_node()
+async def test_an_empty_transactional_id_is_refused(node: Node) -> None:
+    await node.leads()
+    request = EndTxnRequest(transactional_id="", producer_id=0, producer_epoch=0, committed=True)
+    found = await node.b.ask(end_txn, 3, request)
+    assert name_of(found.error_code) == "INVALID_REQUEST"
+
+
+@in_node()
 async def test_from_init_to_the_end(node: Node) -> None:
     assert await node.init() == "NOT_COORDINATOR"
     await node.leads()

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.broker.log.checkpoints import MalformedFileError, decode_epochs, encode_epochs
+from highwater.broker.log.checkpoints import (
+    MalformedFileError,
+    decode_epochs,
+    decode_offsets,
+    encode_epochs,
+)
 from highwater.broker.log.epochs import Entry, EpochCache
 
 
@@ -151,6 +156,12 @@ def test_entries_always_rise_in_both_numbers(steps: list[tuple[str, int, int]]) 
 def test_malformed_files(text: str) -> None:
     with pytest.raises(MalformedFileError):
         decode_epochs(text.encode())
+
+
+@pytest.mark.parametrize("line", ["t 0", "t 0 1 2", "t x 1", "t 0 x"])
+def test_malformed_offsets(line: str) -> None:
+    with pytest.raises(MalformedFileError, match=f"the line '{line}' is no offset"):
+        decode_offsets(f"0\n1\n{line}\n".encode())
 
 
 def test_an_empty_file_has_no_entries() -> None:

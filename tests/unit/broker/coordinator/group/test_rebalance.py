@@ -165,6 +165,16 @@ def test_a_member_that_never_asks_for_its_assignment_is_out(table: Any) -> None:
     assert table.group.state is State.PREPARING_REBALANCE
 
 
+def test_a_member_that_leaves_while_it_waits_for_its_assignment_is_answered(table: Any) -> None:
+    table.join("a")
+    table.join("b")
+    table.begin()
+    leaving = table.answers["b"].member_id
+    assert table.sync("s", leaving, 1) is None
+    assert table.leave(leaving) is ErrorCode.NONE
+    assert table.answers["s"].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_the_protocol_is_one_that_all_speak_by_most_votes(table: Any) -> None:
     table.join("a", protocols=(("x", b""), ("y", b""), ("z", b"")))
     table.join("b", protocols=(("z", b""), ("y", b"")))

@@ -27,7 +27,6 @@ from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
 from highwater.kafka.config import Config
-from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.records import (
@@ -503,14 +502,3 @@ def test_below_the_clean_point_each_key_has_its_last_record(
             assert [r for r in found if r[2] is not None] == must
             assert not [r for r in found if r[2] is None and r not in may]
             check_indexes(cleaned.log)
-
-
-def test_a_record_that_ends_too_early_is_told() -> None:
-    from highwater.broker.log.cleaner.compacted_records import load_keys, scan
-
-    data = build_batch([Record(b"key", b"value", 0)])[61:]
-    for n in range(1, len(data) - 6):
-        with pytest.raises(ApiError):
-            list(scan(bytes(data[:n]), 1))
-        with pytest.raises(ApiError):
-            load_keys({}, bytes(data[:n]), 1, 0, 0)
