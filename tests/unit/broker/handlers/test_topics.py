@@ -284,11 +284,13 @@ async def test_metadata_creates_internal_topics_with_their_configuration(b: Any)
 async def test_topic_ids_are_not_known(b: Any) -> None:
     import uuid
 
-    wanted = uuid.UUID(int=7)
-    asked = MetadataRequest.MetadataRequestTopic(topic_id=wanted, name=None)
-    found = await b.ask(metadata, 12, MetadataRequest(topics=[asked]))
-    assert [(t.name, t.topic_id, t.error_code) for t in found.topics] == [
-        (None, wanted, ErrorCode.UNKNOWN_TOPIC_ID)
+    wanted, other = uuid.UUID(int=7), uuid.UUID(int=8)
+    topic = MetadataRequest.MetadataRequestTopic
+    asked = [topic(topic_id=one, name=None) for one in (wanted, other)]
+    found = await b.ask(metadata, 12, MetadataRequest(topics=asked))
+    assert [(t.name, t.topic_id, t.error_code, t.partitions) for t in found.topics] == [
+        (None, wanted, ErrorCode.UNKNOWN_TOPIC_ID, []),
+        (None, other, ErrorCode.UNKNOWN_TOPIC_ID, []),
     ]
     state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=wanted)
     found = await b.ask(delete_topics, 6, DeleteTopicsRequest(topics=[state], timeout_ms=1))

@@ -146,6 +146,49 @@ def test_offsets_must_go_on(logs: Logs) -> None:
     check_whole(logs, log, original)
 
 
+def test_epochs_must_not_fall(logs: Logs) -> None:
+    """As above, where what a truncation took goes on at the very offset."""
+    log = logs.open()
+    for epoch in (0, 0, 1):
+        lead(log, batch(2), epoch=epoch)
+    stale = bytes_of(log)[headers_of(log)[1].position :]
+    log.truncate_to(2)
+    lead(log, batch(2), epoch=2)
+    original = bytes_of(log)
+    log.close_files()
+    path = Path(f"{logs.folder}/{0:020d}.log")
+    path.write_bytes(original + stale[len(stale) // 2 :])
+    log = logs.open()
+    assert bytes_of(log) == original
+    assert log.epochs.entries == [(0, 0), (2, 2)]
+
+
+def test_an_epoch_file_of_another_log_cuts_nothing(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logs.open(SMALL)
+    fill(log, 20)
+    original, entries, first = bytes_of(log), log.epochs.entries, log.segments[1].base_offset
+    log.close_files()
+    Path(f"{logs.folder}/{LEADER_EPOCHS}").write_bytes(encode_epochs([(99, 0)]))
+    log = logs.open(SMALL, recovery_point=first)
+    assert bytes_of(log) == original
+    assert log.epochs.entries == entries
+    assert "leader-epoch-checkpoint is not of this log" in caplog.text
+
+
+@pytest.mark.parametrize("chunk", [70, 100, 250, 1000])
+def test_batches_are_whole_wherever_a_chunk_ends(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    log = logs.open()
+    fill(log, 12)
+    original = bytes_of(log)
+    log.close_files()
+    monkeypatch.setattr("highwater.broker.log.recovery.CHUNK", chunk)
+    assert bytes_of(logs.open()) == original
+
+
 def test_recovery_begins_at_the_recovery_point(logs: Logs) -> None:
     log = logs.open(SMALL)
     fill(log, 20)

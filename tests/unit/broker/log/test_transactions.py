@@ -184,8 +184,16 @@ def test_the_lowest_sequence_comes_first(guarded: Log) -> None:
     assert log.producers.verifications.begin(1, 0, 0, START_MS) is right
     assert verified(log, txn_batch(3), right) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert verified(log, txn_batch(0), right) is ErrorCode.NONE
-    log.producers.expire(START_MS)
     assert len(log.producers.verifications) == 0
+
+
+def test_a_verification_that_is_never_used_expires(guarded: Log) -> None:
+    producers = guarded.producers
+    producers.verifications.begin(1, 0, 0, START_MS)
+    producers.expire(START_MS + producers.expiration_ms - 1)
+    assert len(producers.verifications) == 1
+    producers.expire(START_MS + producers.expiration_ms)
+    assert len(producers.verifications) == 0
 
 
 def test_every_batch_of_the_log_is_known(logs: Logs) -> None:
