@@ -75,8 +75,9 @@ def test_a_partition_znode_without_state_is_completed() -> None:
     lab.elect()
     lab.create_topic("t", (1, 2))
     lab.make("/brokers/topics/t/partitions/0")
-    lab.settle()
+    orders = lab.settle()
     assert lab.state(tp()) == (1, 1, 0, ids(1, 2), 0)
+    assert leader_and_isr(orders, 2)[tp()].is_new
 
 
 def test_partitions_are_added() -> None:
