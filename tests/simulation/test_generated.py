@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.generated.maker import ROOMS, ROOT, RULES, Made, everything, make
-from tests.simulation.generated.page import explanations, kind, render
+from tests.simulation.generated.page import KINDS, TESTED, explanations, render
 from tests.simulation.generated.reach import Reach
 from tests.simulation.generated.samples import sample, shares, wilson
 from tests.simulation.generated.trial import with_marks
@@ -237,7 +237,8 @@ def test_the_page_adds_up_and_explains_survivors(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert mutant.id == row["id"]
         rows.add(row)
-    page = render(made, 5, made, rows, {made[2].id: "equivalent: a | b"}, 60)
+    explained = {made[2].id: "equivalent: a | b", made[4].id: "test: test_it.py"}
+    page = render(made, 5, made, rows, explained, 60)
     assert "6 mutants were made; seeds run the statements of 5" in page
     assert "Of the sample of 6, 5 have been run, at abc" in page
     assert "| found, of all that were run | 2 of 5, 40.0 %" in page
@@ -247,7 +248,8 @@ def test_the_page_adds_up_and_explains_survivors(tmp_path: Path) -> None:
     assert "| broker/log | 5 | 1 | 1 | 2 | 0 | 1 | 40 % |" in page
     assert r"equivalent: a \| b" in page
     assert page.count("not explained yet") == 2
+    assert "| test_it.py |" in page
 
 
 def test_every_explanation_has_a_kind() -> None:
-    assert {kind(text) for text in explanations().values()} <= {"equivalent", "harmless", "gap"}
+    assert {text.partition(":")[0] for text in explanations().values()} <= {*KINDS, TESTED}

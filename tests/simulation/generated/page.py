@@ -2,7 +2,8 @@
 
 A survivor's explanation is in `explained.json`, by the mutant's id, and begins with its kind:
 `equivalent` (no run of anything could tell it from the product), `harmless` (it can be told, but
-breaks nothing that Highwater promises), or `gap` (seeds should find it, and what they lack).
+breaks nothing that Highwater promises), or `gap` (seeds should find it, and what they lack).  So
+does that of a mutant that no seed reaches, or it begins with `test` and names one that finds it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.simulation.generated.trials import FOUND, UNFOUND, Row, Rows
 PAGE = "docs/mutants-generated.md"
 EXPLAINED = Path(__file__).parent / "explained.json"
 KINDS = ("equivalent", "harmless", "gap")
+TESTED = "test"
 NOT_YET = "not explained yet"
 
 _HEAD = """# Generated mutants
@@ -68,7 +70,7 @@ def render(
     parts = [_HEAD.format(counts=counts, cpu=cpu_s), _score(there, explained)]
     parts.append(_grouped("room", ROOMS, there, lambda made: made.room))
     parts.append(_grouped("rule", RULES, there, lambda made: made.rule))
-    parts += [_found_by(there), _unfound(there, explained), _not_reached(there)]
+    parts += [_found_by(there), _unfound(there, explained), _not_reached(there, explained)]
     return "\n".join(part for part in parts if part)
 
 
@@ -142,12 +144,14 @@ def _unfound(there: Sequence[tuple[Made, Row]], explained: Mapping[str, str]) ->
     return text
 
 
-def _not_reached(there: Sequence[tuple[Made, Row]]) -> str:
-    text = "## Not reached\n\n| mutant | change |\n|---|---|\n"
+def _not_reached(there: Sequence[tuple[Made, Row]], explained: Mapping[str, str]) -> str:
+    text = "## Not reached\n\n| mutant | change | explanation, or the unit test that finds it |\n"
+    text += "|---|---|---|\n"
     for made, row in sorted(there, key=lambda pair: (pair[0].file, pair[0].line)):
         if row["verdict"] == "not reached":
             place = f"{made.file}: `{made.function}`, line {made.line}, {made.rule}"
-            text += f"| {place} | {change(made)} |\n"
+            why = explained.get(made.id, NOT_YET).removeprefix(f"{TESTED}: ")
+            text += f"| {place} | {change(made)} | {_cell(why)} |\n"
     return text
 
 
