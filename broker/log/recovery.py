@@ -114,8 +114,8 @@ def load_log(
     if not clean:
         for segment in loader.segments[:start][-1:]:
             segment.distrust_indexes()
-    loader.recover(start, clean)
     try:
+        loader.recover(start, clean)
         end = loader.finish()
     except CorruptSegmentError as error:
         raise DamagedLogError(folder, error) from error
@@ -320,8 +320,8 @@ class _Loader:
             self._last_epoch = self._epoch_below = self.epochs.latest
             self._recover_segments(start)
         except CorruptSegmentError as error:
-            if start == 0:
-                raise
+            if start == 0 and self._epoch_below < 0:
+                raise  # the epoch file had no say in it
             logger.warning("%s; the whole log is recovered", error.detail)
             self.epochs.clear()
             self._recover_from(0)

@@ -163,18 +163,30 @@ def test_epochs_must_not_fall(logs: Logs) -> None:
     assert log.epochs.entries == [(0, 0), (2, 2)]
 
 
+@pytest.mark.parametrize("first", [0, 1, 2])
 def test_an_epoch_file_of_another_log_cuts_nothing(
-    logs: Logs, caplog: pytest.LogCaptureFixture
+    logs: Logs, caplog: pytest.LogCaptureFixture, first: int
 ) -> None:
+    """Where the log does not begin at 0, an entry can be below all of it."""
     log = logs.open(SMALL)
     fill(log, 20)
-    original, entries, first = bytes_of(log), log.epochs.entries, log.segments[1].base_offset
+    original, headers = bytes_of(log), headers_of(log)
+    bases = [segment.base_offset for segment in log.segments]
     log.close_files()
-    Path(f"{logs.folder}/{LEADER_EPOCHS}").write_bytes(encode_epochs([(99, 0)]))
-    log = logs.open(SMALL, recovery_point=first)
-    assert bytes_of(log) == original
-    assert log.epochs.entries == entries
-    assert "leader-epoch-checkpoint is not of this log" in caplog.text
+    for gone in bases[:first]:
+        for path in Path(logs.folder).glob(f"{gone:020d}.*"):
+            path.unlink()
+    for point in (bases[1], bases[2]):
+        Path(f"{logs.folder}/{LEADER_EPOCHS}").write_bytes(encode_epochs([(99, 0)]))
+        log = logs.open(SMALL, recovery_point=point, log_start_offset=bases[first])
+        left = [header for header in headers if header.base_offset >= bases[first]]
+        assert original.endswith(bytes_of(log))
+        assert headers_of(log)[-1].last_offset == headers[-1].last_offset
+        assert log.epochs.entries[0] == (left[0].partition_leader_epoch, bases[first])
+        assert log.epochs.latest == left[-1].partition_leader_epoch
+        log.close_files()
+        assert "leader-epoch-checkpoint is not of this log" in caplog.text
+        caplog.clear()
 
 
 @pytest.mark.parametrize("chunk", [70, 100, 250, 1000])
