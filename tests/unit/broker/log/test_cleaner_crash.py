@@ -136,6 +136,9 @@ async def write(log: Log, cleaner: LogCleaner, manager: LogManager) -> Records:
             lead(log, data, origin=OWN)
             lead(log, build_marker(Marker(False, 0), 1, 0, START_MS), origin=OWN)
     log.roll()
+    for n in range(3):  # they become one, and the last of them has one offset
+        lead(log, build_batch([Record(b"k%d" % n, b"alone", START_MS)]), origin=OWN)
+        log.roll()
     lead(log, build_batch([Record(b"last", b"x", START_MS)]), origin=OWN)
     log.update_high_watermark(log.log_end_offset)
     await log.flush()
@@ -167,6 +170,8 @@ def check_indexes_of(log: Log) -> None:
 
 def judge(found: Records, written: Records, point: str) -> None:
     assert set(found) <= set(written), point
+    offsets = [offset for offset, _, _ in found]
+    assert offsets == sorted(set(offsets)), f"{point}: a replaced segment is still there"
     last = {key: offset for offset, key, _ in written}
     for offset, key, value in written:
         if last[key] == offset and value is not None:

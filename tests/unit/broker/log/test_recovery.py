@@ -147,17 +147,16 @@ def test_offsets_must_go_on(logs: Logs) -> None:
 
 
 def test_epochs_must_not_fall(logs: Logs) -> None:
-    """As above, where what a truncation took goes on at the very offset."""
+    """As above, where the old block goes on at the very offset."""
     log = logs.open()
     for epoch in (0, 0, 1):
         lead(log, batch(2), epoch=epoch)
-    stale = bytes_of(log)[headers_of(log)[1].position :]
+    stale = bytes_of(log)[headers_of(log)[2].position :]
     log.truncate_to(2)
     lead(log, batch(2), epoch=2)
     original = bytes_of(log)
     log.close_files()
-    path = Path(f"{logs.folder}/{0:020d}.log")
-    path.write_bytes(original + stale[len(stale) // 2 :])
+    Path(f"{logs.folder}/{0:020d}.log").write_bytes(original + stale)
     log = logs.open()
     assert bytes_of(log) == original
     assert log.epochs.entries == [(0, 0), (2, 2)]
@@ -299,23 +298,27 @@ def test_an_interrupted_swap_is_finished(logs: Logs) -> None:
     log = logs.open(SMALL)
     fill(log, 20)
     log.close()
-    first, second, third = [s.base_offset for s in log.segments][:3]
-    folder = Path(logs.folder)
+    (first, second, third), folder = [s.base_offset for s in log.segments][:3], Path(logs.folder)
     merged = b"".join((folder / f"{b:020d}.log").read_bytes() for b in (first, second))
     original = bytes_of(logs.open(SMALL, clean=True))
     (folder / f"{first:020d}.log.swap").write_bytes(merged)
-    log = logs.open(SMALL)
+    aborted = folder / f"{first:020d}.txnindex"
+    aborted.write_bytes(bytes(34))  # of what is replaced; what replaces it has no such transaction
+    log = logs.open(SMALL, recovery_point=third)
+    assert not aborted.exists()
     assert [s.base_offset for s in log.segments][:2] == [first, third]
     assert bytes_of(log) == original
 
 
-def test_a_log_that_ends_before_its_start_is_emptied(logs: Logs) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_ends_before_its_start_is_emptied(logs: Logs, clean: bool) -> None:
     log = logs.open()
     fill(log, 5)
     log.close()
-    log = logs.open(log_start_offset=1000)
+    log = logs.open(log_start_offset=1000, clean=clean)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (1000, 1000, 0)
     assert log.epochs.entries == []
+    assert sequence_of(log, 0) == sequence_of(log, 1) == []
     assert lead(log, batch(1)).base_offset == 1000
 
 
