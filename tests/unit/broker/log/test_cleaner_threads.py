@@ -51,6 +51,7 @@ async def test_a_cleaner_that_is_not_needed_completes_its_log(tmp_path: Path) ->
             while cleaned.cleaner.tasks:
                 await trio.lowlevel.checkpoint()
         assert cleaned.logs.cleaned_to(cleaned.log) == cleaned.log.segments[-1].base_offset
+        assert not cleaned.cleaner.last, "its figures are not shown any more"
         await cleaned.cleaner.stop()
 
 
