@@ -53,13 +53,14 @@ def _simulation(name: str, folder: Path, seeds: str, *options: str) -> Step:
     return Step(name, command, log)
 
 
-def _pairs(seeds: str) -> Steps:
+def _together(size: int, seeds: str) -> Steps:
     def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
-        """All pairs of flags; of a slice, each flag with the next one."""
-        neighbours = itertools.pairwise((*FLAGS, FLAGS[0]))
-        for one, other in neighbours if a_slice else itertools.combinations(FLAGS, 2):
-            options = [f"--{one}", f"--{other}", "--pace", "0.3", *(["--seconds", "5"] * a_slice)]
-            yield _simulation(f"{one}+{other}", folder, "0..0" if a_slice else seeds, *options)
+        """All sets of so many flags; of a slice, each flag with those that follow it."""
+        neighbours = zip(*(FLAGS[n:] + FLAGS[:n] for n in range(size)), strict=True)
+        for flags in neighbours if a_slice else itertools.combinations(FLAGS, size):
+            options = [*(f"--{flag}" for flag in flags), "--pace", "0.3"]
+            options += ["--seconds", "5"] * a_slice
+            yield _simulation("+".join(flags), folder, "0..0" if a_slice else seeds, *options)
 
     return steps
 
@@ -212,9 +213,10 @@ def soak(folder: Path, a_slice: bool) -> Iterator[Step]:
 
 JOBS: Mapping[str, Job] = {
     "pairs": Job(
-        "68 fresh seeds of each of 105 pairs of the simulation's flags", _pairs("1000..1067")
+        "68 fresh seeds of each of 105 pairs of the simulation's flags", _together(2, "1000..1067")
     ),
-    "pairs-again": Job("30 other seeds of each of those pairs", _pairs("120000..120029")),
+    "pairs-again": Job("30 other seeds of each of those pairs", _together(2, "120000..120029")),
+    "triples": Job("4 seeds of each of 455 triples of them", _together(3, "200000..200003")),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(
