@@ -51,6 +51,22 @@ def test_time_jumps_and_a_deadlock_is_told() -> None:
         run(stuck)
 
 
+def test_nothing_is_paused_once_the_end_has_begun() -> None:
+    """Found by seed 200003 of `--unclean --log-dirs --retained`, which never ended."""
+
+    async def main(kernel: Kernel) -> None:
+        simulation = Simulation(kernel)
+        process = simulation.start(simulation.add_host("h")).process
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process.run, trio.sleep_forever)
+            await trio.sleep(1)
+            kernel.run_queue.thaw_all()
+            nursery.cancel_scope.cancel()
+            process.freeze()
+
+    run_simulation(1, main)
+
+
 def test_a_task_that_spins_is_told() -> None:
     async def body(simulation: Simulation) -> None:
         while True:

@@ -164,6 +164,7 @@ class _RunQueue(deque[Any]):
         super().__init__()
         self._timeline = timeline
         self.frozen: dict[Life, list[Any]] = {}
+        self.ending = False
         self.passes = 0
         self._passes_at = -1.0
         self.on_spin: Callable[[], None] = lambda: None
@@ -187,6 +188,8 @@ class _RunQueue(deque[Any]):
             self.on_spin()
 
     def freeze(self, process: Life) -> None:
+        if self.ending:
+            return
         self.frozen.setdefault(process, [])
         mine = [task for task in self if task.context.get(PROCESS) is process]
         for task in mine:
@@ -198,7 +201,8 @@ class _RunQueue(deque[Any]):
             self.append(task)
 
     def thaw_all(self) -> None:
-        """Thaws all before a simulation ends, because frozen tasks could not be cancelled."""
+        """Thaws all for good before a simulation ends: frozen tasks could not be cancelled."""
+        self.ending = True
         for process in list(self.frozen):
             self.thaw(process)
 
