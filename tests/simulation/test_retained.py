@@ -124,6 +124,11 @@ def test_what_retention_may_take(tp: Any, size: int, last: int, rules: list[str]
     book.partitions[tp].replicas[2] = replica(tp, last + 1)
     made.log_begins(book.partitions[tp], mine, gone(0, last))
     assert not book.rules, "a follower goes where its leader has gone"
+    book.partitions[tp].replicas.clear()
+    made.log_begins(book.partitions[tp], mine, gone(0, last))
+    assert not book.rules, "though the leader's copy in another directory has the records again"
+    made.log_begins(book.partitions[tp], replica(tp, last + 2, 0), gone(0, 1))
+    assert book.rules == ["R5"]
 
 
 @pytest.mark.parametrize(("asked", "rules"), [(3, []), (4, ["C15"])])

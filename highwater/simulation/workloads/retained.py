@@ -104,6 +104,8 @@ class RetainedTopics:
         default_factory=lambda: {tp: {} for tp in TPS}
     )
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
+    begun: Counter[TopicPartition] = field(default_factory=Counter)
+    """The highest offset at which one of the logs has begun."""
     sent: int = 0
 
     # -- producing and reading --------------------------------------------------------------------
@@ -253,8 +255,13 @@ class RetainedTopics:
     def log_begins(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
         """A replica's log has lost these batches at its beginning."""
         tp, start = truth.tp, replica.mirror.start
-        others = (r for r in truth.replicas.values() if r is not replica)
-        if tp.topic not in TOPICS or not gone or any(r.mirror.start >= start for r in others):
+        if tp.topic not in TOPICS or not gone:
+            return
+        # a copy from another directory may still hold what its log had deleted meanwhile
+        others = (r.mirror.start for r in truth.replicas.values() if r is not replica)
+        highest = max(self.begun[tp], *others, 0)
+        self.begun[tp] = max(highest, start)
+        if highest >= start:
             return
         self.count[f"retention: {tp.topic}"] += 1
         who = f"{tp}: the log of broker {replica.broker} begins at {start}"
