@@ -57,6 +57,8 @@ from highwater.world.sim import Kernel, SimulationStuck, SimWorld, run_simulatio
 START_S = 60.0
 WHOLE_S = 120.0
 READ_S, KNOWN_S = 120.0, 10.0
+LONGEST_S = 3600.0
+"""After the faults, for all that follows; the steps above take a few minutes at the most."""
 SAFE, LOSSY = "safe", "acks1"
 
 
@@ -89,7 +91,7 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     run = _Run(seed, options or Options())
     with listening(run.collector) if run.collector is not None else nullcontext():
         try:
-            run_simulation(seed, run.main)
+            run_simulation(seed, run.main, longest_s=run.longest_s)
         except SimulationStuck as stuck:
             run.stuck(str(stuck))
         if run.collector is not None:
@@ -102,6 +104,7 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
 class _Run:
     def __init__(self, seed: int, options: Options) -> None:
         self.outcome = Outcome(seed, vary=options.vary)
+        self.longest_s = options.seconds + LONGEST_S
         self._options = options
         self._cluster: SimCluster | None = None
         self._history = History()

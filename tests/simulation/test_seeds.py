@@ -9,7 +9,9 @@ import sys
 from typing import Any
 
 import pytest
+import trio
 
+from highwater.simulation.cluster import SimCluster
 from highwater.simulation.options import Options
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import run_seeds, usual_jobs
@@ -28,6 +30,21 @@ def test_no_rule_is_broken() -> None:
     assert summary.seeds == len(SEEDS)
     assert not summary.never(), "what never happened was not tested"
     assert summary.operations["acked"] > 20 * len(SEEDS)
+
+
+def test_a_seed_that_does_not_end_breaks_l1(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(self: object, cluster: SimCluster, nursery: trio.Nursery) -> None:
+        cluster.start(1)
+        cluster.freeze(1)
+        while True:
+            await trio.sleep(1)
+
+    monkeypatch.setattr("highwater.simulation.seed_run._Run._scenario", scenario)
+    monkeypatch.setattr("highwater.simulation.seed_run.LONGEST_S", 100.0)
+    found = simulate(1).violation
+    assert found is not None
+    assert (found.rule, found.time) == ("L1", 130.0)
+    assert "not ended after 130 virtual seconds" in found.what
 
 
 @pytest.mark.slow

@@ -51,6 +51,15 @@ def test_time_jumps_and_a_deadlock_is_told() -> None:
         run(stuck)
 
 
+def test_a_simulation_that_does_not_end_is_told() -> None:
+    async def main(_: Kernel) -> None:
+        while True:
+            await trio.sleep(1)
+
+    with pytest.raises(SimulationStuck, match="after 100 virtual seconds"):
+        run_simulation(1, main, longest_s=100)
+
+
 def test_nothing_is_paused_once_the_end_has_begun() -> None:
     """Found by seed 200003 of `--unclean --log-dirs --retained`, which never ended."""
 

@@ -58,7 +58,7 @@ _MARSHAL_VERSION = 2  # the last that does not depend on which objects are share
 
 
 class SimulationStuck(Exception):
-    """No further event can happen, or time no longer moves."""
+    """No further event can happen, time no longer moves, or it has moved too far."""
 
 
 class Timer:
@@ -238,9 +238,19 @@ class Kernel:
         return self._digest.hexdigest()
 
 
-def run_simulation(seed: int, main: Callable[[Kernel], Awaitable[T]]) -> T:
-    """Runs `main(kernel)` under trio in virtual time, with every choice made by the seed."""
+def run_simulation(
+    seed: int, main: Callable[[Kernel], Awaitable[T]], *, longest_s: float = math.inf
+) -> T:
+    """Runs `main(kernel)` under trio in virtual time, with every choice made by the seed.  Raises
+    SimulationStuck where nothing can happen any more, or when `longest_s` have passed.
+    """
     kernel = Kernel(seed)
+
+    def end_late() -> None:
+        raise SimulationStuck(f"it has not ended after {longest_s:g} virtual seconds")
+
+    if longest_s < math.inf:
+        kernel.timeline.at(longest_s, end_late)
     clock = _JumpClock(kernel.timeline)
 
     async def run() -> T:
