@@ -87,6 +87,7 @@ class Segment:
             self._remove_txn_file()
         self._index_used = False
         self.deleted = False
+        self._cuts = self._cuts_synced = 0
         self._since_entry = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
@@ -175,13 +176,17 @@ class Segment:
 
     @property
     def unsynced_indexes(self) -> bool:
-        """Whether the file of an index was changed since its last flush."""
-        return self._time_file.unsynced or self._offset_file.unsynced or self._txn_file.unsynced
+        """Whether the file of an index was changed since its last flush, or records were cut off:
+        a power loss would bring those back, though what was written after them is elsewhere.
+        """
+        files = (self._time_file, self._offset_file, self._txn_file)
+        return self._cuts > self._cuts_synced or any(file.unsynced for file in files)
 
     def distrust_indexes(self) -> None:
         """The process before may have ended before it flushed the last entries."""
         self._time_file.unsynced = self._offset_file.unsynced = True
         self._txn_file.unsynced = self.disk.exists(self._txn_file.path)
+        self._cuts += 1
 
     def leave(self) -> None:
         """It is full: another segment becomes the active one."""
@@ -422,6 +427,7 @@ class Segment:
         aborted.truncate(offset)
         self._txn_file.cut(self.disk, len(aborted), aborted.ENTRY)
         self.file.truncate(position)
+        self._cuts += 1
         self._since_entry = 0
         if position == 0:
             self._first_timestamp = None
@@ -453,7 +459,9 @@ class Segment:
             if self._time_index is None and not self.disk.exists(self._time_file.path):
                 _ = self.time_index  # who deletes it gets an empty one, as in Kafka
             self.write_indexes()
+            cuts = self._cuts
             await self.file.flush()
+            self._cuts_synced = max(self._cuts_synced, cuts)
             await self._offset_file.flush(self.disk)
             await self._time_file.flush(self.disk)
             if self._txn_file.written > 0 or self._txn_file.unsynced:

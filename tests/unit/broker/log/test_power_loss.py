@@ -124,3 +124,33 @@ def test_what_was_flushed_is_there(seed: int) -> None:
             await machine.life()
 
     run_simulation(seed, main)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_cut_off_before_a_roll_stays_away(seed: int) -> None:
+    """Found by seed 200001 of `--power-loss --stalls --flush`: the cut was not flushed with what
+    was appended after it, which is in the next segment, and recovery dropped that one."""
+
+    async def main(kernel: Kernel) -> None:
+        machine = Machine(kernel)
+        world = machine.simulation.start(machine.host)
+        manager = LogManager(world.disk, world.clock, [FOLDER], machine.config, lambda p, e: None)
+        await manager.load("c", 1)
+        log = manager.get_or_create(TPS[0], manager.default_config)
+        for _ in range(4):  # the last of them has no entry in an index
+            lead(log, batch(1))
+        await log.flush()
+        log.truncate_to(3)
+        log.roll()
+        lead(log, batch(1), epoch=1)
+        await log.flush()
+        machine.durable[TPS[0]] = machine.all[TPS[0]] = bytes_of(log)
+        world.process.kill()
+        machine.simulation.power_loss(machine.host)
+        machine.simulation.power_on(machine.host)
+        world = machine.simulation.start(machine.host)
+        manager = LogManager(world.disk, world.clock, [FOLDER], machine.config, lambda p, e: None)
+        await manager.load("c", 1)
+        assert bytes_of(manager.logs[TPS[0]]) == machine.durable[TPS[0]]
+
+    run_simulation(seed, main)
