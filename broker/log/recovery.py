@@ -114,8 +114,8 @@ def load_log(
     if not clean:
         for segment in loader.segments[:start][-1:]:
             segment.distrust_indexes()
+    loader.recover(start, clean)
     try:
-        loader.recover(start, clean)
         end = loader.finish()
     except CorruptSegmentError as error:
         raise DamagedLogError(folder, error) from error

@@ -88,10 +88,11 @@ def _plain(tps: list[TopicPartition]) -> list[TopicPartition]:
 def simulate(seed: int, options: Options | None = None) -> Outcome:
     """Runs one seed and gives its outcome."""
     started = time.process_time()
-    run = _Run(seed, options or Options())
+    options = options or Options()
+    run = _Run(seed, options)
     with listening(run.collector) if run.collector is not None else nullcontext():
         try:
-            run_simulation(seed, run.main, longest_s=run.longest_s)
+            run_simulation(seed, run.main, longest_s=options.seconds + LONGEST_S)
         except SimulationStuck as stuck:
             run.stuck(str(stuck))
         if run.collector is not None:
@@ -104,7 +105,6 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
 class _Run:
     def __init__(self, seed: int, options: Options) -> None:
         self.outcome = Outcome(seed, vary=options.vary)
-        self.longest_s = options.seconds + LONGEST_S
         self._options = options
         self._cluster: SimCluster | None = None
         self._history = History()

@@ -216,7 +216,7 @@ JOBS: Mapping[str, Job] = {
         "68 fresh seeds of each of 105 pairs of the simulation's flags", _together(2, "1000..1067")
     ),
     "pairs-again": Job("30 other seeds of each of those pairs", _together(2, "120000..120029")),
-    "triples": Job("4 seeds of each of 455 triples of them", _together(3, "200000..200003")),
+    "triples": Job("4 seeds of each of 455 triples of those flags", _together(3, "200000..200003")),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(
