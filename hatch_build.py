@@ -37,6 +37,7 @@ COMPILE = "HIGHWATER_COMPILE"
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
 COMPILED = (
     "kafka/wire/record_codec",
+    "kafka/wire/record_walk",
     "kafka/wire/varint",
     "kafka/wire/records",
     "kafka/wire/header",

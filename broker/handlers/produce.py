@@ -5,8 +5,8 @@ acks=1: answered after the local append.  acks=-1: waits in the purgatory until 
 the last appended offset, that is until every member of the ISR has it; refused below
 min.insync.replicas.  Anything else: INVALID_REQUIRED_ACKS.
 
-If a topic limits timestamps or names a codec, its batches are first opened in a worker thread
-(`log/validation.py`); the handler waits for that, and with it the connection.
+Each batch is first examined (`log/validation.py`), which for a large or compressed one takes
+several steps; the handler waits for that, and with it the connection.
 
 A batch that would begin a transaction in its partition waits before all that: its transaction
 coordinator is asked whether the partition belongs to one (KIP-890).  If the coordinator cannot be
@@ -23,11 +23,12 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import trio
+
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.transaction.transaction import Identity
-from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.parts import Origin
-from highwater.broker.log.validation import takes_time, validated
+from highwater.broker.log.validation import Examination, Work, examine
 from highwater.broker.log.verification import Verification
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.replica_manager import ReplicaManager
@@ -37,7 +38,6 @@ from highwater.kafka.errors import ApiError, ErrorCode, RecordsRefused
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import BrokerId, TopicPartition
 from highwater.kafka.wire.codec import BadMessage
-from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.produce import (
     MIN_VERSION,
     TELLS_LEADER,
@@ -49,11 +49,13 @@ from highwater.kafka.wire.produce import (
     produce_response,
 )
 from highwater.kafka.wire.records import (
+    CRC_START,
     HEADER_SIZE,
     MAGIC,
+    MAGIC_OFFSET,
+    TRANSACTIONAL,
     BatchHeader,
     parse_header,
-    validate_produce,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ API = Api(
 )
 
 ALL = -1
-ZSTD_VERSION = 7
 _ASK_AGAIN = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -95,10 +96,17 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         return _answer(ctx, results)
     hosted = ctx.services.replicas.partitions
     places = [Place(tp, records, hosted.get(tp)) for tp, records in request.partitions]
+    if request.transactional_id is None and any(map(_transactional, places)):
+        error = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _reply(request, _answer(ctx, [PartitionResult(p.tp, error) for p in places]))
     if ctx.services.authorizer is not None:
         _authorize(ctx, request, places)
-    if any(place.takes_time for place in places):
-        return _after_validation(ctx, request, places)
+    wall_ms, examining = ctx.services.world.clock.wall_ms(), False
+    for place in places:
+        place.examine(ctx.version, wall_ms)
+        examining = examining or place.examination is not None
+    if examining:
+        return _after_examination(ctx, request, places)
     return _append_or_ask(ctx, request, places)
 
 
@@ -109,8 +117,10 @@ def _authorize(ctx: Context, request: ProduceRequest, places: Sequence[Place]) -
     """
     name, of_id = request.transactional_id, ResourceType.TRANSACTIONAL_ID
     code = ErrorCode.NONE
-    if any(map(_transactional, places)) and (
-        name is None or not ctx.allows(Operation.WRITE, of_id, name)
+    if (
+        name is not None
+        and not ctx.allows(Operation.WRITE, of_id, name)
+        and (any(map(_transactional, places)))
     ):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     for place in places:
@@ -123,10 +133,9 @@ def _authorize(ctx: Context, request: ProduceRequest, places: Sequence[Place]) -
 
 def _transactional(place: Place) -> bool:
     records = place.records
-    if records is None or len(records) < HEADER_SIZE:
+    if records is None or len(records) < HEADER_SIZE or records[MAGIC_OFFSET] != MAGIC:
         return False
-    header = parse_header(records)
-    return header.magic == MAGIC and header.is_transactional
+    return bool(records[CRC_START + 1] & TRANSACTIONAL)
 
 
 class Place:
@@ -136,7 +145,9 @@ class Place:
     and the append says so.
     """
 
-    __slots__ = ("error", "looked_into", "partition", "records", "tp", "verification")
+    __slots__ = (
+        "error", "examination", "examined", "partition", "records", "tp", "verification", "work",
+    )  # fmt: skip
 
     def __init__(
         self, tp: TopicPartition, records: memoryview | None, partition: Partition | None
@@ -145,8 +156,12 @@ class Place:
         self.records = records
         self.partition = partition
         """None: this broker has no replica of it."""
-        self.looked_into = False
-        """Whether the batch was validated and is ready to be appended."""
+        self.examination: Examination | None = None
+        """What is left of it."""
+        self.work: Work | None = None
+        """For a worker thread, before the examination goes on."""
+        self.examined: BatchHeader | None = None
+        """The header of a batch that can be appended."""
         self.verification: Verification | None = None
         """For a batch that begins a transaction."""
         self.error: ApiError | None = None
@@ -158,14 +173,30 @@ class Place:
         partition = self.partition
         return partition.log if partition is not None and partition.is_leader else None
 
-    @property
-    def takes_time(self) -> bool:
-        log, records = self.log, self.records
-        if log is None or not log.config.looks_inside:
-            return False
-        if records is None or len(records) < HEADER_SIZE:
-            return False
-        return takes_time(log.config, parse_header(records))
+    def examine(self, version: int, wall_ms: int) -> None:
+        """Begins to look into the batch; it mostly ends at once."""
+        partition = self.partition
+        if partition is None or self.tp.topic in INTERNAL_TOPICS:
+            return  # the append says what is wrong
+        try:
+            config = partition.leader_log().config
+        except ApiError as e:
+            self.error = e
+            return
+        self.examination = examine(self.records or _NOTHING, config, wall_ms, version)
+        self.examine_on()
+
+    def examine_on(self) -> None:
+        """The next step of the examination; sets `work`, or ends with `examined` or `error`."""
+        assert self.examination is not None
+        try:
+            self.work = next(self.examination)
+            return
+        except StopIteration as end:
+            self.records, self.examined = end.value
+        except ApiError as e:
+            self.error = e
+        self.examination = self.work = None
 
 
 def _append_or_ask(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
@@ -174,36 +205,16 @@ def _append_or_ask(ctx: Context, request: ProduceRequest, places: list[Place]) -
     return _reply(request, _append_all(ctx, request, places))
 
 
-async def _after_validation(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
-    """Opens the batches in a worker thread, and goes on with the results."""
-    wall_ms = ctx.services.world.clock.wall_ms()
-    work = [
-        (place, place.records, place.log.config)
-        for place in places
-        if place.takes_time and place.log is not None and place.records is not None
-    ]
-
-    def look() -> list[memoryview | ApiError]:
-        return [_look(records, config, ctx.version, wall_ms) for _, records, config in work]
-
-    for (place, _, _), result in zip(work, await ctx.services.world.disk.run(look), strict=True):
-        place.looked_into = True
-        if isinstance(result, ApiError):
-            place.error = result
-        else:
-            place.records = result
+async def _after_examination(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
+    """Goes on with the examinations, one after the other, and then with the request."""
+    for place in places:
+        while place.examination is not None:
+            if place.work is not None:
+                await ctx.services.world.disk.run(place.work)
+            else:
+                await trio.lowlevel.checkpoint()
+            place.examine_on()
     return _append_or_ask(ctx, request, places)
-
-
-def _look(
-    records: memoryview, config: LogConfig, version: int, wall_ms: int
-) -> memoryview | ApiError:
-    try:
-        header = validate_produce(records, config.max_message_bytes)[0]
-        _check_codec(header, version)
-        return validated(records, header, config, wall_ms)
-    except ApiError as e:
-        return e
 
 
 def _reply(request: ProduceRequest, done: Response | DelayedProduce) -> Reply:
@@ -219,7 +230,7 @@ def _append_all(
     results: list[PartitionResult] = []
     waiting: dict[int, Wait] = {}
     for place in places:
-        result, wait = append(replicas, place, ctx.version, request.acks)
+        result, wait = append(replicas, place, request.acks)
         if wait is not None:
             waiting[len(results)] = wait
         results.append(result)
@@ -249,9 +260,9 @@ class Wait:
 
 
 def append(
-    replicas: ReplicaManager, place: Place, version: int, acks: int
+    replicas: ReplicaManager, place: Place, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
-    """Appends one partition's batch; the append itself checks it."""
+    """Appends one partition's batch, which was examined."""
     tp, records, stats = place.tp, place.records or _NOTHING, replicas.topic_stats
     hosted = False
     try:
@@ -265,15 +276,14 @@ def append(
         hosted = True
         stats.produce_asked(tp.topic)
         if place.error is not None:
+            partition.writable_log(acks)
             raise place.error
-        if version < ZSTD_VERSION and not place.looked_into and len(records) >= HEADER_SIZE:
-            _check_codec(parse_header(records), version)
         info = replicas.append(
             partition,
             records,
             acks,
             Origin.CLIENT,
-            looked_into=place.looked_into,
+            examined=place.examined,
             verification=place.verification,
         )
     except ApiError as e:
@@ -287,13 +297,6 @@ def append(
     )
     wait = Wait(partition, info.last_offset + 1) if acks == ALL else None
     return result, wait
-
-
-def _check_codec(header: BatchHeader, version: int) -> None:
-    codec = header.compression if header.magic == MAGIC else None
-    if version < ZSTD_VERSION and codec == Compression.ZSTD:
-        detail = f"zstd is for Produce v{ZSTD_VERSION} and later, and this is v{version}"
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
 
 
 def _cannot_verify(code: ErrorCode) -> ApiError:

@@ -61,6 +61,7 @@ class LogConfig:
     flush_ms: int = of_topic("flush.ms")
     file_delete_delay_ms: int = of_topic("file.delete.delay.ms")
     producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms", 24 * HOUR_MS)
+    produce_validation: str = of_broker("highwater.produce.validation", "full")
     verify_transactions: bool = of_broker("transaction.partition.verification.enable", False)
     """Off for a log without a broker, which could ask no coordinator."""
 
@@ -87,7 +88,9 @@ class LogConfig:
 
     @property
     def looks_inside(self) -> bool:
-        """Whether some clients' batches are opened before they are appended (`validation`)."""
+        """Whether clients' batches are examined inside whatever highwater.produce.validation says:
+        the topic has rules for its records.
+        """
         limits = (self.oldest_ms, self.latest_ms)
         if self.compacts:
             return True

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.records import (
-    LOG_APPEND_TIME,
     BatchHeader,
     set_base_offset_and_epoch,
-    set_log_append_time,
+    set_max_timestamp,
 )
 from highwater.world.api import Buffer, File
 
@@ -131,12 +129,7 @@ def assign_offsets(
     largest = -1
     for header in headers:
         if append_time >= 0:
-            set_log_append_time(view, header, append_time)
-        elif header.attributes & LOG_APPEND_TIME:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                "a producer must not set the timestamp type to LogAppendTime",
-            )
+            set_max_timestamp(view, header, append_time, append_time=True)
         set_base_offset_and_epoch(view, header, offset, leader_epoch)
         offset += header.last_offset_delta + 1
         if header.max_timestamp > largest:

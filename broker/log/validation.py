@@ -1,34 +1,55 @@
-"""Checks that need the inside of a client's batch, and changes that follow from them.
+"""What a client's batch must be before it is appended, as Kafka's LogValidator has it.
 
-A broker passes batches on unchanged.  Three properties of a topic ask for more:
+The header and the CRC are checked, and then the inside: the payload opens, it holds the records
+that the header counts, each as long as it says, and the topic takes them (`record_walk`).  So a
+batch that is acknowledged can be read.  Where a topic's compression.type names a codec, the batch
+is written anew under it.  `highwater.produce.validation=headers` leaves the inside alone, unless
+the topic asks for it (compaction, limits of timestamps, a codec): for benchmarks.
 
-* `cleanup.policy=compact`: each record has a key.
-* `message.timestamp.before.max.ms` and `.after.max.ms`: no record is older, or further ahead of the
-  broker's clock.  The header does not show the oldest record.
-* `compression.type`: the log holds its batches under this codec, whatever the producer used.
+`examine` does all of it in steps.  A small batch takes one; a large one is walked in slices of half
+a millisecond, between which the broker's loop does other things, and is opened part by part in a
+worker thread: the C libraries let the interpreter go, and the walk would not.  The append, which
+must be one step, comes after the last one.
 
-All of this comes before the append, which stays one step.  Work of more than a millisecond
-(`takes_time`) is for a worker thread; the resulting batch is appended instead.
+Deviations: bytes after the batch or after a compressed stream, a wrong record length in a
+compressed batch, and wrong offset deltas are refused; a batch that opens to more than 64 MiB and 16
+times its size is MESSAGE_TOO_LARGE.  Kafka stores these; consumers fail on most of them.
 
-Source: org.apache.kafka.storage.internals.log.LogValidator.
+Source: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAndValidateRecords.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple
 
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.parts import Origin
 from highwater.kafka.config import LONG_MAX
-from highwater.kafka.errors import ErrorCode, RecordsRefused
-from highwater.kafka.wire.compression import Compression
-from highwater.kafka.wire.record_codec import NO_TIMESTAMP, Record
+from highwater.kafka.errors import ApiError, ErrorCode, RecordsRefused
+from highwater.kafka.wire.compiled import compiled
+from highwater.kafka.wire.compression import (
+    Compression,
+    Compressor,
+    DecompressionError,
+    TooLarge,
+    opened,
+)
+from highwater.kafka.wire.record_walk import (
+    MORE,
+    NAMED,
+    NO_KEY,
+    RecordWalk,
+)
 from highwater.kafka.wire.records import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
     BatchHeader,
     batches,
-    recompressed,
-    records_of_batch,
+    parse_header,
+    set_max_timestamp,
     validate_produce,
+    with_payload,
 )
 
 CODECS = {
@@ -39,40 +60,122 @@ CODECS = {
     "zstd": Compression.ZSTD,
 }
 """compression.type, except `producer`, which leaves batches unchanged."""
-NAMED_RECORDS = 100
-"""An answer names at most this many of a batch's bad records, and counts them all."""
-_LOOKED_AT = 500
-_OPENED_BYTES = 4096
-"""A compacted topic's batches of at most so many records, or bytes where they are compressed, are
-looked at in the append itself."""
+ZSTD_VERSION = 7
+SLICE = 4096 if compiled() else 256
+"""Records, and headers, of one step of a walk: up to half a millisecond."""
+_PART, _PLAIN_PART = 1 << 18, 1 << 14
+_SMALL, _SMALL_PART = 4096, 1 << 14
+"""A compressed batch of up to so many bytes is opened at once, up to the first part."""
+_LONG_MIN = -LONG_MAX - 1
 
-Problem = Callable[[Record], str | None]
+Work = Callable[[], None]
+"""Something for a worker thread."""
+
+
+class Examined(NamedTuple):
+    """A batch that can be appended: the client's own, or another in its place."""
+
+    view: memoryview
+    header: BatchHeader
+
+
+Examination = Generator[Work | None, None, Examined]
+"""Yields work for a thread, to be done before it goes on, or None where a slice is over."""
 
 
 def checked(
-    view: memoryview, config: LogConfig, origin: Origin, *, looked_into: bool = False
-) -> list[BatchHeader]:
-    """The headers of a leader's append, fully checked.
+    view: memoryview, config: LogConfig, origin: Origin, wall_ms: int
+) -> tuple[memoryview, list[BatchHeader]]:
+    """The batches of a leader's append, examined at once as their origin requires.
 
-    A client's one batch is checked by its header and CRC; if the topic is compacted, so are its
-    records, unless `validated` has `looked_into` them before.  Raises ApiError: CORRUPT_MESSAGE,
-    INVALID_RECORD, MESSAGE_TOO_LARGE.
+    Raises ApiError, as `examine` does.
     """
     if origin is not Origin.CLIENT:
-        return list(batches(view))
-    headers = validate_produce(view, config.max_message_bytes)
-    if config.compacts and not looked_into:
-        validated(view, headers[0], config, 0)
-    return headers
+        return view, list(batches(view))
+    steps = examine(view, config, wall_ms)
+    try:
+        while True:
+            work = next(steps)
+            if work is not None:
+                work()
+    except StopIteration as end:
+        examined: Examined = end.value
+        return examined.view, [examined.header]
 
 
-def takes_time(config: LogConfig, header: BatchHeader) -> bool:
-    """Whether a worker thread must treat the batch before it is appended."""
-    if limits_timestamps(config) or _target(config, header) is not None:
-        return True
-    # a small compressed batch can open to many megabytes, and claim any number of records
-    large = header.record_count > _LOOKED_AT or (header.compression and header.size > _OPENED_BYTES)
-    return config.compacts and bool(large)
+def examine(
+    view: memoryview, config: LogConfig, wall_ms: int, version: int = ZSTD_VERSION
+) -> Examination:
+    """Looks into the one batch that a client may send for a partition; corrects its max timestamp.
+
+    Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError: CORRUPT_MESSAGE,
+    INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and
+    UNKNOWN_SERVER_ERROR where the payload is not what the codec's bits say.
+    """
+    header = validate_produce(view, config.max_message_bytes, zstd=version >= ZSTD_VERSION)
+    times = _Times(config, header, wall_ms)
+    if config.produce_validation == "headers" and not config.looks_inside:
+        return _corrected(view, header, header.max_timestamp)
+    walk = RecordWalk(
+        header.record_count, header.base_timestamp, config.compacts, times.oldest, times.latest
+    )
+    target = CODECS.get(config.compression_type, header.compression)
+    walk.budget = SLICE
+    payload = None
+    if header.compression or target != header.compression:
+        payload = yield from _opened(view, header, walk, config, Compression(target))
+    else:
+        for start in range(HEADER_SIZE, max(header.size, HEADER_SIZE + 1), _PLAIN_PART):
+            end = min(start + _PLAIN_PART, header.size)
+            walk.feed(bytes(view[start:end]), end == header.size)
+            while walk.walk() == MORE:
+                yield None
+                walk.budget = SLICE
+    if walk.refusals:
+        raise _refused(walk, times)
+    if payload is not None:
+        view = memoryview(with_payload(view, header, Compression(target), payload))
+        header = parse_header(view)
+    return _corrected(view, header, walk.max_timestamp if times.given is None else times.given)
+
+
+def _corrected(view: memoryview, header: BatchHeader, max_timestamp: int) -> Examined:
+    """The batch with the max timestamp that its records have, and without a producer's bit of
+    LogAppendTime; the append sets both where the topic's time is the broker's.
+    """
+    if max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME:
+        set_max_timestamp(view, header, max_timestamp, append_time=False)
+        header = parse_header(view)
+    return Examined(view, header)
+
+
+class _Times:
+    """The bounds of a batch's timestamps; `given` is that of all its records, where a producer has
+    set the bit of LogAppendTime.
+    """
+
+    def __init__(self, config: LogConfig, header: BatchHeader, wall_ms: int) -> None:
+        self.oldest, self.latest = _LONG_MIN, LONG_MAX
+        self.given: int | None = None
+        if header.attributes & LOG_APPEND_TIME:
+            self.given = header.max_timestamp
+            if config.message_timestamp_type == "LogAppendTime" or self.given == -1:
+                self._refuse_all(header, "must not say LogAppendTime: that is for the broker")
+        if not limits_timestamps(config):
+            return
+        oldest = wall_ms - config.oldest_ms if config.oldest_ms != LONG_MAX else _LONG_MIN
+        latest = wall_ms + config.latest_ms if config.latest_ms != LONG_MAX else LONG_MAX
+        if self.given is None:
+            self.oldest, self.latest = oldest, latest
+        elif not oldest <= self.given <= latest:
+            self._refuse_all(header, f"has timestamp {self.given}, not {oldest} to {latest}")
+
+    def _refuse_all(self, header: BatchHeader, text: str) -> None:
+        count = header.record_count
+        named = tuple((index, f"the record {text}") for index in range(min(count, NAMED)))
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP, f"{count} records are refused; each {text}", named
+        )
 
 
 def limits_timestamps(config: LogConfig) -> bool:
@@ -80,59 +183,99 @@ def limits_timestamps(config: LogConfig) -> bool:
     return limited and config.message_timestamp_type == "CreateTime"
 
 
-def validated(view: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int) -> memoryview:
-    """The batch to append: `view`, or another one in its place.
-
-    Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError(CORRUPT_MESSAGE) if
-    the batch cannot be read.
-    """
-    problems: list[tuple[ErrorCode, Problem]] = []
-    if config.compacts:
-        problems.append((ErrorCode.INVALID_RECORD, _without_key))
-    if limits_timestamps(config):
-        oldest = wall_ms - config.oldest_ms
-        latest = wall_ms + config.latest_ms
-        problems.append((ErrorCode.INVALID_TIMESTAMP, _outside(oldest, latest)))
-    if problems:
-        _refuse(records_of_batch(view, header), problems)
-    target = _target(config, header)
-    if target is None:
-        return view
-    return memoryview(recompressed(view, header, target, config.compression_level(target)))
-
-
-def _target(config: LogConfig, header: BatchHeader) -> Compression | None:
-    """The codec to change to; None if the batch can stay as it is."""
-    target = CODECS.get(config.compression_type)
-    return None if target is None or target == header.compression else target
-
-
-def _without_key(record: Record) -> str | None:
-    return "a compacted topic takes only records with a key" if record.key is None else None
-
-
-def _outside(oldest: int, latest: int) -> Problem:
-    def problem(record: Record) -> str | None:
-        if record.timestamp == NO_TIMESTAMP or oldest <= record.timestamp <= latest:
-            return None
-        return f"timestamp {record.timestamp} is not within {oldest} to {latest}"
-
-    return problem
-
-
-def _refuse(records: Iterable[Record], problems: list[tuple[ErrorCode, Problem]]) -> None:
-    """Raises RecordsRefused if any record has one of the problems; the first one gives the code."""
-    first: ErrorCode | None = None
-    found = 0
+def _refused(walk: RecordWalk, times: _Times) -> RecordsRefused:
+    """One timestamp out of its limits makes it INVALID_TIMESTAMP, as in Kafka."""
     named: list[tuple[int, str]] = []
-    for index, record in enumerate(records):
-        for code, problem in problems:
-            if text := problem(record):
-                first = first or code
-                found += 1
-                if len(named) < NAMED_RECORDS:
-                    named.append((index, text))
-                break
-    if first is not None:
-        detail = f"{found} records are refused; the first is number {named[0][0]}: {named[0][1]}"
-        raise RecordsRefused(first, detail, tuple(named))
+    code = ErrorCode.INVALID_RECORD
+    for index, reason, timestamp in walk.refused:
+        if reason == NO_KEY:
+            named.append((index, "a compacted topic takes only records with a key"))
+        else:
+            within = f"{times.oldest} to {times.latest}"
+            named.append((index, f"timestamp {timestamp} is not within {within}"))
+            code = ErrorCode.INVALID_TIMESTAMP
+    detail = (
+        f"{walk.refusals} records are refused; the first is number {named[0][0]}: {named[0][1]}"
+    )
+    return RecordsRefused(code, detail, tuple(named))
+
+
+def _opened(
+    view: memoryview, header: BatchHeader, walk: RecordWalk, config: LogConfig, target: Compression
+) -> Generator[Work | None, None, bytes | None]:
+    """Walks over the records of a payload that must be opened, or is stored under another codec;
+    gives the payload to store, None for the one that came.
+    """
+    opening = _Opening(view, header, config, target)
+    fed = 0
+    while True:
+        if opening.small and fed < 2:  # the first part, and most often the end
+            opening.proceed()
+        else:
+            yield opening.proceed
+        error = opening.error
+        if error is not None:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            if isinstance(error, TooLarge):
+                code = ErrorCode.MESSAGE_TOO_LARGE
+            raise ApiError(code, str(error))
+        walk.feed(opening.part, opening.ended)
+        fed += 1
+        while walk.walk() == MORE:
+            yield None
+            walk.budget = SLICE
+        if opening.ended:
+            return opening.result
+
+
+class _Opening:
+    """A payload that is opened part by part, and meanwhile compressed anew where `target` is
+    another codec.
+    """
+
+    def __init__(
+        self, view: memoryview, header: BatchHeader, config: LogConfig, target: Compression
+    ) -> None:
+        source = bytes(view[HEADER_SIZE : header.size])
+        again = target != header.compression
+        self.small = header.size <= _SMALL and not again
+        self.part = b""
+        self.ended = False
+        self.error: DecompressionError | None = None
+        self._parts: Iterator[bytes]
+        if header.compression:
+            self._parts = opened(header.compression, source, _SMALL_PART if self.small else _PART)
+        else:
+            self._parts = (source[at : at + _PART] for at in range(0, len(source), _PART))
+        self._compressor: Compressor | None = None
+        if again:
+            self._compressor = Compressor(target, config.compression_level(target))
+        self._out: list[bytes] = []
+        self._room = config.max_message_bytes - HEADER_SIZE
+        self._most = config.max_message_bytes
+
+    def proceed(self) -> None:
+        """Opens the next part; the thread's work."""
+        try:
+            part = next(self._parts, None)
+        except DecompressionError as error:
+            part, self.error = None, error
+        self.part, self.ended = part or b"", part is None
+        compressor = self._compressor
+        if compressor is not None:
+            made = compressor.end() if part is None else compressor.add(part)
+            self._room -= len(made)
+            if self._room >= 0:
+                self._out.append(made)
+            elif self.error is None:
+                self.ended, self.error = (
+                    True,
+                    TooLarge(
+                        f"under the topic's codec the batch has more than {self._most} bytes, "
+                        "its max.message.bytes"
+                    ),
+                )
+
+    @property
+    def result(self) -> bytes | None:
+        return b"".join(self._out) if self._compressor is not None else None

@@ -279,23 +279,9 @@ class Partition:
             return None
         return log.producers.verifications.begin(producer_id, epoch, sequence, wall_ms)
 
-    def append(
-        self,
-        records: memoryview,
-        acks: int,
-        now_ms: int,
-        wall_ms: int,
-        origin: Origin,
-        *,
-        looked_into: bool = False,
-        verification: Verification | None = None,
-    ) -> tuple[AppendInfo, bool]:
-        """Checks batches as their origin requires, and appends them as leader; the second value is
-        True if the HW moved.
-
-        `looked_into` and `verification` are those of `checked` and of `Log.append_as_leader`.
-        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then errors of the batch or
-        its producer), or OSError from the disk, with nothing changed.
+    def writable_log(self, acks: int) -> Log:
+        """The log of a leader that may take a write; raises ApiError (NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS).
         """
         log = self.leader_log()
         if acks == -1 and len(self.isr.members) < self.effective_min_isr:
@@ -304,8 +290,33 @@ class Partition:
                 f"the ISR of {self.tp} has {len(self.isr.members)} members, "
                 f"min.insync.replicas is {self.min_insync_replicas}",
             )
+        return log
+
+    def append(
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        wall_ms: int,
+        origin: Origin,
+        *,
+        examined: BatchHeader | None = None,
+        verification: Verification | None = None,
+    ) -> tuple[AppendInfo, bool]:
+        """Checks batches as their origin requires, and appends them as leader; the second value is
+        True if the HW moved.
+
+        `examined` is the header of a client's batch that `validation.examine` has passed before;
+        `verification` is that of `Log.append_as_leader`.
+        Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then errors of the batch or
+        its producer), or OSError from the disk, with nothing changed.
+        """
+        log = self.writable_log(acks)
         assert log.epochs.latest >= self.leader_epoch, "invariant 6: its epoch's start is written"
-        headers = checked(records, log.config, origin, looked_into=looked_into)
+        if examined is None:
+            records, headers = checked(records, log.config, origin, wall_ms)
+        else:
+            headers = [examined]
         self.stir()
         info = log.append_as_leader(
             records, headers, self.leader_epoch, wall_ms, origin=origin, verification=verification

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from highwater.broker.log.parts import AppendInfo, LogSlice, Origin
     from highwater.broker.log.verification import Verification
     from highwater.kafka.config import Config
+    from highwater.kafka.wire.records import BatchHeader
     from highwater.world.api import World, ZooKeeper
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class ReplicaManager:
         acks: int,
         origin: Origin,
         *,
-        looked_into: bool = False,
+        examined: BatchHeader | None = None,
         verification: Verification | None = None,
     ) -> AppendInfo:
         """`Partition.append`, with its errors; a failing disk takes its directory offline
@@ -138,7 +139,7 @@ class ReplicaManager:
                 monotonic_ms(),
                 wall_ms,
                 origin,
-                looked_into=looked_into,
+                examined=examined,
                 verification=verification,
             )
         except OSError as e:

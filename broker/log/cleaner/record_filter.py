@@ -35,6 +35,7 @@ from highwater.kafka.wire.compression import Compression, compress
 from highwater.kafka.wire.records import (
     CONTROL,
     CRC_START,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -47,8 +48,6 @@ from highwater.kafka.wire.records import (
     payload_of,
 )
 
-DELETE_HORIZON = 0x40
-"""Bit of the attributes: the base timestamp is the delete horizon."""
 _LENGTH = Struct(">i")
 _CRC_AND_ATTRIBUTES = Struct(">Ih")
 _TIMES = Struct(">qq")

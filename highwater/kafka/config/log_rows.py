@@ -65,9 +65,16 @@ class LogProperties:
     )  # fmt: skip
     message_max_bytes: Int = prop(
         1048588, at_least=0, topic="max.message.bytes", update=Update.CLUSTER_WIDE,
-        read_by="highwater.broker.handlers.produce",
+        read_by="highwater.broker.log.validation",
         test="test_produce_validation::test_a_batch_that_grows_too_large_is_refused",
         doc="The largest record batch that is accepted, in bytes.",
+    )  # fmt: skip
+    highwater_produce_validation: str = prop(
+        "full", choices=("full", "headers"), update=Update.CLUSTER_WIDE,
+        read_by="highwater.broker.log.validation",
+        test="test_produce_validation::test_headers_alone_are_checked_where_that_is_asked",
+        doc="What of a client's batch is checked: `full`, as Kafka does; `headers` leaves the "
+        "records alone, so that junk can be acknowledged, and is for benchmarks.",
     )  # fmt: skip
     log_segment_bytes: Int = prop(
         1073741824, at_least=14, topic="segment.bytes", update=Update.CLUSTER_WIDE,

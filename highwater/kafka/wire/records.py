@@ -42,6 +42,7 @@ Buffer = bytes | bytearray | memoryview
 HEADER_SIZE = 61
 LENGTH_END = 12
 """batchLength counts the bytes after it: the whole batch is 12 bytes longer."""
+CRC_AT = 17
 CRC_START = 21
 MAGIC_OFFSET = 16
 MAGIC = 2
@@ -54,6 +55,8 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""The base timestamp is the time at which tombstones go (KIP-534)."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _OFFSET = Struct(">q")
@@ -166,13 +169,13 @@ def batches(view: Buffer) -> Iterator[BatchHeader]:
         position += header.size
 
 
+def _old_format(magic: int) -> str:
+    return f"message format v{magic} is not supported: use a client that writes record batches (v2)"
+
+
 def _refuse_magic(header: BatchHeader) -> None:
     if header.magic in (0, 1):
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"message format v{header.magic} is not supported: "
-            "use a client that writes record batches (v2)",
-        )
+        raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _old_format(header.magic))
     raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic} is no message format")
 
 
@@ -196,58 +199,58 @@ def set_base_offset_and_epoch(
     _EPOCH.pack_into(view, position + LENGTH_END, epoch)
 
 
-def set_log_append_time(view: memoryview | bytearray, header: BatchHeader, now_ms: int) -> None:
-    """For message.timestamp.type=LogAppendTime: maxTimestamp counts for all records of the
-    batch."""
+def set_max_timestamp(
+    view: memoryview | bytearray, header: BatchHeader, timestamp: int, *, append_time: bool
+) -> None:
+    """Sets maxTimestamp and the timestamp's type, and the CRC; with `append_time`, for
+    message.timestamp.type=LogAppendTime, maxTimestamp counts for all records of the batch.
+
+    Unused bits of the attributes are cleared, as DefaultRecordBatch.setMaxTimestamp does.
+    """
     position = header.position
-    _OFFSET.pack_into(view, position + 35, now_ms)
-    attributes = header.attributes | LOG_APPEND_TIME
-    _CRC_AND_ATTRIBUTES.pack_into(view, position + 17, 0, attributes)
-    crc = crc32c(memoryview(view)[position + CRC_START : position + header.size])
-    _CRC_AND_ATTRIBUTES.pack_into(view, position + 17, crc, attributes)
+    _OFFSET.pack_into(view, position + 35, timestamp)
+    attributes = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON)
+    _seal(view, position, header.size, attributes | (LOG_APPEND_TIME if append_time else 0))
 
 
-def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
+def _seal(view: memoryview | bytearray, position: int, size: int, attributes: int) -> None:
+    """Sets the attributes and the CRC of the batch at `position`."""
+    _CRC_AND_ATTRIBUTES.pack_into(view, position + CRC_AT, 0, attributes)
+    crc = crc32c(memoryview(view)[position + CRC_START : position + size])
+    _CRC_AND_ATTRIBUTES.pack_into(view, position + CRC_AT, crc, attributes)
+
+
+def validate_produce(view: Buffer, max_batch_bytes: int, *, zstd: bool = True) -> BatchHeader:
     """The one batch that a client may send for a partition.  Its header and CRC are checked.
 
-    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE.
+    The codes and their order are those of ProduceRequest.validateRecords,
+    UnifiedLog.analyzeAndValidateRecords and LogValidator.validateBatch.  Bytes after the batch are
+    refused; Kafka drops them.
+
+    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR (no
+    such codec), and UNSUPPORTED_COMPRESSION_TYPE where the request is too old for `zstd`.
     """
-    size = len(view)
+    size = _one_batch(view, zstd)
     if size < HEADER_SIZE:
-        if size >= MAGIC_OFFSET + 1 and view[MAGIC_OFFSET] in (0, 1):
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"message format v{view[MAGIC_OFFSET]} is not supported: "
-                "use a client that writes record batches (v2)",
-            )
-        raise ApiError(
-            ErrorCode.INVALID_RECORD, "a produce request must hold a record batch for a partition"
-        )
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have {size} bytes")
     header = parse_header(view)
-    if header.magic != MAGIC:
-        try:
-            _refuse_magic(header)
-        except ApiError as e:
-            if e.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:  # this request may hold only v2
-                raise ApiError(ErrorCode.INVALID_RECORD, e.detail) from None
-            raise
-    if header.size < HEADER_SIZE or header.size > size:
-        raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE if header.size < HEADER_SIZE else ErrorCode.INVALID_RECORD,
-            f"the batch says it has {header.size} bytes, and the request holds {size}",
-        )
-    if header.size != size:
+    if header.base_offset:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
-            "a produce request must hold exactly one record batch for a partition",
+            f"the batch says that it begins at offset {header.base_offset}: a client says 0",
         )
-    if header.size > max_batch_bytes:
+    if size > max_batch_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size} bytes, and max.message.bytes is {max_batch_bytes}",
+            f"the batch has {size} bytes, and max.message.bytes is {max_batch_bytes}",
         )
     if not check_crc(view, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
+    if size < len(view):
+        raise ApiError(ErrorCode.INVALID_RECORD, _ONE_BATCH)
+    if header.compression > Compression.ZSTD:
+        detail = f"compression codec {header.compression} does not exist"
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, detail)
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -261,7 +264,52 @@ def validate_produce(view: Buffer, max_batch_bytes: int) -> list[BatchHeader]:
             ErrorCode.INVALID_RECORD,
             f"producer {header.producer_id} sent no sequence number ({header.base_sequence})",
         )
-    return [header]
+    return header
+
+
+_ONE_BATCH = "a produce request must hold exactly one record batch for a partition"
+_LEAST_LENGTH = 14
+"""Below this a batch's length field is none of any format (LegacyRecord.RECORD_OVERHEAD_V0)."""
+
+
+def _one_batch(view: Buffer, zstd: bool) -> int:
+    """The size of the only whole batch in a partition's records (ByteBufferLogInputStream)."""
+    size = _size_at(view, 0)
+    if size is None or size > len(view):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a produce request must hold a record batch for a partition, and {len(view)} bytes "
+            + ("are none" if size is None else f"are not the {size} that it says it has"),
+        )
+    if view[MAGIC_OFFSET] != MAGIC:
+        raise ApiError(ErrorCode.INVALID_RECORD, _old_format(view[MAGIC_OFFSET]))
+    if (
+        not zstd
+        and size >= HEADER_SIZE
+        and view[CRC_START + 1] & COMPRESSION_MASK == Compression.ZSTD
+    ):
+        detail = "zstd is for Produce v7 and later"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail)
+    following = _size_at(view, size)
+    if following is not None and following <= len(view) - size:
+        raise ApiError(ErrorCode.INVALID_RECORD, _ONE_BATCH)
+    return size
+
+
+def _size_at(view: Buffer, position: int) -> int | None:
+    """The size that a batch of any format says it has; None where too few bytes are left."""
+    left = len(view) - position
+    if left < LENGTH_END:
+        return None
+    _, length = _LENGTH.unpack_from(view, position)
+    if length < _LEAST_LENGTH:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have length {length}")
+    if left <= MAGIC_OFFSET:
+        return None
+    magic = view[position + MAGIC_OFFSET]
+    if magic > MAGIC:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"magic {magic} is no message format")
+    return int(length) + LENGTH_END
 
 
 def validate_fetched(view: Buffer) -> list[BatchHeader]:
@@ -332,7 +380,7 @@ def build_batch(
         len(items),
     )
     crc = crc32c(memoryview(batch)[CRC_START:])
-    _CRC_AND_ATTRIBUTES.pack_into(batch, 17, crc, attributes | compression)
+    _CRC_AND_ATTRIBUTES.pack_into(batch, CRC_AT, crc, attributes | compression)
     return batch
 
 
@@ -387,20 +435,18 @@ def records_of(view: Buffer) -> Iterator[Record]:
             yield from records_of_batch(view, header)
 
 
-def recompressed(
-    view: Buffer, header: BatchHeader, codec: Compression, level: int | None = None
+def with_payload(
+    view: Buffer, header: BatchHeader, codec: Compression, payload: bytes
 ) -> bytearray:
-    """The same batch under another codec.  Its records stay as they are, byte by byte: offsets and
-    timestamps inside are deltas.  Raises ApiError(CORRUPT_MESSAGE).
+    """The same batch with its payload under another codec.  Its records stay as they are, byte by
+    byte: offsets and timestamps inside are deltas.  Unused bits of the attributes are cleared.
     """
     start = header.position
     batch = bytearray(memoryview(view)[start : start + HEADER_SIZE])
-    batch += compress(codec, payload_of(view, header), level)
-    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    batch += payload
     _LENGTH.pack_into(batch, 0, header.base_offset, len(batch) - LENGTH_END)
-    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, 0, attributes)
-    crc = crc32c(memoryview(batch)[CRC_START:])
-    _CRC_AND_ATTRIBUTES.pack_into(batch, MAGIC_OFFSET + 1, crc, attributes)
+    kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    _seal(batch, 0, len(batch), kept | codec)
     return batch
 
 

@@ -20,7 +20,6 @@ import trio
 
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, decode_offsets
 from highwater.broker.log.cleaner.cleaner import LogCleaner
-from highwater.broker.log.cleaner.record_filter import DELETE_HORIZON
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
@@ -31,6 +30,7 @@ from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.records import (
+    DELETE_HORIZON,
     TRANSACTIONAL,
     Marker,
     Record,

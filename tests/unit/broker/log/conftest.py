@@ -91,8 +91,8 @@ def lead(
     origin: Origin = Origin.CLIENT,
 ) -> AppendInfo:
     """Appends a client's batch."""
-    headers = checked(memoryview(data), log.config, origin)
-    return log.append_as_leader(memoryview(data), headers, epoch, now_ms, origin=origin)
+    view, headers = checked(memoryview(data), log.config, origin, now_ms)
+    return log.append_as_leader(view, headers, epoch, now_ms, origin=origin)
 
 
 def follow(log: Log, data: bytes) -> AppendInfo:

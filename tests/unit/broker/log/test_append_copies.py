@@ -40,7 +40,7 @@ def test_a_produce_is_appended_from_the_requests_own_buffer(logs: Logs) -> None:
     def produce() -> None:
         [(_, asked)] = parse_produce(body, 7).partitions
         assert asked is not None
-        log.append_as_leader(asked, checked(asked, log.config, Origin.CLIENT), 3, START_MS)
+        log.append_as_leader(*checked(asked, log.config, Origin.CLIENT, START_MS), 3, START_MS)
 
     assert allocated(produce) < ALLOWANCE
     assert log.log_end_offset == 1
@@ -63,5 +63,5 @@ def test_a_follower_appends_from_the_answers_own_buffer(logs: Logs) -> None:
 def test_a_read_is_a_place_in_the_file(logs: Logs) -> None:
     log, records = logs.open(), batch(1, size=SIZE)
     view = memoryview(records)
-    log.append_as_leader(view, checked(view, log.config, Origin.CLIENT), 3, START_MS)
+    log.append_as_leader(*checked(view, log.config, Origin.CLIENT, START_MS), 3, START_MS)
     assert allocated(lambda: log.read(0, 2 * SIZE, 1)) < ALLOWANCE

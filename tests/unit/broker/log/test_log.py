@@ -271,11 +271,19 @@ def test_log_append_time(logs: Logs) -> None:
 
 
 def test_clients_do_not_set_log_append_time(logs: Logs) -> None:
-    log = logs.open()
+    log = logs.open(LogConfig(message_timestamp_type="LogAppendTime"))
     with pytest.raises(ApiError) as caught:
         lead(log, batch(1, attributes=LOG_APPEND_TIME))
     assert caught.value.code == ErrorCode.INVALID_TIMESTAMP
     assert log.log_end_offset == 0
+
+
+def test_a_clients_bit_of_log_append_time_is_cleared_on_other_topics(logs: Logs) -> None:
+    log = logs.open()
+    lead(log, batch(2, timestamp=5, attributes=LOG_APPEND_TIME))
+    (header,) = headers_of(log)
+    assert (header.timestamp_type, header.max_timestamp) == (0, 6)
+    assert check_crc(bytes_of(log), header)
 
 
 @pytest.mark.thorough

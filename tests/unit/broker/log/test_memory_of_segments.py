@@ -20,10 +20,10 @@ def test_a_log_that_grows_by_full_segments_hardly_takes_memory(logs: Logs) -> No
     tracemalloc.start()
     try:
         while len(log.segments) <= 2:
-            lead(log, data)
+            lead(log, bytearray(data))
         before = tracemalloc.get_traced_memory()[0]
         while len(log.segments) <= 2 + SEGMENTS:
-            lead(log, data)
+            lead(log, bytearray(data))
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -34,7 +34,7 @@ def test_segments_that_were_recovered_hardly_take_memory(logs: Logs) -> None:
     log = logs.open(CONFIG)
     data = batch(1)
     while len(log.segments) <= SEGMENTS:
-        lead(log, data)
+        lead(log, bytearray(data))
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -142,7 +142,7 @@ def test_a_torn_file_ends_where_it_is_torn() -> None:
 
 
 def verified(log: Log, data: bytearray, shown: object) -> ErrorCode:
-    headers = validate_produce(data, log.config.max_message_bytes)
+    headers = [validate_produce(data, log.config.max_message_bytes)]
     try:
         log.append_as_leader(memoryview(data), headers, 0, START_MS, verification=shown)  # type: ignore[arg-type]
     except ApiError as error:

@@ -22,7 +22,7 @@ def test_the_loads_frame_is_one_valid_batch_of_about_the_size() -> None:
     assert tp == TopicPartition("a-topic", 0)
     assert records is not None
     assert (1 << 20) - 100 < len(records) <= 1 << 20, "within Kafka's message.max.bytes"
-    (batch,) = validate_produce(records, 1048588)
+    batch = validate_produce(records, 1048588)
     assert batch.record_count == 1
 
 

@@ -22,7 +22,6 @@ from highwater.broker.log.cleaner.cleaner import LogCleaner
 from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
 from highwater.broker.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from highwater.broker.log.cleaner.plan import inspect
-from highwater.broker.log.cleaner.record_filter import DELETE_HORIZON
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
 from highwater.broker.log.log_manager import LogManager
@@ -30,6 +29,7 @@ from highwater.kafka.config import Config
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.records import (
+    DELETE_HORIZON,
     TRANSACTIONAL,
     Marker,
     Record,
