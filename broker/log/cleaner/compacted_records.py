@@ -38,8 +38,21 @@ def key_id(key: bytes) -> bytes:
     return key if len(key) <= LONGEST_PLAIN_KEY else md5(key, usedforsecurity=False).digest()
 
 
+def beyond_batch(offset: int, last_offset: int) -> ApiError:
+    """With such an offset in the map, later records of the key would be dropped."""
+    return ApiError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"a record has offset {offset}, and its batch ends at {last_offset}",
+    )
+
+
 def load_keys(
-    offsets: dict[bytes, int], data: bytes, count: int, base_offset: int, first_offset: int
+    offsets: dict[bytes, int],
+    data: bytes,
+    count: int,
+    base_offset: int,
+    last_offset: int,
+    first_offset: int,
 ) -> None:
     """Notes the offset of each key of a payload, from `first_offset` on; the last one stays."""
     position, digest, longest = 0, md5, LONGEST_PLAIN_KEY
@@ -68,6 +81,8 @@ def load_keys(
             else:
                 size, position = read_varint(data, position - 1)
             offset = base_offset + delta
+            if offset > last_offset:
+                raise beyond_batch(offset, last_offset)
             if size >= 0 and offset >= first_offset:
                 key = data[position : position + size]
                 if size > longest:

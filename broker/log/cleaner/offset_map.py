@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from highwater.broker.log.cleaner.compacted_records import key_id, load_keys, scan
+from highwater.broker.log.cleaner.compacted_records import beyond_batch, key_id, load_keys, scan
 from highwater.kafka.wire.records import BatchHeader
 
 ENTRY_BYTES = 240
@@ -46,10 +46,13 @@ class OffsetMap:
         """Takes the keys of a batch; False if the map was full before its end."""
         offsets = self._offsets
         if len(offsets) + header.record_count <= self.capacity:
-            load_keys(offsets, payload, header.record_count, header.base_offset, self.first_offset)
+            count, base, last = header.record_count, header.base_offset, header.last_offset
+            load_keys(offsets, payload, count, base, last, self.first_offset)
             return True
         for record in scan(payload, header.record_count):
             offset = header.base_offset + record.offset_delta
+            if offset > header.last_offset:
+                raise beyond_batch(offset, header.last_offset)
             if record.key is None or offset < self.first_offset:
                 continue
             if len(offsets) >= self.capacity:

@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from highwater.broker.log.cleaner.compacted_records import key_id, load_keys, scan
+from highwater.broker.log.cleaner.offset_map import OffsetMap
 from highwater.kafka.errors import ApiError
-from highwater.kafka.wire.records import Record, build_batch
+from highwater.kafka.wire.records import HEADER_SIZE, Record, build_batch, parse_header
 
 BASE = 1000
 
@@ -35,7 +36,7 @@ def test_a_keys_offset_is_that_of_its_last_record(records: list[Record], skipped
     for n, record in enumerate(records):
         if record.key is not None and n >= skipped:
             expected[key_id(record.key)] = BASE + n
-    load_keys(found, data, len(records), BASE, BASE + skipped)
+    load_keys(found, data, len(records), BASE, 1 << 40, BASE + skipped)
     assert found == expected
     scanned = list(scan(data, len(records)))
     assert [(r.key, r.offset_delta, r.tombstone) for r in scanned] == [
@@ -49,4 +50,15 @@ def test_a_record_that_ends_too_early_is_told() -> None:
         with pytest.raises(ApiError):
             list(scan(data[:n], 1))
         with pytest.raises(ApiError):
-            load_keys({}, data[:n], 1, 0, 0)
+            load_keys({}, data[:n], 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("capacity", [10, 1])
+def test_an_offset_beyond_its_batch_does_not_supersede_later_records(capacity: int) -> None:
+    """As older versions stored it: the delta of the second record says 2."""
+    batch = build_batch([Record(b"a", b"v", 0), Record(b"b", b"v", 0)])
+    data = bytearray(batch[HEADER_SIZE:])
+    data[len(data) // 2 + 3] = 4
+    offsets = OffsetMap(capacity, 0)
+    with pytest.raises(ApiError, match="offset 2, and its batch ends at 1"):
+        offsets.load(bytes(data), parse_header(batch))
