@@ -7,8 +7,9 @@ highwater/_vendor/licenses  the licences and notices that these jars hold
 highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
-With HIGHWATER_COMPILE=1 the wheel is for this machine's Python, and holds the modules of COMPILED
-as machine code (mypyc) beside their files, which stay as they are.  Without it the wheel is pure.
+Where there is a C compiler the wheel is for this machine's Python, and holds the modules of
+COMPILED as machine code (mypyc) beside their files, which stay as they are.  HIGHWATER_COMPILE=0
+makes a pure wheel; with HIGHWATER_COMPILE=1 a build that cannot compile fails.
 
 An editable installation has none of this.  It depends on kafka-python as others do, has the jars
 from the project's cache, and the rest from its clone.
@@ -21,6 +22,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from importlib.metadata import distribution
@@ -65,7 +67,7 @@ class BuildHook(BuildHookInterface[Any]):
     """Called by hatchling, for wheels alone."""
 
     def dependencies(self) -> list[str]:
-        return COMPILER_PACKAGES if compiles() else []
+        return COMPILER_PACKAGES if compiles() and finds_compiler() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -89,14 +91,25 @@ class BuildHook(BuildHookInterface[Any]):
                 included[str(root / room)] = f"highwater/{room}"
         for page in sorted((root / "docs").glob("*.md")):
             included[str(page)] = f"highwater/docs/{page.name}"
-        if compiles():
-            place = Path(self.work.name) / "compiled"
-            for file in compiled(root, place):
-                included[str(file)] = file.relative_to(place).as_posix()
+        place = Path(self.work.name) / "compiled"
+        for file in self._compiled(root, place):
+            included[str(file)] = file.relative_to(place).as_posix()
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
         for name in COMPOSE:
             included[str(root / name)] = f"highwater/compose/{name}"
+
+    def _compiled(self, root: Path, place: Path) -> list[Path]:
+        insists = os.environ.get(COMPILE) == "1"
+        if not compiles() or not (insists or finds_compiler()):
+            return []
+        try:
+            return compiled(root, place)
+        except RuntimeError as error:
+            if insists:
+                raise
+            self.app.display_warning(f"the wheel is pure Python, and slower: {error}")
+            return []
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":
@@ -123,11 +136,18 @@ def kafka_python() -> dict[str, str]:
 
 
 def compiles() -> bool:
-    """Whether the wheel is to hold compiled modules; raises ValueError for a setting unknown."""
+    """Whether compiled modules are wanted; raises ValueError for a setting unknown."""
     setting = os.environ.get(COMPILE, "")
     if setting not in ("", "0", "1"):
         raise ValueError(f"{COMPILE}={setting}: set it to 1 for compiled modules, or to 0")
-    return setting == "1"
+    return setting != "0"
+
+
+def finds_compiler() -> bool:
+    """Whether a C compiler and Python's headers are there."""
+    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return shutil.which(command.split()[0]) is not None and headers.exists()
 
 
 def compiled(root: Path, work: Path) -> list[Path]:
@@ -153,8 +173,8 @@ def compiled(root: Path, work: Path) -> list[Path]:
     if ran.returncode or len(found) != len(COMPILED) + 1:
         told = (ran.stdout + ran.stderr)[-2000:]
         raise RuntimeError(
-            f"{COMPILE}=1, but the modules were not compiled: install a C compiler and Python's"
-            f" headers, or unset the variable\n{told}"
+            "the modules were not compiled: install a C compiler and Python's headers, or set"
+            f" {COMPILE}=0\n{told}"
         )
     return found
 

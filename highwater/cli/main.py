@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from highwater.cli.error_lines import click_errors
+from highwater.kafka.wire.compiled import compiled
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module:attribute, the text of `highwater --help`)
@@ -91,7 +92,12 @@ class LazyGroup(click.Group):
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="highwater-kafka", prog_name="highwater")
+@click.version_option(
+    package_name="highwater-kafka",
+    prog_name="highwater",
+    message="%(prog)s, version %(version)s, "
+    + ("compiled modules" if compiled() else "pure Python"),
+)
 def cli() -> None:
     """A Kafka-compatible cluster that one person can run, break and check.
 

@@ -211,7 +211,35 @@ def soak(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("soak", (sys.executable, *words))
 
 
+def greens(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Three runs each; of a slice, a file each."""
+    module = (sys.executable, "-m", "tests.long.greens")
+    for number in range(1 if a_slice else 3):
+        for how in ("quiet", "busy"):
+            paths = ("tests/unit/test_rooms.py",) if a_slice else ()
+            yield Step(f"{how}-{number + 1}", (*module, "run", how, *paths))
+    yield Step("total", (*module, "total", str(folder)), sums=True)
+
+
+def made_batches(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Numbers that no test of CI plays."""
+    words = ("MADE_FROM=1000", f"MADE_BATCHES={200 if a_slice else 10_000}")
+    test = "tests/integration/oracle/test_made_batches.py"
+    yield Step("all", ("env", *words, sys.executable, "-m", "pytest", "-q", "-s", test))
+    told = ("grep", "-o", "[0-9]* requests: .*", str(folder / "all.txt"))
+    yield Step("told", told, sums=True)
+
+
 JOBS: Mapping[str, Job] = {
+    "greens": Job(
+        "six whole runs of scripts/test: three alone on the machine, three beside a busy core",
+        greens,
+    ),
+    "made-batches": Job(
+        "10,000 produce requests made by a seed, most of them wrong, to Highwater and to Apache "
+        "Kafka: codes, refused records, and what is stored",
+        made_batches,
+    ),
     "pairs": Job(
         "68 fresh seeds of each of 105 pairs of the simulation's flags", _together(2, "1000..1067")
     ),

@@ -210,7 +210,8 @@ def test_the_same_batches_are_taken_and_refused(peers: tuple[Peer, Peer]) -> Non
             apart = [name for name in want if want[name] != found.get(name)]
             told = [f"{n}: {str(want[n])[:500]}\n   here {str(found.get(n))[:500]}" for n in apart]
             wrong.append("\n  ".join([str(case), *told]))
-    print(dict(seen), dict(damages))
+    print(dict(damages))
+    print(f"{COUNT} requests:", ", ".join(f"{count} {what}" for what, count in seen.items()))
     assert not wrong, f"{len(wrong)} of {COUNT} differ:\n" + "\n".join(wrong[:40])
     if COUNT >= 100:
         assert min(seen["stored"], seen["refused"]) > COUNT / 5, "else it proves nothing"

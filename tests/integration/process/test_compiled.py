@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import COMPILED
+from hatch_build import COMPILED, finds_compiler
 from highwater.cluster.ports import free_ports
 from tests.integration.process.building import ROOT, build, install, run
 
@@ -34,7 +34,7 @@ assert not {"mypy", "mypyc", "mypy_extensions", "librt", "setuptools"} & set(sys
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the packages of an environment with this wheel."""
     folder = tmp_path_factory.mktemp("compiled")
-    wheel = build("wheel", folder / "dist", HIGHWATER_COMPILE="1")
+    wheel = build("wheel", folder / "dist", HIGHWATER_COMPILE="")
     assert not wheel.name.endswith("-none-any.whl")
     found = install(wheel, folder)
     tops = {path.name for path in found.iterdir() if path.suffix not in (".dist-info", ".pth")}
@@ -44,6 +44,16 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _python(packages: Path) -> Path:
     return packages.parents[2] / "bin" / "python"
+
+
+def test_a_wheel_is_compiled_unasked_where_a_compiler_is(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = run(_python(packages), "-I", "-m", "highwater.cli.main", "--version", cwd=packages)
+    assert told.strip().endswith("compiled modules")
+    assert finds_compiler()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert not finds_compiler()
 
 
 def test_every_named_module_is_compiled_and_needs_no_compiler(packages: Path) -> None:
