@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
 HELPFUL = (
     "up", "down", "status", "fault", "demo", "chaos", "verify", "report", "sim", "bench",
-    "doctor",
+    "doctor", "topic",
 )  # fmt: skip
 Up = tuple[Path, list[str]]
 
