@@ -25,6 +25,7 @@ from subprocess import DEVNULL
 
 import trio
 
+from highwater.base.install_hint import install_hint
 from highwater.bench.everything.rate_rows import KIB, output
 from highwater.bench.everything.turns import broker_pids
 from highwater.bench.figures.cpu import cpu_seconds, system_seconds
@@ -157,7 +158,7 @@ def profiler() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if found is None:
-        raise BenchFailed("py-spy is not installed: pip install 'highwater-kafka[profile]'")
+        raise BenchFailed(f"py-spy is not installed: {install_hint('profile')}")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from highwater.cli.error_lines import clear_errors
+from highwater.cli.error_lines import clear_errors, complain
 from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.properties import named_values
 
@@ -280,6 +280,8 @@ def _run(
             "--secure is for brokers that the run itself starts, as processes: for another cluster"
             " give --target-config"
         )
+    if engine == "spark":
+        _need_spark()
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
@@ -307,6 +309,17 @@ def _run(
         if json_file is not None:
             json_file.write_text((options.out / "verdict.json").read_text())
         raise SystemExit(verdict.exit_code)
+
+
+def _need_spark() -> None:
+    """Before the run, not after it: exit code 3 where Spark cannot judge it."""
+    from highwater.verdict.by_spark.spark_submit import SparkMissing, find
+
+    try:
+        find()
+    except SparkMissing as error:
+        complain(str(error))
+        raise SystemExit(3) from None
 
 
 def _target(

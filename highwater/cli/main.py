@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from highwater.base.install_hint import install_hint
 from highwater.cli.error_lines import click_errors
 from highwater.kafka.wire.compiled import compiled
 
@@ -51,7 +52,7 @@ EXTRAS = {
 
 def _missing(command: str, error: ModuleNotFoundError) -> click.ClickException:
     package = str(error.name).partition(".")[0]
-    remedy = f"install highwater-kafka[{EXTRAS[package]}]" if package in EXTRAS else "install it"
+    remedy = install_hint(EXTRAS[package]) if package in EXTRAS else "install it"
     return click.ClickException(f"`highwater {command}` needs {package}: {remedy}")
 
 

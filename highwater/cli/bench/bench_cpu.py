@@ -46,7 +46,7 @@ def cpu(
 ) -> None:
     """Show where the brokers' CPU time of a batch goes: receive and send, parse, write, replicate.
 
-    Needs py-spy (pip install 'highwater-kafka[profile]'), and the right to look at processes.
+    Needs py-spy (pip install 'path/to/highwater[profile]'), and the right to look at processes.
 
     \b
     Examples:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from highwater.base.install_hint import install_hint
 from highwater.kafka.config.security_rows import TOKEN_CHECKS
 from highwater.kafka.security.authentication import Refused
 
@@ -121,7 +122,7 @@ class SignedTokens:
             import jwt  # an extra: most brokers take no tokens
         except ImportError:
             problem = "it needs PyJWT, which is not installed"
-            raise ValueError(f"{problem}; pip install 'highwater-kafka[oauth]'") from None
+            raise ValueError(f"{problem}; {install_hint('oauth')}") from None
         self._jwt = jwt
         self._keys: list[Any] = []
         for entry in jwks.get("keys") or ():

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from highwater.base.install_hint import install_hint
 from highwater.child_processes import Child
 from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars, has_jars
 from highwater.verdict.location import spark_folder
@@ -51,7 +52,7 @@ QUICK_JAVA: Final = (
 """For what ends before Java's second compiler and its parallel collectors pay: memory that need not
 grow first, and no proof that the classes of Spark's own jars are well-formed."""
 PINNED: Final = f"pyspark=={SPARK}"
-INSTALL: Final = f"install it beside Highwater: pip install 'highwater-kafka[spark]' ({PINNED})"
+INSTALL: Final = f"install it beside Highwater: {install_hint('spark')} ({PINNED})"
 
 MARK: Final = "verify: "
 """Begins the lines of a job that are meant for people."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from highwater.base import install_hint
 from highwater.cli.main import cli
 
 
@@ -67,3 +69,39 @@ def test_one_line_names_the_thing_and_the_remedy(words: str, said: str) -> None:
     assert said in line
     assert line.startswith("highwater: ")
     assert all(above.startswith(("Usage: ", "Try 'highwater ")) or not above for above in usage)
+
+
+@pytest.mark.parametrize("command", ["demo", "chaos"])
+def test_spark_that_is_not_there_is_told_before_the_run(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name)
+    )
+    words = [command, "--engine", "spark", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 3
+    assert done.stderr.startswith("highwater: PySpark is not installed: ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_hint_names_the_place_that_it_was_installed_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Installed:
+        def __init__(self, noted: str | None) -> None:
+            self.noted = noted
+
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return self.noted
+
+    for noted, path in (
+        ('{"url": "file:///home/ada/high%20water", "dir_info": {}}', "/home/ada/high water"),
+        ('{"url": "https://example.org/it.whl"}', "path/to/highwater"),
+        (None, "path/to/highwater"),
+    ):
+        found = Installed(noted)
+        monkeypatch.setattr(install_hint, "distribution", lambda _, found=found: found)
+        assert install_hint.install_hint("spark") == f"pip install '{path}[spark]'"
