@@ -103,7 +103,7 @@ def _refuse_surplus(verb: str, target: str, entry: dict[str, Any]) -> None:
 def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:
     if verb == "list":
         for fired in control.status()["faults"]:
-            click.echo(f"{fired['id']:>4}  {_line(fired)}")
+            click.echo(f"{fired['id']:>4}  {fault_line(fired)}")
     elif verb == "mend":
         control.mend()
         click.echo("mended")
@@ -112,7 +112,7 @@ def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], with
     elif verb == "end":
         if not target.isdecimal():
             raise click.UsageError("end needs the number of a fault: `highwater fault list`")
-        click.echo(_line(control.end_fault(int(target))))
+        click.echo(fault_line(control.end_fault(int(target))))
     else:
         _fire(control, verb, target, entry, within)
 
@@ -128,11 +128,11 @@ def _fire(control: Any, verb: str, target: str, entry: dict[str, Any], within: f
             )
         time.sleep(0.05)
         fired = control.get_fault(fired["id"])
-    click.echo(_line(fired))
+    click.echo(fault_line(fired))
     if "ended" not in fired and "for" not in entry:
         click.echo(f"`highwater fault end {fired['id']}` ends it")
 
 
-def _line(fired: dict[str, Any]) -> str:
+def fault_line(fired: dict[str, Any]) -> str:
     effect = fired["effect"] or f"has met {fired.get('met', 0)} streams or messages"
     return f"{fired['name']} {fired['target']}: {effect}"

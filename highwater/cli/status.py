@@ -1,4 +1,5 @@
-"""`highwater status`: which members of a cluster run, and where its brokers listen."""
+"""`highwater status`: which members of a cluster run, where clients find its brokers, and what is
+wrong with it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from highwater.cli.cluster_folder import (
     dir_option,
     read_state,
 )
+from highwater.cli.fault import fault_line
 from highwater.cli.places import OutputFile
 from highwater.cluster.ports import listens
 
@@ -27,7 +29,8 @@ from highwater.cluster.ports import listens
 )
 @dir_option
 def status(json_file: Path | None, folder: Path | None) -> None:
-    """Show which members run, and where the brokers listen; exit code 1 where not all do.
+    """Show which members run, where clients find the brokers, which one is the controller, the
+    faults that are on, and partitions without a leader; exit code 1 where a member does not serve.
 
     \b
     Example:
@@ -41,9 +44,10 @@ def status(json_file: Path | None, folder: Path | None) -> None:
     own: dict[str, int] = {}  # a proxy listens, even for a broker that is down
     for number, ports in state.get("ports", {}).items():
         address = state.get("metrics", {}).get(number)
-        port = ports["advertised"]["EXTERNAL"]
-        members[f"broker-{number}"] = {"port": port, "metrics": address}
-        own[f"broker-{number}"] = ports["bound"]["EXTERNAL"]
+        # on a secured cluster EXTERNAL is the harness's own, whose every client is a super user
+        listener = "SECURE" if "SECURE" in ports["advertised"] else "EXTERNAL"
+        members[f"broker-{number}"] = {"port": ports["advertised"][listener], "metrics": address}
+        own[f"broker-{number}"] = ports["bound"][listener]
     for name, at in state.get("controllers", {}).items():  # those that are no brokers
         members[name], own[name] = {"port": at["advertised"], "metrics": None}, at["bound"]
     if state.get("zookeeper"):  # none in KRaft mode
@@ -56,10 +60,15 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         member["paused"] = pid is not None and pid.stopped()
         serves = member["pid"] is not None and not member["paused"]
         member["listening"] = serves and listens(own.get(name, member["port"]))
-    if members and state["runtime"] == "compose":
-        _ask_states(folder, members)
+    told = _ask(folder)
+    for name, member in members.items():
+        if told is not None and state["runtime"] == "compose":  # the engine has the processes
+            member["paused"] = told["members"][name]["state"] == "paused"
+            member["listening"] = told["members"][name]["state"] == "up"
+    found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
+    if told is not None:
+        found |= {name: told[name] for name in ("controller", "faults", "leaderless")}
     if json_file is not None:
-        found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
         with click.open_file(str(json_file), "w", encoding="utf-8") as file:
             file.write(json.dumps(found, indent=1) + "\n")
     quiet = str(json_file) == "-"
@@ -67,34 +76,48 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         click.echo(f"no cluster in {folder}", err=quiet)
         raise SystemExit(1)
     if not quiet:
-        _print_members(folder, members)
+        _print(found)
     if not all(member["listening"] for member in members.values()):
         raise SystemExit(1)
 
 
-def _ask_states(folder: Path, members: dict[str, dict[str, Any]]) -> None:
-    """Which containers run, from the control API: their processes are the engine's."""
+def _ask(folder: Path) -> dict[str, Any] | None:
+    """What the control API says, with the partitions that no running broker leads; None where none
+    answers, as while the cluster starts or ends."""
     from highwater.agent.client import Control, ControlError
     from highwater.agent.control_token import token_of
 
     url = control_url(folder)
     if url is None:
-        return
+        return None
+    control = Control(url, token_of(folder))
     try:
-        told = Control(url, token_of(folder)).status()["members"]
+        told = control.status()
+        members = {name: member["state"] for name, member in told["members"].items()}
+        told["leaderless"] = [
+            f"{topic['name']}-{partition['partition']}"
+            for topic in control.topics()
+            for partition in topic["partitions"]
+            if members.get(f"broker-{partition['leader']}", "gone") != "up"
+        ]
     except ControlError as error:
         raise click.ClickException(f"the cluster in {folder}: {error.message}") from None
-    for name, member in members.items():
-        member["paused"] = told[name]["state"] == "paused"
-        member["listening"] = told[name]["state"] == "up"
+    return told
 
 
-def _print_members(folder: Path, members: dict[str, dict[str, Any]]) -> None:
-    for name, member in members.items():
+def _print(found: dict[str, Any]) -> None:
+    controller = found.get("controller")
+    for name, member in found["members"].items():
         word = "serves" if member["listening"] else "runs" if member["pid"] else "is down"
         word = "is paused" if member["paused"] else word
         pid_text = f"pid {member['pid']}" if member["pid"] else ""
         metrics = f"metrics {member['metrics']}" if member.get("metrics") else ""
-        line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics}"
+        line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics:<26}"
+        line += "controller" if name == f"broker-{controller}" else ""
         click.echo(line.rstrip())
-    click.echo(f"folder      {folder}")
+    if leaderless := found.get("leaderless"):
+        more = f", and {len(leaderless) - 10} more" if len(leaderless) > 10 else ""
+        click.echo(f"no leader   {', '.join(leaderless[:10])}{more}")
+    for fired in found.get("faults", ()):
+        click.echo(f"fault {fired['id']:<6}{fault_line(fired)}")
+    click.echo(f"folder      {found['folder']}")

@@ -309,6 +309,30 @@ def test_a_secured_cluster_with_the_files_of_its_clients(up: Up) -> None:
     assert written == []
 
 
+def test_status_tells_what_is_wrong(up: Up) -> None:
+    """Also where clients of a secured cluster find its brokers, not where the harness does."""
+    folder, options = up
+    port = int(options[1].partition("=")[2])
+    assert run("up", "--detach", "--secure", *options).returncode == 0
+    well = run("status", f"--dir={folder}")
+    rows = [line.split() for line in well.stdout.splitlines()]
+    assert [row[2] for row in rows[1:3]] == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    assert [row[-1] for row in rows].count("controller") == 1
+    assert "no leader" not in well.stdout
+    words = ("topic", "create", "alone", "--partitions=2", "--replication-factor=1")
+    assert run(*words, f"--dir={folder}").returncode == 0
+    assert run("fault", "kill", "leader of alone-1", f"--dir={folder}").returncode == 0
+    broken = run("status", f"--dir={folder}")
+    assert broken.returncode == 1
+    assert "fault 1     kill broker-" in broken.stdout
+    (line,) = (line for line in broken.stdout.splitlines() if line.startswith("no leader"))
+    assert "alone-1" in line
+    assert "alone-0" not in line
+    told = json.loads(run("status", f"--dir={folder}", "--json=-").stdout)
+    assert told["faults"][0]["name"] == "kill"
+    assert "alone-1" in told["leaderless"]
+
+
 def test_users_of_scram_are_there_before_the_brokers(up: Up, tmp_path: Path) -> None:
     folder, options = up
     (tmp_path / "users.txt").write_text('SCRAM-SHA-256=[name=dave,password="from-file,-s3cret"]\n')
