@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from highwater.cli.cluster_folder import default_folder
+from highwater.cli.cluster_folder import control_url, default_folder, read_state
 from highwater.cli.error_lines import clear_errors, leaves
 from highwater.cluster.ports import listens
 
@@ -27,7 +27,12 @@ from highwater.cluster.ports import listens
     help="The API whose next request is followed (of Produce: one with acks=all).",
 )
 @click.option(
-    "--topic", default="highwater-trace", show_default=True, help="Where a record is sent to."
+    "--send-to",
+    "topic",
+    metavar="TOPIC",
+    default="highwater-trace",
+    show_default=True,
+    help="Where `trace` writes a record, to follow it.",
 )
 @click.option("--wait", is_flag=True, help="Send nothing: follow what another client sends.")
 @click.option(
@@ -67,7 +72,14 @@ def trace(
     limit = float("inf") if connections and seconds == 60 else seconds
     wanted = Wanted(api, connections, topic if sends else None, limit)
     with clear_errors(), _until_nobody_reads():
-        ports, bootstrap = _running(folder or default_folder())
+        place = folder or default_folder()
+        ports, bootstrap = _running(place)
+        program = read_state(place).get("program", "highwater")
+        if program != "highwater" and control_url(place) is not None:
+            raise click.ClickException(
+                f"the cluster in {place} is {program}, which has no traces: stop it"
+                " (highwater down), or name another by --dir"
+            )
         if ports:
             told = trio.run(_follow, ports, bootstrap, wanted)
         elif folder is not None:

@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
 
 
 def test_one_produce_from_socket_to_socket(cluster: tuple[Path, int]) -> None:
-    done = run("trace", f"--dir={cluster[0]}", "--topic=traced")
+    done = run("trace", f"--dir={cluster[0]}", "--send-to=traced")
     steps = re.findall(r"^ *(\d+) us  broker (\d)  (\S+) +(.*)$", done.stdout, re.MULTILINE)
     names = [name for _, _, name, _ in steps]
     said = f"following the next Produce request, a record to traced at 127.0.0.1:{cluster[1]},"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from highwater.base import install_hint
+from highwater.child_processes import Pid
+from highwater.cli import trace as trace_command
 from highwater.cli.main import cli
 
 
@@ -105,3 +109,17 @@ def test_a_hint_names_the_place_that_it_was_installed_from(
         found = Installed(noted)
         monkeypatch.setattr(install_hint, "distribution", lambda _, found=found: found)
         assert install_hint.install_hint("spark") == f"pip install '{path}[spark]'"
+
+
+def test_a_cluster_of_apache_kafka_has_no_traces(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rather than that no cluster runs, and the trace of another one."""
+    own = Pid.of(os.getpid())
+    supervisor = {"pid": own.pid, "started": own.started}
+    state = {"ready": True, "supervisor": supervisor, "program": "apache:4.2.0"}
+    (tmp_path / "state.json").write_text(json.dumps(state | {"control": "http://127.0.0.1:9"}))
+    monkeypatch.setattr(trace_command, "default_folder", lambda: tmp_path)
+    done = called("trace")
+    assert done.exit_code == 1
+    assert f"the cluster in {tmp_path} is apache:4.2.0, which has no traces" in done.stderr
