@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -44,6 +45,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 {dependencies}
 </dependencies></project>
 """
+_NOT_THERE = ("Could not find artifact", "was not found in")
+"""The second is what Maven has noted of an earlier attempt."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ALONE = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
@@ -105,7 +109,11 @@ def fetch_jars(
             command, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            lines = [line.strip() for line in done.stdout.splitlines()]
+            lines = [_COLOUR.sub("", line).strip() for line in done.stdout.splitlines()]
+            if any(told in line for line in lines for told in _NOT_THERE):
+                raise FetchError(
+                    f"{what} is in no repository of Maven's settings: is its version right?"
+                )
             said = [n for n in lines if n.startswith("[ERROR]") and n != "[ERROR]"]
             reason = said[0] if said else (done.stdout + done.stderr).strip()
             raise FetchError(f"mvn could not fetch {what}: {reason[:300]}")

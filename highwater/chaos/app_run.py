@@ -125,7 +125,10 @@ class AppRun:
         self.folder = RunFolder(options.out)
         self.path = self.folder.path / "contract.json"
         text = json.dumps(options.contract(), indent=1) + "\n"
-        self.contract = model.load(str(self.path), lambda file: text)
+        try:
+            self.contract = model.load(str(self.path), lambda file: text)
+        except model.ContractError as error:  # the file is not there yet
+            raise model.ContractError(str(error).removeprefix(f"{self.path}: ")) from None
         self._text = text
         self.problems: list[str] = []
         """Reasons why the run is invalid, beside the contract."""

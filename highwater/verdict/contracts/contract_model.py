@@ -186,7 +186,9 @@ class _Reading:
             source["confluent"] = self.flag(spec.get("confluent", False), f"{where}: confluent")
             source["path"] = json_path(declared if place == "json" else f"$.{declared}")
             if source["path"] is None:
-                raise self.wrong(where, f"{declared} is no path: write it as $.order.lines[0]")
+                rooted = f"$.{declared}"
+                example = rooted if json_path(rooted) else "$.order.lines[0]"
+                raise self.wrong(where, f"{declared!r} is no path: write {example!r}")
             if source["of"] == "key":
                 source["told"] += " of the key"
         else:

@@ -35,6 +35,13 @@ def test_what_maven_says_is_told_and_nothing_is_left_behind(tmp_path: Path) -> N
     assert list((tmp_path / "c").iterdir()) == []
 
 
+def test_a_version_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
+    said = "printf '\\033[0m[ERROR] Failed: Could not find artifact a:b:jar:9.9.9 in x\\n'"
+    env = maven(tmp_path / "bin", f"{said}; exit 1")
+    with pytest.raises(FetchError, match="X is in no repository of Maven's settings: is its vers"):
+        fetch_jars("X", [ONE], tmp_path / "c" / "libs", env)
+
+
 def test_jars_are_fetched_once_and_replace_a_folder_that_is_not_whole(tmp_path: Path) -> None:
     env = maven(tmp_path / "bin", f"echo again >>{tmp_path}/calls; echo a jar >jars/one-1.jar")
     target = tmp_path / "libs"

@@ -123,3 +123,12 @@ def test_a_cluster_of_apache_kafka_has_no_traces(
     done = called("trace")
     assert done.exit_code == 1
     assert f"the cluster in {tmp_path} is apache:4.2.0, which has no traces" in done.stderr
+
+
+def test_a_match_that_is_no_path_is_told_as_it_would_be_right() -> None:
+    done = called("chaos --app true --input a --output b --match order_id")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == (
+        "highwater: --match, --input, --output: topics.a.id: 'order_id' is no path:"
+        " write '$.order_id'"
+    )

@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         {"topics": {"a": ORDERS | {"key": {"jsn": "$.k"}}}},
         "topics.a.key: name one place of it: column, header, json, avro",
     ),
-    "no path": ({"topics": {"a": ORDERS | {"key": {"json": "k"}}}}, "k is no path: write it as $."),
+    "no path": ({"topics": {"a": ORDERS | {"key": {"json": "k"}}}}, "'k' is no path: write '$.k'"),
     "no column": ({"topics": {"a": ORDERS | {"key": {"column": "id"}}}}, "'id' is unknown"),
     "no schema": ({"topics": {"a": ORDERS | {"key": {"avro": "k"}}}}, "needs the schema's file"),
     "schema not there": (
