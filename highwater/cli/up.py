@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,12 +231,13 @@ def _mended(folder: Path) -> bool:
         amiss += [f"{fault['name']} {fault['target']} was on" for fault in status["faults"]]
         if not amiss:
             return False
+        click.echo(f"mends the cluster in {folder}: {'; '.join(amiss)}")
         began = time.monotonic()
         control.mend()
     except ControlError as error:
         raise click.ClickException(f"the cluster in {folder}: {error.message}") from None
     took = time.monotonic() - began
-    click.echo(f"the cluster in {folder} is whole after {took:.1f} s: {'; '.join(amiss)}")
+    click.echo(f"it is whole after {took:.1f} s")
     return True
 
 
@@ -272,6 +274,7 @@ def _up_here(wish: Wish) -> None:
     )
     for line in unknown_properties(wish.properties):
         complain(line)
+    check_properties(wish.brokers, wish.security, wish.properties)
 
     def ready(made: Agent) -> None:
         keep_token(wish.folder, made.token)
@@ -285,10 +288,30 @@ def _up_here(wish: Wish) -> None:
         click.echo("stopped")
 
 
+def check_properties(brokers: int, security: str, properties: Mapping[str, str]) -> None:
+    """Says what the brokers would take, and what then works for nobody."""
+    given = {"super.users": "", "min.insync.replicas": "1", **properties}
+    if security == "plaintext" and given.get("authorizer.class.name"):
+        open_to_all = given.get("allow.everyone.if.no.acl.found", "false").lower() == "true"
+        if "User:ANONYMOUS" not in given["super.users"].split(";") and not open_to_all:
+            raise click.ClickException(
+                "with an authorizer the brokers need a right to each other's requests: add"
+                " User:ANONYMOUS, as whom they connect, to super.users; or use --secure"
+            )
+    least = given["min.insync.replicas"]
+    if least.isdecimal() and int(least) > brokers:
+        complain(
+            f"min.insync.replicas={least}, but there are {brokers} brokers: no write with"
+            " acks=all will succeed"
+        )
+
+
 def _print_up(made: Any) -> None:
     cluster = made.cluster
     beside = " and ZooKeeper" if cluster.zookeeper_connect else ""
-    click.echo(f"{len(cluster.brokers)} brokers{beside} serve after {made.seconds:.1f} s")
+    count = len(cluster.brokers)
+    brokers = "broker" if count == 1 else "brokers"
+    click.echo(f"{count} {brokers}{beside} serve after {made.seconds:.1f} s")
     security = made.settings.security
     if security == "plaintext":
         click.echo(f"bootstrap servers  {cluster.bootstrap}")

@@ -14,6 +14,7 @@ from highwater.base import install_hint
 from highwater.child_processes import Pid
 from highwater.cli import trace as trace_command
 from highwater.cli.main import cli
+from highwater.cli.up import check_properties
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,20 @@ def test_a_match_that_is_no_path_is_told_as_it_would_be_right() -> None:
         "highwater: --match, --input, --output: topics.a.id: 'order_id' is no path:"
         " write '$.order_id'"
     )
+
+
+def test_brokers_that_could_not_ask_each_other_are_not_started() -> None:
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+    done = called(f"up --set {authorizer} --set super.users=User:alice")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("highwater: with an authorizer the brokers need a right")
+    assert "add User:ANONYMOUS" in done.stderr
+
+
+def test_writes_that_cannot_succeed_are_told_at_the_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for least, told in (("3", "no write with acks=all will succeed"), ("2", "")):
+        check_properties(2, "plaintext", {"min.insync.replicas": least})
+        assert told in capsys.readouterr().err
+        assert bool(told) == (least == "3")
