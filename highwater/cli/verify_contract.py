@@ -10,6 +10,8 @@ from rich.console import Console
 
 from highwater.base.wall_clock import wall_ms
 from highwater.cli.error_lines import complain
+from highwater.doctor.reach import addresses, reach
+from highwater.doctor.talk import Login
 from highwater.kafka.config.checks import ConfigError
 from highwater.kafka.config.sources import parse_properties
 from highwater.verdict.contracts import duck_engine
@@ -33,7 +35,11 @@ def verify_contract(
     """Prints the table; the exit code.  Records come from `bootstrap`, or from `run`/consumed."""
     try:
         contract = load(str(file), _text)
-        settings = librdkafka_settings(_properties(command_config))
+        properties = _properties(command_config)
+        settings = librdkafka_settings(properties)
+        if bootstrap is not None and (why := _unreachable(bootstrap, properties)):
+            complain(why)
+            return 3
         read_ms = wall_ms()
         notes: list[str] = []
         records: Iterable[Record]
@@ -56,6 +62,25 @@ def verify_contract(
     for line in [*example_lines(judgement, examples), *judgement.notes]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return judgement.exit_code
+
+
+def _unreachable(bootstrap: str, properties: dict[str, str]) -> str | None:
+    """Why no broker is reached, in the doctor's words and at once: librdkafka has one word for all
+    reasons, after 20 s.  None where one is reached, or the doctor cannot log in by this mechanism.
+    """
+    login = Login.of(properties)
+    if login.sasl and not login.mechanism.startswith(("PLAIN", "SCRAM")):
+        return None
+    try:
+        reached = reach(addresses(bootstrap), login, lambda line: None)
+    except ValueError as error:
+        return f"--bootstrap: {error}"
+    if reached.talk is not None:
+        reached.talk.close()
+        return None
+    found = reached.findings[0]
+    why = found.why.removesuffix(".")
+    return f"{found.what}: {why}: {found.remedy}" if found.remedy else f"{found.what}: {why}"
 
 
 def _text(path: str) -> str | None:

@@ -119,7 +119,9 @@ class Reader:
         there = consumer.list_topics(timeout=ANSWER_S).topics  # to ask for one may create it
         for name in sorted(self.contract.topics, key=lambda name: (name not in sources, name)):
             if name not in there:
-                raise RecordsUnreadable(f"{self.bootstrap} has, or shows, no topic {name}")
+                raise RecordsUnreadable(
+                    f"{self.bootstrap} has no topic {name}, or this user may not see it"
+                )
             for number in there[name].partitions:
                 bounds = consumer.get_watermark_offsets(TopicPartition(name, number), ANSWER_S)
                 if bounds[0] < bounds[1]:

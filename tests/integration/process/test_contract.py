@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from click.testing import CliRunner, Result
 from kafka import KafkaProducer
 
 from highwater.cli.verify import verify
+from highwater.cluster.ports import free_ports
 from highwater.verdict.by_spark import spark_submit
 from tests.background import BackgroundCluster
 
@@ -143,4 +147,32 @@ def test_a_topic_that_does_not_exist_is_one_line(
     done = run(file, background.bootstrap_servers)
     assert done.exit_code == 3
     bootstrap = background.bootstrap_servers
-    assert done.output == f"highwater: {bootstrap} has, or shows, no topic nowhere\n"
+    assert (
+        done.output == f"highwater: {bootstrap} has no topic nowhere, or this user may not see it\n"
+    )
+
+
+def test_why_no_broker_is_reached_is_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "contract.json"
+    file.write_text('{"topics": {"orders": {"must": "monotonic time"}}}')
+    dead = f"127.0.0.1:{free_ports(1)[0]}"
+    started = time.monotonic()
+    done = run(file, dead)
+    assert time.monotonic() - started < 10, "librdkafka would take twenty seconds"
+    assert done.exit_code == 3
+    assert done.output.startswith(f"highwater: {dead}: Nothing listens on {dead}: start the broker")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_speaks_tls, args=(listener,), daemon=True).start()
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        done = run(file, place)
+    assert (done.exit_code, done.output) == (
+        3, f"highwater: {place}: The listener speaks TLS: security.protocol=SSL or SASL_SSL\n",
+    )  # fmt: skip
+
+
+def _speaks_tls(listener: socket.socket) -> None:
+    """Answers the first bytes of plain text with a TLS alert, as a TLS listener does."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(bytes.fromhex("15030300020246"))
