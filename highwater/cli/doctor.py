@@ -21,9 +21,7 @@ WIDTH = 96
 
 
 @click.command()
-@click.argument(
-    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--set", "extra", multiple=True, metavar="NAME=VALUE", help="One more setting.")
 @click.option(
     "--client",
@@ -67,7 +65,8 @@ def doctor(
 
     FILE holds the client's settings: .properties (Spring Boot's, too), .yaml, .json or .toml.
 
-    Exit code: 0 nothing was found, 1 something was, 3 where the settings cannot be read.
+    Exit code: 0 nothing was found, 1 something was, 2 where no setting was recognised, 3 where the
+    settings cannot be read.
 
     \b
     Examples:
@@ -76,6 +75,7 @@ def doctor(
       highwater doctor client.properties --bootstrap 127.0.0.1:9092 --topic orders
       highwater doctor --watch --bootstrap 127.0.0.1:9092
     """
+    from highwater.doctor.dialects import recognised
     from highwater.doctor.examination import examine_connection, examine_settings
     from highwater.doctor.settings_file import UnreadableSettings, read_settings
 
@@ -96,6 +96,13 @@ def doctor(
         raise SystemExit(3)
     if not every and bootstrap is None:
         raise click.UsageError("name a file with the client's settings, or --set, or --bootstrap")
+    if every and not any(recognised(name) for name in every):
+        complain(
+            f"{file or '--set'}: no setting of a Kafka client was recognised, so nothing was"
+            " examined: they are acks, enable.idempotence, group.id, enable.auto.commit and so on,"
+            " in a .properties, .yaml, .json or .toml file"
+        )
+        raise SystemExit(2)
     dialect = _dialect(every, client)
     examined = examine_settings(by_role, dialect, role)
     where = bootstrap or (_bootstrap_of(every, dialect) if connect or watched else None)

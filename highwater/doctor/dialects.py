@@ -122,6 +122,12 @@ _ONLY_LIBRDKAFKA = frozenset(LIBRDKAFKA.aliases) | {
 }  # fmt: skip
 
 
+def recognised(name: str) -> bool:
+    """Whether some client has a setting of this name that a rule reads, or that is well known."""
+    named = {dialect.java_name(name) for dialect in DIALECTS.values()}
+    return bool(named & KNOWN) or name.endswith("serializer") or name in _ONLY_LIBRDKAFKA
+
+
 def guess(names: Mapping[str, str]) -> tuple[Dialect, bool]:
     """The dialect of a file by its names, and whether they decide it."""
     if any(name in _ONLY_LIBRDKAFKA for name in names):

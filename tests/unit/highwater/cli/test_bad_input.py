@@ -150,3 +150,19 @@ def test_writes_that_cannot_succeed_are_told_at_the_start(
         check_properties(2, "plaintext", {"min.insync.replicas": least})
         assert told in capsys.readouterr().err
         assert bool(told) == (least == "3")
+
+
+def test_the_doctor_gives_no_all_clear_for_what_it_did_not_read() -> None:
+    Path("client.py").write_text('conf = {"acks": 1}\nproducer = KafkaProducer(**conf)\n')
+    Path("few.properties").write_text("client.id=ada\n")
+    for words, code, told in (
+        ("doctor client.py", 2, "client.py: no setting of a Kafka client was recognised"),
+        ("doctor --set colour=red", 2, "--set: no setting of a Kafka client was recognised"),
+        ("doctor nowhere.properties", 3, "nowhere.properties cannot be read"),
+        ("doctor folder", 3, "folder cannot be read"),
+        ("doctor few.properties", 0, ""),
+    ):
+        done = called(words)
+        assert done.exit_code == code, (words, done.output)
+        assert told in done.stderr
+        assert ("nothing was found" in done.stdout) == (code == 0)
