@@ -384,10 +384,14 @@ def _tell(summary: Summary, json_file: Path | None) -> None:
         f"({data['virtual_seconds_per_second_and_core']:g} a second and core), "
         f"{data['steps']} steps, {data['checks']} checks"
     )
+    click.echo("what happened in them (counts of what was met, none of which is a mistake):")
     for name in ("operations", "seen", "faults"):
         pairs = ", ".join(f"{key} {value}" for key, value in data[name].items())
         click.echo(f"  {name}: {pairs or 'none'}")
     click.echo(f"  pairs of faults at once: {data['fault_pairs']}")
-    click.echo(f"  losses that were expected: {data['expected_losses']}")
+    click.echo(
+        f"  losses that Kafka allows: {data['expected_losses']} records, which one broker alone"
+        " had acknowledged (acks=1), or that an unclean election gave up"
+    )
     if data["seeds"] >= MANY and data["never"]:
         click.echo(f"  NEVER HAPPENED: {', '.join(data['never'])}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from highwater.simulation.last_events import Trace
+
 if TYPE_CHECKING:
     from highwater.simulation.rules.cluster_rules import Rules
 
@@ -28,9 +30,11 @@ def blind_spot(rules: Rules) -> str | None:
             truth.committed[-1] = true._replace(crc=true.crc ^ 1)
             replica.matched = true.base
             ends, rules.on_violation = rules.on_violation, lambda: None
+            # what the rule says of a lie is no event of the run
+            trace, rules.trace = rules.trace, Trace(rules.now)
             rules.hold(truth, replica, true.last + 1, "R5", "is shown a lie")
             seen, rules.violation = rules.violation, None
-            rules.on_violation = ends
+            rules.on_violation, rules.trace = ends, trace
             truth.committed[-1], replica.matched = true, matched
             return None if seen else f"the checker took {true} for another batch, and said nothing"
     return None

@@ -116,3 +116,12 @@ def test_only_some_of_a_schedule() -> None:
     wrong = CliRunner().invoke(sim, ["--replay", "3", "--only", "x"])
     assert wrong.exit_code == 2
     assert "name positions" in wrong.output
+
+
+def test_the_trace_of_a_clean_seed_names_no_broken_rule() -> None:
+    """Its checker is tested with a planted lie, which is no event of the run."""
+    done = CliRunner().invoke(sim, ["--replay", "3", "--seconds", "2", "--trace"])
+    assert done.exit_code == 0, done.output
+    assert "is gone" in done.output
+    assert "checker" not in done.output
+    assert "R5" not in done.output
