@@ -26,9 +26,13 @@ from highwater.bench.everything.turns import Plan, Turns
 from highwater.bench.figures.sides import Progress, Side
 from highwater.child_processes import StartError
 from highwater.cluster.interface import ClusterError
+from highwater.kafka.wire.compiled import compiled
 
 LOOK_S = 1.0
 _FAILURES = (StartError, ClusterError, OSError, trio.TooSlowError)
+
+
+VALIDATION = "highwater.produce.validation"
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class Kept:
             found = json.loads(file.read_text())
             before = {name: found["about"].get(name) for name in about}
             of = str(before.pop("commit", ""))
+            before.pop("build", None)
             results = {n: Result.of_json(n, r, of) for n, r in found["results"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StartError(
@@ -79,11 +84,13 @@ class Kept:
 
 
 def about(size: str, sides: Sequence[Side]) -> dict[str, Any]:
-    """The settings that all results of one table share, but for the commit of earlier ones."""
+    """The settings that all results of one table share, but for earlier ones' commit and build."""
+    validation = sides[0].properties.get(VALIDATION, "full")
     return {
         "size": size,
         "sides": [side.name for side in sides],
         "commit": commit(),
+        "build": f"{'compiled' if compiled() else 'pure'}, {validation}",
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "python": platform.python_version(),
@@ -123,7 +130,7 @@ async def run(
                 progress(f"{measure.name}: kept from {known.date}, commit {known.commit}")
                 continue
             result = await _one(measure, turns, _reason(measure, full, ends, minutes))
-            result.commit = kept.about["commit"]
+            result.commit, result.build = kept.about["commit"], kept.about["build"]
             kept.add(result)
 
 

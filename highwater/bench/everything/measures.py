@@ -49,6 +49,8 @@ class Result:
     name: str
     date: str = ""
     commit: str = ""
+    build: str = ""
+    """Pure or compiled modules, and what of a produced batch is checked."""
     seconds: float = 0.0
     load: tuple[float, float] = (0.0, 0.0)
     """The load average of a minute, before and after."""
@@ -69,6 +71,7 @@ class Result:
         return {
             "date": self.date,
             "commit": self.commit,
+            "build": self.build,
             "seconds": round(self.seconds, 1),
             "load": [round(n, 2) for n in self.load],
             "busy": round(self.busy, 3),
@@ -82,7 +85,8 @@ class Result:
         """`commit`: where the result itself names none."""
         before, after = found["load"]
         return Result(
-            name, found["date"], found.get("commit", commit), found["seconds"], (before, after),
+            name, found["date"], found.get("commit", commit), found.get("build", "pure, headers"),
+            found["seconds"], (before, after),
             found["busy"], found["samples"], found["reason"],
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from highwater.bench.figures.rows import Row, aligned
 
 WIDTH, LEFT, RIGHT, HEIGHT = 900, 330, 90, 26
 DECADES = (0.1, 100.0)
-HEAD = ("", "Highwater", "theirs", "ratio", "goal", "", "load", "commit")
+HEAD = ("", "Highwater", "theirs", "ratio", "goal", "", "load", "commit", "build")
 _STYLE = """
 :root { color-scheme: light dark; --bg: #fff; --fg: #1c2733; --dim: #6a7785; --line: #dde3e9;
   --good: #2b8a4b; --bad: #c8322b; --ours: #3572a5; --theirs: #cc7a29; }
@@ -61,7 +61,7 @@ def text(measures: Sequence[Measure], results: dict[str, Result]) -> str:
 
 
 def markdown(measures: Sequence[Measure], results: dict[str, Result], theirs: str) -> str:
-    head = ("what", "Highwater", theirs, "ratio", "at least", "", "load", "commit")
+    head = ("what", "Highwater", theirs, "ratio", "at least", "", "load", "commit", "build")
     out = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     found = list(lines(measures, results))
     out += [f"| {' | '.join(_cells(*each))} |" for each in found]
@@ -73,11 +73,11 @@ def _cells(line: Line, row: Row | None, result: Result) -> tuple[str, ...]:
     what = f"{line.what}, {line.unit}"
     goal = f"{line.goal:.2f}"
     if row is None:
-        return (what, "not measured", "-", "-", goal, "-", "-", "-")
+        return (what, "not measured", "-", "-", goal, "-", "-", "-", "-")
     ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
     load = f"{result.load[0]:.1f}{'' if result.quiet else ' (busy)'}"
     found = (what, spread(row.ours), spread(row.theirs), ratio, goal, verdict(line, row), load)
-    return (*found, result.commit or "-")
+    return (*found, result.commit or "-", result.build)
 
 
 def spread(samples: Sequence[float]) -> str:
@@ -129,7 +129,8 @@ def _table_row(line: Line, row: Row | None, result: Result) -> str:
     out += [f'<td class="num">{escape(cell)}</td>' for cell in cells[1:5]]
     out.append(f'<td class="{cells[5]}">{escape(cells[5])}</td>')
     out.append(f'<td class="num{"" if result.quiet else " busy"}">{escape(cells[6])}</td>')
-    out.append(f'<td class="dim">{escape(result.date)} {escape(result.commit)}</td>')
+    measured = f"{result.date} {result.commit}, {result.build}"
+    out.append(f'<td class="dim">{escape(measured)}</td>')
     return f"<tr>{''.join(out)}</tr>"
 
 

@@ -28,6 +28,8 @@ class Side:
     name: str
     program: Program
     folder: Path
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Of its brokers, beside those of a row."""
     ready_s: list[float] = field(default_factory=list)
     memory_mib: list[float] = field(default_factory=list)
     mb_per_s: dict[tuple[str, int], list[float]] = field(default_factory=dict)
@@ -58,7 +60,11 @@ class Side:
             program=self.program,
             security=security,
             # deleted data must not stay in the page cache for a minute, at the others' cost
-            properties={"log.segment.delete.delay.ms": "1000", **(properties or {})},
+            properties={
+                "log.segment.delete.delay.ms": "1000",
+                **self.properties,
+                **(properties or {}),
+            },
         )
         began = time.monotonic()
         async with process_cluster(settings, timeout_s=120) as cluster:

@@ -53,6 +53,13 @@ def _names(_context: click.Context, _option: click.Parameter, given: tuple[str, 
     help="Each row's figures, as soon as they are there: the same command again goes on, also at a"
     " later commit, which the table tells.",
 )
+@click.option(
+    "--validation",
+    type=click.Choice(["full", "headers"]),
+    default="full",
+    show_default=True,
+    help="What Highwater checks of a produced batch (highwater.produce.validation).",
+)
 @click.option("--again", is_flag=True, help="Measure again the rows that the file has already.")
 @click.option(
     "--page",
@@ -74,6 +81,7 @@ def everything(
     quick: bool,
     minutes: float,
     json_file: Path,
+    validation: str,
     again: bool,
     page_file: Path | None,
     markdown_file: Path | None,
@@ -91,7 +99,7 @@ def everything(
     import trio
 
     from highwater.bench.everything import page
-    from highwater.bench.everything.all_rows import Kept, about, run
+    from highwater.bench.everything.all_rows import VALIDATION, Kept, about, run
     from highwater.bench.everything.table import MEASURES
     from highwater.bench.everything.turns import DEFAULT, FULL, QUICK
     from highwater.bench.figures.sides import Side
@@ -103,7 +111,7 @@ def everything(
     size = "full" if full else "quick" if quick else "default"
     plan = {"full": FULL, "quick": QUICK, "default": DEFAULT}[size]
     with clear_errors(), working(folder) as work:
-        sides = [Side("Highwater", Highwater(), work / "ours")]
+        sides = [Side("Highwater", Highwater(), work / "ours", {VALIDATION: validation})]
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
         kept = Kept.load(json_file, about(size, sides))

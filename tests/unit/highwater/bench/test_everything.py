@@ -18,7 +18,13 @@ from highwater.child_processes import StartError
 
 FAST = Line("fast", "a rate", "MB/s", 2)
 SLOW = Line("slow", "a time", "ms", 1 / 0.9, smaller_is_better=True)
-ABOUT = {"size": "quick", "commit": "abc", "sides": ["ours", "theirs"], "cores": 2}
+ABOUT = {
+    "size": "quick",
+    "commit": "abc",
+    "build": "pure, full",
+    "sides": ["ours", "theirs"],
+    "cores": 2,
+}
 
 
 async def _measured(_turns: Turns) -> Samples:
@@ -74,8 +80,8 @@ async def test_the_table_tells_the_commit_of_each_row(tmp_path: Path) -> None:
     assert {n: r.commit for n, r in later.results.items()} == {
         "good": "abc", "bad": "def", "unbuilt": "def", "long": "def"
     }  # fmt: skip
-    assert "abc |" in page.markdown(ALL, later.results, "theirs").splitlines()[2]
-    assert page.page(ALL, later.results, later.about, "theirs").count(" abc</td>") == 2
+    assert "abc | pure, full |" in page.markdown(ALL, later.results, "theirs").splitlines()[2]
+    assert page.page(ALL, later.results, later.about, "theirs").count(" abc, pure, full</td>") == 2
 
 
 async def test_no_row_begins_when_the_time_is_up() -> None:
