@@ -1,7 +1,11 @@
-"""`highwater docs`: the pages; an installation carries them, a clone has them beside it."""
+"""`highwater docs`: the pages; an installation carries them, a clone has them beside it.
+
+docs/README.md has their order, and tells those for users from those about the project's own tests.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import click
 
 from highwater.cli.error_lines import complain
 
+INDEX = "README"
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -16,8 +21,20 @@ def pages() -> Iterator[Path]:
     """The pages, by name; none in an installation that is not whole."""
     for folder in (PACKAGE / "docs", PACKAGE.parent / "docs"):
         if folder.is_dir():
-            yield from sorted(folder.glob("*.md"), key=lambda path: path.stem)
+            found = (path for path in folder.glob("*.md") if path.stem != INDEX)
+            yield from sorted(found, key=lambda path: path.stem)
             return
+
+
+def sections(index: str) -> dict[str, list[str]]:
+    """The names of the pages by the titles of the index's sections."""
+    found: dict[str, list[str]] = {}
+    for line in index.splitlines():
+        if line.startswith("## "):
+            found[line.removeprefix("## ")] = []
+        elif named := re.match(r"- \[([\w-]+)\.md\]", line):
+            found[list(found)[-1]].append(named[1])
+    return found
 
 
 @click.command()
@@ -35,9 +52,12 @@ def docs(page: str | None) -> None:
         complain("the pages are not in this installation: install the package again")
         raise SystemExit(1)
     if page is None:
-        for name, path in found.items():
-            title = path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
-            click.echo(f"{name:<16} {title}")
+        index = next(iter(found.values())).with_name(f"{INDEX}.md").read_text("utf-8")
+        for number, (section, names) in enumerate(sections(index).items()):
+            click.echo(f"{chr(10) * bool(number)}{section}")
+            for name in names:
+                title = found[name].read_text("utf-8").partition("\n")[0].removeprefix("# ")
+                click.echo(f"  {name:<18} {title}")
         return
     name = page.removeprefix("docs/").removesuffix(".md")
     if name not in found:
