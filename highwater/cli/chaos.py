@@ -351,13 +351,13 @@ def _target(
 def _show(verdict: Any, out: Path) -> None:
     from rich.console import Console
 
-    from highwater.verdict.plain_table import example_lines, idle_lines, seen_lines
+    from highwater.verdict.plain_table import example_lines, seen_lines, word_lines
     from highwater.verdict.report.colour_table import verdict_table
 
     console = Console()
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
-    for line in [*idle_lines(verdict), *example_lines(verdict), *verdict.notes]:
+    for line in [*word_lines(verdict), *example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(f"\nverdict   {verdict.verdict}", highlight=False)
     console.print(f"folder    {out.absolute()}", highlight=False, soft_wrap=True)

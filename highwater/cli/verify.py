@@ -18,7 +18,7 @@ from highwater.verdict import report, runner
 from highwater.verdict.by_spark.spark_submit import SparkFailed, SparkMissing
 from highwater.verdict.contracts import judge
 from highwater.verdict.location import ChecksMissing
-from highwater.verdict.plain_table import example_lines, idle_lines
+from highwater.verdict.plain_table import example_lines, word_lines
 from highwater.verdict.report.colour_table import verdict_table
 from highwater.verdict.runner import Engine
 from highwater.verdict.tables import RunUnreadable
@@ -134,6 +134,6 @@ def verify(
         json_file.write_text(json.dumps(asdict(verdict), indent=1) + "\n", encoding="utf-8")
     console.print(f"{verdict.headline}\n", markup=False, highlight=False, soft_wrap=True)
     console.print(verdict_table(verdict))
-    for line in [*idle_lines(verdict), *example_lines(verdict), *verdict.notes]:
+    for line in [*word_lines(verdict), *example_lines(verdict), *verdict.notes]:
         console.print(line, markup=False, highlight=False)
     raise SystemExit(verdict.exit_code)

@@ -23,6 +23,13 @@ _WORDS: Final = {
 }
 
 
+_MEANINGS: Final = {
+    "expected": "allowed by Kafka: records with acks=1 that went with the one broker that had"
+    " them. C4 counts each of them, other checks what else shows of them",
+    "counted": "told, and no rule forbids it",
+}
+
+
 class Judged(Protocol):
     """A verdict on a run, or on a contract."""
 
@@ -67,13 +74,20 @@ def lines(verdict: Judged) -> list[str]:
             for cell, width, header in zip(row, widths, HEADERS, strict=True)
         )
         told.append("  ".join(padded).rstrip())
-    return told + idle_lines(verdict)
+    return told + word_lines(verdict)
 
 
-def idle_lines(verdict: Judged) -> list[str]:
-    """The checks that had nothing to examine, and did not have to."""
-    idle = [id_ for id_, check in verdict.checks.items() if check.status == "idle"]
-    return _wrapped("idle", ", ".join(idle)) if idle else []
+def word_lines(verdict: Judged) -> list[str]:
+    """What the table's words mean, where it has them, and the checks that had nothing to examine,
+    and did not have to.
+    """
+    checks = verdict.checks
+    told = []
+    for word, said in _MEANINGS.items() if "C4" in checks else ():
+        if any(getattr(check, word) for check in checks.values() if check.status != "idle"):
+            told += _wrapped(word, said)
+    idle = [id_ for id_, check in checks.items() if check.status == "idle"]
+    return told + (_wrapped("idle", ", ".join(idle)) if idle else [])
 
 
 def seen_lines(verdict: Verdict) -> list[str]:

@@ -4,6 +4,7 @@ in containers."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests import picture
+
+SVG = Path(__file__).parents[3] / "docs" / "demo.svg"
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 SEEN = (
     "not_leader",
@@ -36,7 +40,20 @@ def demo(out: Path, *options: str) -> dict[str, Any]:
     verdict: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
     assert done.returncode == 0, f"{verdict.get('notes')}\n{verdict.get('faults')}\n{said}"
     assert "verdict   valid" in done.stdout
+    assert_pictured(done.stderr + done.stdout)
     return verdict
+
+
+def assert_pictured(output: str) -> None:
+    """The README's picture shows the words of today: else `scripts/picture` makes it again."""
+    shown = re.sub(r"\s+", " ", picture.text_of(SVG.read_text()))
+    header, *checks = picture.table(output)
+    assert " ".join(header) in shown
+    names = {id_: name for id_, name, *_ in checks}
+    ids = re.findall(r"\b([CTGLR]\d+) (\w+)", shown)
+    assert len(ids) >= picture.SHOWN_CHECKS
+    assert [id_ for id_, word in ids if not names.get(id_, "").startswith(word)] == []
+    assert len(list(picture.told(output))) > 10
 
 
 def check(verdict: dict[str, Any], runtime: str) -> None:
