@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +33,30 @@ class NotNow(ClusterError):
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    """Its instance id where it has one, else its member id, which begins with its client id."""
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Described:
     state: str
-    members: int
+    members: tuple[Member, ...]
     coordinator: int
+
+    def __str__(self) -> str:
+        names = ", ".join(member.name for member in self.members)
+        told = f"{self.state} with {len(self.members)} member{'s' * (len(self.members) != 1)}"
+        told += f" ({names})" if names else ""
+        if self.state == "PreparingRebalance":
+            told += ": it waits until each of them has joined again, or has been away too long"
+        elif self.state == "CompletingRebalance":
+            told += ": it waits for the assignment of the member that leads it"
+        return told
+
+    def reader(self, tp: TopicPartition) -> str:
+        return next((m.name for m in self.members if tp in m.partitions), "no member")
 
 
 async def patiently(work: Callable[[], Any]) -> Any:
@@ -60,7 +81,7 @@ async def group(stage: Stage, name: str) -> dict[str, Any]:
         return {
             "group": name,
             "state": found.state,
-            "members": found.members,
+            "members": len(found.members),
             "coordinator": found.coordinator,
             "committed": {str(tp): offset for tp, offset in sorted(committed.items())},
             "lag": {str(tp): behind for tp, behind in sorted(lag.items())},
@@ -94,7 +115,20 @@ async def described(cluster: Cluster, name: str) -> Described:
     request = messages.DescribeGroupsRequest(groups=[name])
     found = (await _asked(number, address, request, 4)).groups[0]
     _code(found.error_code, number)
-    return Described(found.group_state, len(found.members), number)
+    members = tuple(
+        Member(m.group_instance_id or m.member_id, _assigned(m.member_assignment))
+        for m in found.members
+    )
+    return Described(found.group_state, members, number)
+
+
+def _assigned(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions in the consumer protocol's form; none where a member has another one."""
+    try:
+        topics = messages.ConsumerProtocolAssignment.decode(assignment).assigned_partitions
+    except (ValueError, struct.error):
+        return frozenset()
+    return frozenset(TopicPartition(name, p) for name, ps in topics for p in ps)
 
 
 async def committed_of(stage: Stage, name: str, coordinator: int) -> dict[TopicPartition, int]:

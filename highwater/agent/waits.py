@@ -104,8 +104,8 @@ class Wait:
     def _stable(self, name: str, members: str | None) -> Condition:
         async def holds() -> bool:
             found = await described(self._stage.cluster, name)
-            self._seen = [f"{name} is {found.state} with {found.members} members"]
-            return found.state == "Stable" and members in (None, str(found.members))
+            self._seen = [f"{name} is {found}"]
+            return found.state == "Stable" and members in (None, str(len(found.members)))
 
         return holds
 
@@ -114,8 +114,13 @@ class Wait:
             found = await described(self._stage.cluster, name)
             committed = await committed_of(self._stage, name, found.coordinator)
             lag = await lag_of(self._stage, committed)
-            self._seen = [f"{name} is {behind} behind in {tp}" for tp, behind in lag.items()]
-            self._seen = self._seen or [f"{name} has committed nothing"]
+            late = sorted((-behind, tp) for tp, behind in lag.items() if behind)
+            self._seen = [f"{name} is {found}"]
+            self._seen += [
+                f"{name} is {-behind} behind in {tp}, which {found.reader(tp)} reads"
+                for behind, tp in late
+            ]
+            self._seen += [] if lag else [f"{name} has committed nothing"]
             return bool(lag) and sum(lag.values()) < bound
 
         return holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -66,11 +67,18 @@ def test_a_groups_lag_falls_as_it_commits(agent: AgentProcess, control: Control)
             control.wait("lag of readers is below 100", within_s=0.3)
         assert late.value.kind == "timeout"
         assert late.value.state is not None
-        assert late.value.state["seen"] == ["readers has committed nothing"]
+        assert late.value.state["seen"][1:] == ["readers has committed nothing"]
         read(consumer, 9)
         consumer.commit(asynchronous=False)
         control.wait("lag of readers is below 1", within_s=20)
         produce(Producer({"bootstrap.servers": agent.bootstrap}), 3)
+        with pytest.raises(ControlError) as behind:
+            control.wait("lag of readers is below 3", within_s=0.3)
+        assert behind.value.state is not None
+        state, first, second = behind.value.state["seen"]
+        assert re.fullmatch(r"readers is Stable with 1 member \((rdkafka-.*)\)", state)
+        assert re.fullmatch(r"readers is 2 behind in orders-0, which rdkafka-.* reads", first)
+        assert re.fullmatch(r"readers is 1 behind in orders-1, which rdkafka-.* reads", second)
         told = control.group("readers")
         assert (told["state"], told["members"]) == ("Stable", 1)
         assert told["lag"] == {"orders-0": 2, "orders-1": 1}
@@ -81,6 +89,31 @@ def test_a_groups_lag_falls_as_it_commits(agent: AgentProcess, control: Control)
     control.delete_group("readers")
     with pytest.raises(ControlError, match="no group 'readers'"):
         control.group("readers")
+
+
+def test_a_member_that_is_away_is_named_where_the_lag_stays(
+    agent: AgentProcess, control: Control
+) -> None:
+    produce(Producer({"bootstrap.servers": agent.bootstrap}), 10)
+    with member(agent, "readers") as first:
+        read(first, 10)
+        first.commit(asynchronous=False)
+        produce(Producer({"bootstrap.servers": agent.bootstrap}), 2)
+        second = Consumer({"bootstrap.servers": agent.bootstrap, "group.id": "readers"})
+        second.subscribe(["orders"])
+
+        def rebalances() -> bool:  # first is away: it does not poll any more
+            second.poll(0.1)
+            return control.group("readers")["state"] == "PreparingRebalance"
+
+        eventually(rebalances, "second joins", lambda: control.group("readers"))
+        with pytest.raises(ControlError) as late:
+            control.wait("lag of readers is below 1", within_s=0.3)
+        assert "readers is PreparingRebalance with " in late.value.message
+        assert "it waits until each of them has joined again" in late.value.message
+        assert "behind in orders-0, which no member reads" in late.value.message
+    second.close()
+    control.delete_group("readers")
 
 
 def test_an_open_transaction_is_told_until_it_has_ended(
