@@ -23,7 +23,15 @@ from highwater.chaos.workloads.recorder import CommonSpec
 from highwater.chaos.workloads.workload_process import Workload, WorkloadDied
 from highwater.cluster.interface import PATIENCE_S, Cluster
 from highwater.verdict import duck, tables
-from highwater.verdict.application import APPLICATION, as_processed, longest_wait, with_application
+from highwater.verdict.application import (
+    APPLICATION,
+    SHOWN,
+    OutOfTurn,
+    as_processed,
+    longest_wait,
+    out_of_turn,
+    with_application,
+)
 from highwater.verdict.conclusion import conclude
 from highwater.verdict.headline import story
 from highwater.verdict.history import encode_line, read_lines
@@ -239,27 +247,41 @@ class _Job:
         violated = [id_ for id_, check in verdict.checks.items() if check.status == "violated"]
         told = [_of_the_application(story(found)) for found in _violations(results, violated)]
         missed: Finding | None = None
+        turns: list[OutOfTurn] = []
         if processed and not told:
             seen = as_processed(lines, self.topic, self.claims.processed)
             by_it = self._results(self.folder / "application", seen)
-            found = _violations(by_it, ["C4", "C9"] if exactly_once else ["C4"])
-            told = [_of_what_was_processed(finding) for finding in found]
-            if by_it["checks"]["C4"]["found"].get("violation"):
+            found = _violations(by_it, ["C4"])
+            told = [self._of_what_was_processed(finding) for finding in found]
+            if found:
                 missed = found[0]
                 told[0] += _of_how_many(by_it)
+            if exactly_once:
+                turns = out_of_turn(lines, self.topic, self.claims.processed)
+                told += [turn.story for turn in turns]
         elif violated[:1] == ["C4"]:
             told[0] += _of_how_many(results)
         return {
             "story": told[0] if told else "",
             "further": told[1:5],
-            "missed": {"partition": missed["partition"], "offset": missed["offset"]}
-            if missed is not None
-            else None,
+            "missed": None if missed is None else _place(missed["partition"], missed["offset"]),
+            "repeated": None
+            if missed is not None or not turns
+            else _place(turns[0].partition, turns[0].offset),
             "acknowledged": results["facts"]["acked"],
             "read": results["facts"]["polled"],
             "checks": sum(check.status == "passed" for check in verdict.checks.values()),
             "folder": str(self.folder),
         }
+
+    def _of_what_was_processed(self, finding: Finding) -> str:
+        told, value = story(finding), finding["value"]
+        if not told.endswith(NOT_READ):
+            return f"what {APPLICATION} processed: {told}"
+        subject, _, acknowledged = told.removesuffix(NOT_READ).partition(" was ")
+        if finding["offset"] is not None and not str(value).startswith(f"{self.spec.run}|"):
+            subject += f" ({str(value)[:SHOWN]})"
+        return f"{APPLICATION} did not process {subject}, which was {acknowledged}"
 
     def _results(self, folder: Path, lines: Sequence[dict[str, Any]]) -> Results:
         (folder / "cluster").mkdir(parents=True)
@@ -288,12 +310,10 @@ def _of_the_application(told: str) -> str:
     return told.replace(f"to {APPLICATION}{NOT_READ}", f"to {APPLICATION} and is not in the topic")
 
 
-def _of_what_was_processed(finding: Finding) -> str:
-    told = story(finding)
-    if not told.endswith(NOT_READ):
-        return f"what {APPLICATION} processed: {told}"
-    subject, _, acknowledged = told.removesuffix(NOT_READ).partition(" was ")
-    return f"{APPLICATION} did not process {subject}, which was {acknowledged}"
+def _place(partition: int | None, offset: int | None) -> dict[str, int] | None:
+    if partition is None or offset is None:
+        return None
+    return {"partition": partition, "offset": offset}
 
 
 def _of_how_many(results: Results) -> str:

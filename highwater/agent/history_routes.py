@@ -20,14 +20,18 @@ _OPENED = obj(["history", "folder"], history=INTEGER, folder=TEXT)
 _CLIENT = obj(["does", "topic"], does=TEXT, topic=TEXT, client=TEXT, rate=NUMBER, acks=INTEGER)
 _CLAIM = obj(["topic", "does", "values"], topic=TEXT, does=TEXT, values=array(TEXT))
 _CHECK = obj(["topic"], topic=TEXT, processed=FLAG, exactly_once=FLAG, within=NUMBER)
+
+
+def _place(what: str) -> dict[str, Any]:
+    return {"type": ["object", "null"], "description": f"the partition and offset of {what}"}
+
+
 _CHECKED = obj(
     ["story", "further", "acknowledged", "read", "checks", "folder"],
     story={**TEXT, "description": "of the first violation; empty where there is none"},
     further={**array(TEXT), "description": "more violations"},
-    missed={
-        "type": ["object", "null"],
-        "description": "the partition and offset of the first record that was not processed",
-    },
+    missed=_place("the first record that was not processed"),
+    repeated=_place("the first record that was processed again, or after a later one"),
     acknowledged=INTEGER,
     read=INTEGER,
     checks={**INTEGER, "description": "rules that had something to examine, and passed"},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from highwater.agent.client import ControlError
 from highwater.pytest_plugin.errors import Anomaly, Ending, FixtureError, Plainly
-from highwater.pytest_plugin.reasons import of_acknowledged, of_processed
+from highwater.pytest_plugin.reasons import of_acknowledged, of_processed, of_repeated
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control
@@ -130,7 +130,8 @@ class History:
 
         * `acknowledged`: values that were acknowledged to it; each has to be in the topic.
         * `processed`: values that it took from the topic and worked on; every acknowledged record
-          has to be among them, and with `exactly_once` only once, in the order of its partition.
+          has to be among them, and with `exactly_once` only once (equal values as often as the
+          topic has them), in the order of its partition.
 
         Raises Anomaly with the story of the first violation, and FixtureError where the topic was
         not read to its end, or nothing was acknowledged: such a check would prove nothing.
@@ -153,11 +154,14 @@ class History:
     def _why(self, topic: str, told: dict[str, Any]) -> list[str]:
         """The cluster's events about the violation; nothing where it does not answer."""
         try:
-            if told["missed"] is None:
-                events = self._control.events(self._first_event)
-                return of_acknowledged(topic, [event["text"] for event in events])
-            place, offset = f"{topic}-{told['missed']['partition']}", told["missed"]["offset"]
-            return of_processed(place, offset, [*map(self._group, self._groups.made)])
+            events = self._control.events(self._first_event)
+            if found := told["missed"] or told["repeated"]:
+                place, groups = f"{topic}-{found['partition']}", map(self._group, self._groups.made)
+                if told["missed"]:
+                    return of_processed(place, found["offset"], groups)
+                texts = [f"{event['at'][11:23]} {event['text']}" for event in events]
+                return of_repeated(place, texts, groups)
+            return of_acknowledged(topic, [event["text"] for event in events])
         except ControlError:
             return []
 

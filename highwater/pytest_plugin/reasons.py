@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_MOST_EVENTS = 5
+
 
 def of_acknowledged(topic: str, events: Iterable[str]) -> list[str]:
     """Of acknowledged records that are gone from the topic; `events` are the test's."""
@@ -42,3 +44,20 @@ def of_processed(place: str, offset: int, groups: Iterable[Mapping[str, Any]]) -
                 f"kafka.wait.lag_below({group['group']!r}, 1) waits for that",
             ]
     return lines
+
+
+def of_repeated(
+    place: str, events: Iterable[str], groups: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Of a record of the partition `place` that the application processed again: what the test
+    broke, where its groups are, and the remedy; `events` are the test's, with their times."""
+    lines = [f"in this test: {text}" for text in events][:_MOST_EVENTS]
+    for group in groups:
+        committed = group["committed"].get(place)
+        if committed is not None:
+            lines.append(f"group {group['group']} has committed {place} up to offset {committed}")
+    return [
+        *lines,
+        "a record is read again when its offset was not committed before a restart or a rebalance:",
+        "store its output and its offset in one transaction, or leave out what was stored already",
+    ]

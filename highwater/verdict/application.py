@@ -9,12 +9,15 @@ values that it processed are its reads.  Then the checks judge it like any clien
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 APPLICATION: Final = "the application"
 _OP: Final = 1 << 40
 """Above the operation numbers of the history's own clients."""
+SHOWN: Final = 60
+"""Characters of a value in a story."""
 Line = dict[str, Any]
 
 
@@ -67,18 +70,17 @@ def _send(
     return [{**common, "type": "invoke", "t_ns": 0}, {**common, "type": ending}]
 
 
-def as_processed(lines: Iterable[Line], topic: str, processed: Iterable[str]) -> list[Line]:
+def as_processed(lines: Iterable[Line], topic: str, processed: Sequence[str]) -> list[Line]:
     """The sends to the topic, read by the application alone, in the order of `processed`."""
     sends: list[Line] = []
-    at: dict[str, tuple[int, int]] = {}
+    places = _places(lines)
     for line in lines:
         if line["f"] == "send":
-            sends.append(line)
-        elif line["f"] == "poll" and line.get("value") is not None:
-            at[line["value"]] = (line["partition"], line["offset"])
+            found = places.get(line["value"], {}) if line["type"] == "ok" else {}
+            sends.append({**found, **line})
     reads: list[Line] = []
-    for number, value in enumerate(processed):
-        partition, offset = at.get(value, (None, None))
+    for number, value in enumerate(_told_apart(processed, places)):
+        place: Mapping[str, int | None] = places.get(value, {"partition": None, "offset": -1})
         reads.append(
             {
                 "process": APPLICATION,
@@ -88,13 +90,92 @@ def as_processed(lines: Iterable[Line], topic: str, processed: Iterable[str]) ->
                 "op": 2 * _OP + number,
                 "index": 2 * _OP + number,
                 "topic": topic,
-                "partition": partition,
-                "offset": -1 if offset is None else offset,
+                **place,
                 "value": value,
                 "n": 1,
             }
         )
     return sends + reads
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfTurn:
+    """A value that the application processed again, or after a later one of its partition."""
+
+    partition: int
+    offset: int
+    story: str
+
+
+def out_of_turn(lines: Iterable[Line], topic: str, processed: Sequence[str]) -> list[OutOfTurn]:
+    """Values that were processed more often than the topic has them, and then those that were
+    processed too late, each in the order of `processed`."""
+    places = _places(lines)
+    ambiguous = {value for value in places if _named(value, 1) in places}
+    named = [*_told_apart(processed, places)]
+    at: dict[str, list[int]] = defaultdict(list)
+    furthest: dict[int, int] = {}
+    """Of each partition: the index of the value with the greatest offset so far."""
+    late: list[OutOfTurn] = []
+
+    def told(index: int) -> str:
+        place = places[named[index]]
+        where = f"record {place['offset']} of {topic}-{place['partition']}"
+        return f"{where} ({processed[index][:SHOWN]})"
+
+    def found(index: int, story: str) -> OutOfTurn:
+        return OutOfTurn(**places[named[index]], story=story)
+
+    for index, value in enumerate(named):
+        at[value].append(index)
+        if value not in places or len(at[value]) > 1 or processed[index] in ambiguous:
+            continue
+        before = furthest.setdefault(places[value]["partition"], index)
+        if places[named[before]]["offset"] <= places[value]["offset"]:
+            furthest[places[value]["partition"]] = index
+            continue
+        story = f"{told(index)} was processed by {APPLICATION} as number {index + 1}"
+        late.append(found(index, f"{story}, after {told(before)}, its number {before + 1}"))
+    often = [indexes for value, indexes in at.items() if value in places and len(indexes) > 1]
+    often.sort(key=lambda indexes: indexes[1])
+    many = f" ({len(often)} of {len(at)} values)" if often else ""
+    repeated = [found(i[0], told(i[0]) + _of_a_repeat(processed, i) + many) for i in often]
+    return repeated + late
+
+
+def _of_a_repeat(processed: Sequence[str], at: Sequence[int]) -> str:
+    """Of the value at these indexes: when it was processed, and what came in between."""
+    first, again = at[:2]
+    between = [value[:SHOWN] for value in processed[first + 1 : again]]
+    if len(between) > 2:
+        what = f"{len(between)} others, from {between[0]} to {between[-1]},"
+    else:
+        what = " and ".join(between) or "nothing"
+    often = "twice" if len(at) == 2 else f"{len(at)} times"
+    return (
+        f" was processed {often} by {APPLICATION}: as number {first + 1} and as number {again + 1}"
+        f" of {len(processed)}, with {what} in between"
+    )
+
+
+def _places(lines: Iterable[Line]) -> dict[str, dict[str, int]]:
+    """Where each value of the topic was read."""
+    return {
+        line["value"]: {"partition": line["partition"], "offset": line["offset"]}
+        for line in lines
+        if line["f"] == "poll" and line.get("value") is not None
+    }
+
+
+def _told_apart(processed: Iterable[str], places: Mapping[str, object]) -> Iterator[str]:
+    """As `with_application` names equal values, as far as the topic has so many of them."""
+    counts: dict[str, int] = defaultdict(int)
+    for value in processed:
+        named = _named(value, counts[value])
+        if named not in places:
+            named = value
+        counts[value] += 1
+        yield named
 
 
 def longest_wait(lines: Iterable[Mapping[str, Any]], topic: str) -> tuple[float, int, int] | None:

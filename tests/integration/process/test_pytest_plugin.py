@@ -263,6 +263,44 @@ def test_it_commits_before_it_processes(kafka, topic, group, history):
     history.check(orders, processed=processed)
 
 
+def an_app(kafka, topic, group, history, processed):
+    # with a producer and a group of its own; it commits all that it reads
+    orders, acknowledged = topic("orders"), []
+
+    def delivered(error, message):
+        if error is None:
+            acknowledged.append(message.value())
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for n in range(10):
+        producer.produce(orders, f"order-{n}", on_delivery=delivered)
+    producer.flush(30)
+    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": group("app")}
+    settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    consumer.subscribe([orders])
+    read = []
+    for _ in range(600):
+        message = consumer.poll(0.1)
+        read += [] if message is None or message.error() else [message.value()]
+        if len(read) == 10:
+            break
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    numbers = [f"order-{n}" for n in processed]
+    history.check(orders, acknowledged=acknowledged, processed=numbers, exactly_once=True)
+
+
+def test_its_app_leaves_a_value_out(kafka, topic, group, history):
+    an_app(kafka, topic, group, history, [0, 1, 2, 3, 4, 6, 7, 8, 9])
+
+
+def test_its_app_processes_a_value_twice(kafka, topic, group, history, chaos):
+    with chaos.kill("any broker"):
+        pass
+    an_app(kafka, topic, group, history, [0, 1, 2, 3, 4, 5, 6, 4, 7, 8, 9])
+
+
 def test_it_writes_with_acks_1(kafka, topic, chaos, history):
     orders = topic("orders", config={"min.insync.replicas": 1})
     leader = kafka.leader(orders)
@@ -309,7 +347,7 @@ def test_a_fixture_of_the_users_fails(broken): ...
 
 def test_a_failure_tells_why_on_one_screen(run: Run, pytester: pytest.Pytester) -> None:
     told = run("--tb=short", "--kafka-seed", "7", test_wrong=WRONG)
-    told.assert_outcomes(failed=3, errors=2)
+    told.assert_outcomes(failed=5, errors=2)
     text = told.stdout.str()
     reports = re.split(r"^_{3,} (?:ERROR at setup of )?(\w+) _{3,}$", text, flags=re.M)
     by_name = dict(zip(reports[1::2], reports[2::2], strict=True))
@@ -318,6 +356,16 @@ def test_a_failure_tells_why_on_one_screen(run: Run, pytester: pytest.Pytester) 
     assert re.search(
         r"group app-g\d+ has committed orders-t\d+-0 up to offset \d+, past this record", commits
     )
+    missed = by_name["test_its_app_leaves_a_value_out"]
+    assert re.search(
+        r"the application did not process record 5 of orders-t\d+-0 \(order-5\), which was", missed
+    )
+    assert re.search(r"group app-g\d+ has committed orders-t\d+-0 up to offset 10, past", missed)
+    twice = by_name["test_its_app_processes_a_value_twice"]
+    assert re.search(r"record 4 of orders-t\d+-0 \(order-4\) was processed twice by", twice)
+    assert "as number 5 and as number 8 of 11, with order-5 and order-6 in between" in twice
+    assert re.search(r"in this test: [\d:.]+ kill broker-\d: ended by SIGKILL", twice)
+    assert "led orders" not in twice, "a leader's death repeats nothing"
     acks = by_name["test_it_writes_with_acks_1"]
     assert "to the application and is not in the topic (10 of 10 acknowledged records)" in acks
     assert re.search(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.pytest_plugin.reasons import of_acknowledged, of_processed
+from highwater.pytest_plugin.reasons import of_acknowledged, of_processed, of_repeated
 
 KILLED = "kill broker-3: ended by SIGKILL, leading __consumer_offsets-2, orders-t3-0, orders-t3-1"
 
@@ -34,3 +34,14 @@ def test_a_record_that_is_still_to_come() -> None:
     first, remedy = of_processed("orders-0", 3, groups)
     assert first.endswith("had not come to this record yet:")
     assert remedy == "kafka.wait.lag_below('app', 1) waits for that"
+
+
+def test_a_record_that_was_processed_again() -> None:
+    groups = [{"group": "app", "committed": {"orders-0": 4}}, {"group": "x", "committed": {}}]
+    told = of_repeated("orders-0", [f"03:02:01.123 {KILLED}"], groups)
+    assert told[:2] == [
+        f"in this test: 03:02:01.123 {KILLED}",
+        "group app has committed orders-0 up to offset 4",
+    ]
+    assert told[2].startswith("a record is read again when its offset was not committed before")
+    assert len(of_repeated("orders-0", ["an event"] * 100, [])) < 10

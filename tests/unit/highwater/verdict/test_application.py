@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from highwater.verdict import duck, tables
-from highwater.verdict.application import as_processed, longest_wait, with_application
+from highwater.verdict.application import (
+    as_processed,
+    longest_wait,
+    out_of_turn,
+    with_application,
+)
 from highwater.verdict.history import encode_line, make_value
 from highwater.verdict.results import Finding
 
@@ -88,16 +93,64 @@ def test_other_topics_are_left_out() -> None:
 def test_what_the_application_did_not_process_is_found(tmp_path: Path) -> None:
     lines = with_application(numbered([*OWN, *READ]), "h1", TOPIC)
     whole = as_processed(lines, TOPIC, OURS)
-    assert not findings(tmp_path / "whole", whole, "C4", "C9")
+    assert not findings(tmp_path / "whole", whole, "C4")
     (missing,) = findings(tmp_path / "less", as_processed(lines, TOPIC, OURS[1:]), "C4")
     assert missing["offset"] == 0
 
 
-def test_what_the_application_processed_twice_is_found(tmp_path: Path) -> None:
-    lines = with_application(numbered([*OWN, *READ]), "h1", TOPIC)
-    twice = as_processed(lines, TOPIC, [*OURS, OURS[1]])
-    (found,) = findings(tmp_path, twice, "C9")
-    assert found["detail"] == "the application read offset 3, then 1"
+def test_where_a_missing_value_lies_is_known_though_the_application_did_not_tell(
+    tmp_path: Path,
+) -> None:
+    read = numbered([poll("a", 7, None, 2), poll("b", 8, None, 2)])
+    lines = with_application(read, "h1", TOPIC, ["a", "b"])
+    (missing,) = findings(tmp_path, as_processed(lines, TOPIC, ["b"]), "C4")
+    assert (missing["value"], missing["partition"], missing["offset"]) == ("a", 2, 7)
+
+
+LETTERS = numbered([poll(value, n) for n, value in enumerate("abcdef")])
+
+
+def turns(processed: str, read: list[Line] = LETTERS) -> list[str]:
+    lines = with_application(read, "h1", TOPIC, list(processed))
+    return [turn.story for turn in out_of_turn(lines, TOPIC, list(processed))]
+
+
+def test_what_was_processed_once_and_in_order_tells_nothing() -> None:
+    assert turns("abcdef") == turns("acf") == turns("") == []
+    beside = numbered([poll("x", 0, None, 1), poll("y", 1, None, 1)])
+    assert turns("axbycdef", LETTERS + beside) == turns("xyabcdef", LETTERS + beside) == []
+
+
+@pytest.mark.parametrize(
+    ("processed", "told"),
+    [
+        ("aab", "record 0 of orders-0 (a) was processed twice by the application: as number 1 and"
+         " as number 2 of 3, with nothing in between (1 of 2 values)"),
+        ("abcabd", "record 0 of orders-0 (a) was processed twice by the application: as number 1"
+         " and as number 4 of 6, with b and c in between (2 of 4 values)"),
+        ("abcdab", "record 0 of orders-0 (a) was processed twice by the application: as number 1"
+         " and as number 5 of 6, with 3 others, from b to d, in between (2 of 4 values)"),
+        ("abbb", "record 1 of orders-0 (b) was processed 3 times by the application: as number 2"
+         " and as number 3 of 4, with nothing in between (1 of 2 values)"),
+        ("acb", "record 1 of orders-0 (b) was processed by the application as number 3, after"
+         " record 2 of orders-0 (c), its number 2"),
+    ],
+)  # fmt: skip
+def test_what_the_application_processed_twice_or_late_is_told(processed: str, told: str) -> None:
+    assert turns(processed)[0] == told
+
+
+def test_equal_values_count_as_often_as_the_topic_has_them() -> None:
+    two = numbered([poll("a", 0), poll("b", 1), poll("a", 0, None, 1)])
+    assert turns("aab", two) == turns("aba", two) == []
+    assert "(a) was processed twice" in turns("aaab", two)[0]
+
+
+def test_equal_values_are_all_processed(tmp_path: Path) -> None:
+    two = numbered([poll("a", 0), poll("a", 0, None, 1)])
+    lines = with_application(two, "h1", TOPIC, ["a", "a"])
+    assert not findings(tmp_path / "both", as_processed(lines, TOPIC, ["a", "a"]), "C4")
+    assert len(findings(tmp_path / "one", as_processed(lines, TOPIC, ["a"]), "C4")) == 1
 
 
 def test_the_longest_wait_is_a_producers() -> None:
