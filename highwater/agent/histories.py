@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from highwater.verdict.application import (
     SHOWN,
     OutOfTurn,
     as_processed,
-    longest_wait,
+    longest_waits,
     out_of_turn,
     with_application,
 )
@@ -168,14 +169,18 @@ class Histories:
         return {}
 
     async def gaps(self, number: int, topic: str) -> dict[str, Any]:
-        """The longest time in which a producer waited for an acknowledgement."""
+        """The longest time in which a producer waited for an acknowledgement, by partition."""
         history = self._get(number)
         await history.order("flush", "flushed", PATIENCE_S)
-        lines = read_lines(Path(history.spec.history))
-        found = await trio.to_thread.run_sync(longest_wait, lines, topic)
-        if found is None or not found[2]:
+        lines, now_ns = read_lines(Path(history.spec.history)), time.monotonic_ns()
+        at_work = list(history.clients)
+        found = await trio.to_thread.run_sync(longest_waits, lines, topic, at_work, now_ns)
+        acknowledged = sum(wait.acknowledged for wait in found)
+        if not acknowledged:
             raise ControlError("refused", f"nothing was acknowledged on {topic} in this history")
-        return {"longest_s": found[0], "began_ns": found[1], "acknowledged": found[2]}
+        worst = max(found, key=lambda wait: wait.longest_s)
+        partitions = [asdict(wait) for wait in found]
+        return {**asdict(worst), "acknowledged": acknowledged, "partitions": partitions}
 
     async def check(
         self, number: int, topic: dict[str, Any], body: dict[str, Any]

@@ -37,7 +37,17 @@ _CHECKED = obj(
     checks={**INTEGER, "description": "rules that had something to examine, and passed"},
     folder=TEXT,
 )
-_GAPS = obj(longest_s=NUMBER, began_ns=INTEGER, acknowledged=INTEGER)
+_GAP = ("partition", "longest_s", "began_ns", "acknowledged")
+_GAPS = obj(
+    [*_GAP, "partitions"],
+    partition={**INTEGER, "description": "the one with the longest wait"},
+    longest_s=NUMBER,
+    began_ns=INTEGER,
+    acknowledged={**INTEGER, "description": "records of all partitions"},
+    partitions=array(
+        obj(_GAP, partition=INTEGER, longest_s=NUMBER, began_ns=INTEGER, acknowledged=INTEGER)
+    ),
+)
 
 
 async def _histories(agent: Agent) -> Histories:
@@ -124,7 +134,7 @@ HISTORY_ROUTES = (
         "GET",
         f"{_ONE}/gaps/{{topic}}",
         _gaps,
-        "The longest time in which a producer of the topic waited for an acknowledgement",
+        "The longest time in which a producer waited for an acknowledgement, by partition",
         _GAPS,
     ),
     Route(

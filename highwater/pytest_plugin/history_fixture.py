@@ -39,10 +39,12 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The longest time in which a producer waited for an acknowledgement."""
+    """The longest time in which a producer waited for an acknowledgement of one partition."""
 
     longest_s: float
+    partition: int
     acknowledged: int
+    """Records of the partition."""
 
 
 class Client(Ending):
@@ -109,11 +111,18 @@ class History:
         self.clients.append(Client(self, told["name"], topic))
         return self.clients[-1]
 
-    def unavailable(self, topic: str) -> Unavailable:
-        """Raises FixtureError where nothing was acknowledged."""
+    def unavailable(self, topic: str, partition: int | None = None) -> Unavailable:
+        """Of the partition; of the one with the longest wait where None.
+
+        Raises FixtureError where nothing was acknowledged, or nothing sent to the partition.
+        """
         __tracebackhide__ = True
         told = self.call("GET", f"gaps/{topic}")
-        return Unavailable(told["longest_s"], told["acknowledged"])
+        wanted = told["partition"] if partition is None else partition
+        for gap in told["partitions"]:
+            if gap["partition"] == wanted:
+                return Unavailable(gap["longest_s"], wanted, gap["acknowledged"])
+        raise FixtureError(f"nothing was sent to {topic}-{wanted} in this history")
 
     def check(
         self,

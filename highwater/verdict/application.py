@@ -178,26 +178,63 @@ def _told_apart(processed: Iterable[str], places: Mapping[str, object]) -> Itera
         yield named
 
 
-def longest_wait(lines: Iterable[Mapping[str, Any]], topic: str) -> tuple[float, int, int] | None:
-    """How long a producer of the topic worked without an acknowledgement, at the longest: seconds,
-    the wait's start (t_ns), and the number of acknowledgements; None where nothing was sent."""
-    marks: dict[str, list[int]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The longest time in which a producer waited for an acknowledgement of one partition."""
+
+    partition: int
+    longest_s: float
+    began_ns: int
+    """When it began, by the history's clock."""
+    acknowledged: int
+    """Records of the partition, of all producers."""
+
+
+def longest_waits(
+    lines: Iterable[Mapping[str, Any]], topic: str, at_work: Iterable[str] = (), now_ns: int = 0
+) -> list[Wait]:
+    """Of each partition that something was sent to.
+
+    A wait lasts from a send, or the last acknowledgement before its answer, to the partition's next
+    acknowledgement.  One that has none lasts to what its producer did last, or to now if that is
+    still `at_work`.  While nothing is unanswered, nobody waits.
+    """
+    since: dict[tuple[str, int], int] = {}
+    unanswered: dict[tuple[str, int], set[int]] = defaultdict(set)
+    longest: dict[int, tuple[int, int]] = {}
+    acknowledged: dict[int, int] = defaultdict(int)
     ends: dict[str, int] = {}
-    acknowledged = 0
-    for line in lines:
-        if line["f"] != "send" or line.get("topic") != topic or "t_ns" not in line:
-            continue
-        producer = line["process"].rpartition("-")[0]
-        if producer not in ends or line["type"] == "ok":
-            marks[producer].append(line["t_ns"])
-        acknowledged += line["type"] == "ok"
-        ends[producer] = max(line["t_ns"], ends.get(producer, 0))
-    waits = [
-        (later - earlier, earlier)
-        for producer, times in marks.items()
-        for earlier, later in zip(sorted(times), [*sorted(times)[1:], ends[producer]], strict=True)
+
+    def waited(key: tuple[str, int], until: int) -> None:
+        began = since.pop(key, until)
+        longest[key[1]] = max(longest.get(key[1], (0, began)), (until - began, began))
+
+    sends = [
+        line
+        for line in lines
+        if line["f"] == "send"
+        and line.get("topic") == topic
+        and line.get("partition") is not None
+        and "t_ns" in line
     ]
-    if not waits:
-        return None
-    longest, began = max(waits)
-    return longest / 1e9, began, acknowledged
+    for line in sorted(sends, key=lambda line: (line["t_ns"], line["type"] != "invoke")):
+        producer = line["process"].rpartition("-")[0]
+        key = (producer, line["partition"])
+        now = ends[producer] = line["t_ns"]
+        if line["type"] == "invoke":
+            unanswered[key].add(line["op"])
+            since.setdefault(key, now)
+            continue
+        unanswered[key].discard(line["op"])
+        if line["type"] == "ok":
+            acknowledged[key[1]] += 1
+            waited(key, now)
+            if unanswered[key]:
+                since[key] = now
+    ends |= dict.fromkeys(at_work, now_ns)
+    for key in list(since):
+        waited(key, ends[key[0]])
+    return [
+        Wait(partition, wait / 1e9, began, acknowledged[partition])
+        for partition, (wait, began) in sorted(longest.items())
+    ]

@@ -77,9 +77,11 @@ def test_a_part_of_the_page_in_containers(run: Run) -> None:
 
 
 USE = """
+import contextlib
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -212,6 +214,28 @@ def test_what_cannot_be_is_said_at_once(kafka, topic, chaos):
     assert "down" in told and "leader" in told
 
 
+def test_a_partition_without_its_leader_is_not_hidden_by_the_others(kafka, topic, chaos, history):
+    orders = topic(partitions=3)
+
+    def until(holds):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(FixtureError):  # nothing was acknowledged, yet
+                if holds():
+                    return
+        pytest.fail(str(history.unavailable(orders)))
+
+    with history.producing(orders, rate=100):
+        until(lambda: all(history.unavailable(orders, n).acknowledged for n in range(3)))
+        with chaos.cut("clients", kafka.leader(orders, 1)):
+            until(lambda: history.unavailable(orders, 1).longest_s > 3)
+            others = [history.unavailable(orders, n).longest_s for n in (0, 2)]
+    worst = history.unavailable(orders)
+    assert worst.partition == 1 and worst.longest_s > 3 > max(others)
+    with pytest.raises(FixtureError, match="nothing was sent to .*-7 in this history"):
+        history.unavailable(orders, 7)
+
+
 def test_the_applications_own_records_are_judged(kafka, topic, history):
     from confluent_kafka import Producer
 
@@ -233,7 +257,7 @@ def test_the_applications_own_records_are_judged(kafka, topic, history):
 
 def test_the_fixtures(run: Run, pytester: pytest.Pytester) -> None:
     told = run(test_use=USE)
-    told.assert_outcomes(passed=11)
+    told.assert_outcomes(passed=12)
     folders = list(pytester.path.glob("**/agent.log"))
     assert not folders, "the folder of a cluster without a failure stays"
 

@@ -10,8 +10,9 @@ import pytest
 
 from highwater.verdict import duck, tables
 from highwater.verdict.application import (
+    Wait,
     as_processed,
-    longest_wait,
+    longest_waits,
     out_of_turn,
     with_application,
 )
@@ -153,20 +154,48 @@ def test_equal_values_are_all_processed(tmp_path: Path) -> None:
     assert len(findings(tmp_path / "one", as_processed(lines, TOPIC, ["a"]), "C4")) == 1
 
 
+SECOND = 1_000_000_000
+
+
+def at_partition(partition: int, lines: list[Line]) -> list[Line]:
+    return [{**line, "partition": partition} for line in lines]
+
+
+def test_a_partition_that_waits_is_not_hidden_by_those_that_are_served() -> None:
+    """Three partitions in turn, one record a second each; the leader of 1 is cut off for 6 s."""
+    lines = []
+    for n in range(10):
+        for partition in range(3):
+            op, at = 100 * n + 10 * partition, n * SECOND
+            begun, answered = at_partition(partition, send(op, f"v{n}", n, t_ns=at))
+            if partition == 1 and 2 <= n < 8:
+                answered["t_ns"] = 8 * SECOND + op
+            lines += [begun, answered]
+    waits = {wait.partition: round(wait.longest_s, 3) for wait in longest_waits(lines, TOPIC)}
+    assert waits == {0: 0.0, 1: 6.0, 2: 0.0}
+
+
 def test_the_longest_wait_is_a_producers() -> None:
-    first = [line for n in range(3) for line in send(n, f"a{n}", n, t_ns=n * 1_000_000_000)]
+    first = [line for n in range(3) for line in send(n, f"a{n}", n, t_ns=n * SECOND)]
     later = [
-        {**line, "process": "producer-2-0", "t_ns": line["t_ns"] + 60_000_000_000} for line in first
+        {**line, "process": "producer-2-0", "t_ns": line["t_ns"] + 60 * SECOND} for line in first
     ]
-    longest = longest_wait([*first, *later], TOPIC)
-    assert longest is not None
-    assert longest[0] == pytest.approx(1.0)
-    assert longest[2] == 6
+    assert longest_waits([*first, *later], TOPIC) == [Wait(0, 1e-9, 62 * SECOND + 2, 6)]
 
 
 def test_a_wait_without_an_end_counts() -> None:
-    unanswered = send(9, "b", None, t_ns=7_000_000_000)
-    found = longest_wait([*send(0, "a", 0), *unanswered], TOPIC)
-    assert found is not None
-    assert found[0] == pytest.approx(7.0)
-    assert longest_wait([], TOPIC) is None
+    unanswered = send(9, "b", None, t_ns=7 * SECOND)
+    last = at_partition(1, send(10, "c", 0, t_ns=9 * SECOND))
+    first, second = longest_waits([*send(0, "a", 0), *unanswered, *last], TOPIC)
+    assert first.longest_s == pytest.approx(2.0)
+    assert (second.longest_s, second.acknowledged) == (1e-9, 1)
+    still, _ = longest_waits([*unanswered, *last], TOPIC, ["producer-1"], 60 * SECOND)
+    assert still.longest_s == pytest.approx(53.0)
+    assert longest_waits([], TOPIC, ["producer-1"], SECOND) == []
+
+
+def test_a_refusal_ends_no_wait() -> None:
+    refused = [{**line, "type": "fail"} for line in send(1, "a", 0, t_ns=SECOND)[1:]]
+    begun = send(1, "a", None, t_ns=SECOND)
+    (wait,) = longest_waits([*begun, *refused, *send(2, "b", 0, t_ns=5 * SECOND)], TOPIC)
+    assert wait.longest_s == pytest.approx(4.0)
